@@ -1,0 +1,39 @@
+"""Federated contextual bandits with generalized linear models.
+
+>>> import fedglb as fg
+>>> env = fg.Synthetic(fg.Problem(dim=5), clients=4, arms=10)
+>>> run = fg.simulate(fg.fedglb_ucb(threshold=1.0, solver=fg.Newton()), env, horizon=50, seed=1)
+>>> run.syncs > 0
+True
+"""
+
+from fedglb.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    dislinucb,
+    fedglb_ucb,
+    fedglb_ucb_1,
+    fedglb_ucb_2,
+    fedglb_ucb_3,
+    n_ons_glm,
+    n_ucb_glm,
+    one_ucb_glm,
+)
+from fedglb.confidence import FedGLBPrinted, Fixed
+from fedglb.environments import Environment, Recorded, Synthetic
+from fedglb.errors import InvalidInput
+from fedglb.global_update import AGD, LBFGS, Newton
+from fedglb.links import Identity, Link, Logistic, Poisson, Probit
+from fedglb.problem import Problem
+from fedglb.protocol import Client, Coordinator
+from fedglb.simulate import Run, simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Client", "Coordinator", "Environment",
+    "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
+    "Poisson", "Probit", "Problem", "Recorded", "Run", "Synthetic", "dislinucb", "fedglb_ucb",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "simulate",
+]  # fmt: skip

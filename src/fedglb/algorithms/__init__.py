@@ -1,0 +1,30 @@
+"""The named algorithms: nothing but compositions of parts."""
+
+from collections.abc import Callable
+
+from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.dislinucb import dislinucb
+from fedglb.algorithms.fedglb_ucb import fedglb_ucb
+from fedglb.algorithms.fedglb_ucb_1 import fedglb_ucb_1
+from fedglb.algorithms.fedglb_ucb_2 import fedglb_ucb_2
+from fedglb.algorithms.fedglb_ucb_3 import fedglb_ucb_3
+from fedglb.algorithms.n_ons_glm import n_ons_glm
+from fedglb.algorithms.n_ucb_glm import n_ucb_glm
+from fedglb.algorithms.one_ucb_glm import one_ucb_glm
+
+#: Every preset by its name on the command line.
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "fedglb-ucb": fedglb_ucb,
+    "fedglb-ucb-1": fedglb_ucb_1,
+    "fedglb-ucb-2": fedglb_ucb_2,
+    "fedglb-ucb-3": fedglb_ucb_3,
+    "one-ucb-glm": one_ucb_glm,
+    "n-ucb-glm": n_ucb_glm,
+    "n-ons-glm": n_ons_glm,
+    "dislinucb": dislinucb,
+}
+
+__all__ = [
+    "ALGORITHMS", "Algorithm", "dislinucb", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
+    "fedglb_ucb_3", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+]  # fmt: skip

@@ -1,0 +1,102 @@
+"""An algorithm: one choice on each axis of the design space, and three numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedglb.confidence import Confidence
+from fedglb.errors import InvalidInput, integer, number
+from fedglb.global_update import GlobalUpdate
+from fedglb.local_update import LocalUpdate
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+from fedglb.trigger import Never, Trigger
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A composition of parts. The named presets are functions that return one.
+
+    Parameters
+    ----------
+    name
+        Name in results.
+    local_update
+        What a client does with its own sample.
+    global_update
+        How all clients fit one model; None where they never do.
+    trigger
+        When they do.
+    confidence
+        The radius of the ellipsoid.
+    ridge, delta, exploration
+        λ; δ; what multiplies a lemma's radius (never `Fixed`).
+    centralised
+        One learner plays for all clients and sees every sample (One-UCB-GLM): no messages.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> from fedglb.confidence import Fixed
+    >>> from fedglb.local_update import Ons
+    >>> from fedglb.trigger import Always
+    >>> fg.Algorithm("eager", Ons(), fg.Newton(), Always(), Fixed(0.3)).name
+    'eager'
+    """
+
+    name: str
+    local_update: LocalUpdate[Any]
+    global_update: GlobalUpdate | None
+    trigger: Trigger
+    confidence: Confidence[Any]
+    ridge: float = 1.0
+    delta: float = 0.01
+    exploration: float = 1.0
+    centralised: bool = False
+
+    def __post_init__(self) -> None:
+        number("ridge", self.ridge, above=0.0)
+        number("delta", self.delta, above=0.0, below=1.0)
+        number("exploration", self.exploration, at_least=0.0)
+        never = isinstance(self.trigger, Never)
+        if (self.global_update is None) != never:
+            raise InvalidInput(
+                "trigger", self.trigger, "Never() exactly where global_update is None"
+            )
+        if self.trigger.needs_gain and not self.local_update.tracks_gain:
+            raise InvalidInput(
+                "trigger",
+                self.trigger,
+                f"Schedule(...) or Always() with {type(self.local_update).__name__}, "
+                "which does not follow its covariance between updates",
+            )
+        if not never and not self.local_update.takes_models:
+            raise InvalidInput(
+                "trigger", self.trigger, f"Never() with {type(self.local_update).__name__}"
+            )
+        if not issubclass(self.local_update.state_type, self.confidence.state_type):
+            raise InvalidInput(
+                "confidence",
+                self.confidence,
+                f"a radius for {self.local_update.state_type.__name__}, or Fixed(alpha)",
+            )
+
+    def setting(self, problem: Problem, clients: int, horizon: int | None) -> Setting:
+        """Return the setting of a run, checked against the parts."""
+        integer("clients", clients)
+        if horizon is not None:
+            integer("horizon", horizon)
+        learners = 1 if self.centralised else clients
+        setting = Setting(problem, learners, horizon, float(self.ridge), float(self.delta))
+        self.trigger.check(setting)
+        return setting
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return what is not proven when this algorithm meets this problem."""
+        notes = problem.caveats + self.confidence.caveats
+        if self.confidence.scalable and self.exploration < 1.0:
+            notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)
+        if getattr(self.local_update, "b_rule", "refit") != "refit":
+            notes += ("the paper's printed rule for b: the radius is not proven (erratum 2)",)
+        return notes

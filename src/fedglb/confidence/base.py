@@ -1,0 +1,37 @@
+"""The radius of a client's confidence ellipsoid: the interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+from fedglb.global_update import Objective, Solution
+from fedglb.local_update import LocalState
+from fedglb.setting import Setting
+
+State = TypeVar("State", bound=LocalState, contravariant=True)
+
+
+class Confidence(ABC, Generic[State]):
+    """A radius α such that ‖centre − θ*‖_A ≤ α; subclasses are frozen dataclasses.
+
+    One lemma a file. The total failure probability over all clients and steps is the
+    setting's δ. Formulas are compiled functions, so that every engine rounds alike.
+    """
+
+    #: The family of states that the lemma speaks of.
+    state_type: ClassVar[type[LocalState]]
+    #: What is not proven, whatever the problem.
+    caveats: ClassVar[tuple[str, ...]] = ()
+    #: Whether `exploration` multiplies the radius.
+    scalable: ClassVar[bool] = True
+
+    def at_sync(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return the numbers that the coordinator sends with a model for the radius's sake."""
+        return ()
+
+    @abstractmethod
+    def radius(self, setting: Setting, state: State) -> float:
+        """Return α for a client in this state."""

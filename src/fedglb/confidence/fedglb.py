@@ -1,0 +1,84 @@
+"""The ellipsoid of FedGLB-UCB: one offline fit followed by online Newton steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedglb.confidence.base import Confidence
+from fedglb.confidence.global_model import sync_radius
+from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
+from fedglb.global_update import Objective, Solution
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.linalg import dot
+from fedglb.kernels.types import FloatArray
+from fedglb.local_update import OnsState
+from fedglb.setting import Setting
+
+
+@kernel
+def ons_regret_bound(gradient_norms: float, start_radius: float, c: float) -> float:
+    """B₂ = (1/2c) Σ‖∇l‖²_{A_s⁻¹} + (c/2) r_g²: the regret of ONS started at the global model."""
+    return 0.5 * gradient_norms / c + 0.5 * c * start_radius * start_radius
+
+
+@kernel
+def ellipsoid_radius(
+    beta: float, prior: float, squares: float, centre: FloatArray, b: FloatArray
+) -> float:
+    """α = √(β + prior·S² − ‖z‖² + θ̂ᵀb), `prior` being (λ/c)S² (0 where that is negative)."""
+    return math.sqrt(max(beta + prior - squares + dot(centre, b), 0.0))
+
+
+@kernel
+def fedglb_radius(
+    centre: FloatArray,
+    b: FloatArray,
+    squares: float,
+    gradient_norms: float,
+    start_radius: float,
+    beta_global: float,
+    epoch: int,
+    N: int,
+    delta: float,
+    c: float,
+    R: float,
+    ridge: float,
+    S: float,
+) -> float:
+    """Lemma "confidence ellipsoid of FedGLB-UCB", with errata 3 put right.
+
+    β_global = r_g(δ/2)² bounds the errors on the samples of the last fit; those since then are
+    bounded online, with δ' = δ/(2N·e(e+1)) for the e-th epoch of each of N clients.
+    """
+    regret = ons_regret_bound(gradient_norms, start_radius, c)
+    split = delta / (2.0 * N * epoch * (epoch + 1))
+    beta = beta_global + prediction_error_bound(regret, c, R, split, REFINEMENTS)
+    return ellipsoid_radius(beta, ridge / c * S * S, squares, centre, b)
+
+
+@dataclass(frozen=True)
+class FedGLB(Confidence[OnsState]):
+    """The radius of FedGLB-UCB, its variant 2, and (without any update) N-ONS-GLM."""
+
+    state_type = OnsState
+
+    def at_sync(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return r_g(δ/2)."""
+        return (sync_radius(setting, objective, solution, setting.delta / 2.0),)
+
+    def radius(self, setting: Setting, state: OnsState) -> float:
+        """Return α."""
+        problem = setting.problem
+        if state.base is None:
+            start_radius, beta_global = setting.prior_width, 0.0
+        else:
+            start_radius = float(state.base.numbers[0])
+            beta_global = start_radius * start_radius
+        return fedglb_radius(
+            state.centre, state.b, state.squares, state.gradient_norms,
+            start_radius, beta_global, state.epoch, setting.clients, setting.delta,
+            problem.c_mu, problem.R, setting.ridge, problem.S,
+        )  # fmt: skip

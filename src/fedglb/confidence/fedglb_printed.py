@@ -1,0 +1,88 @@
+"""The β that the paper prints, for comparison (with errata 3's constants put right)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.confidence.base import Confidence
+from fedglb.confidence.fedglb import ellipsoid_radius, ons_regret_bound
+from fedglb.confidence.global_model import sync_radius
+from fedglb.confidence.online import prediction_error_bound
+from fedglb.errors import number
+from fedglb.global_update import Objective, Solution
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.linalg import log_det
+from fedglb.kernels.types import FloatArray
+from fedglb.local_update import OnsState
+from fedglb.setting import Setting
+
+
+@kernel
+def printed_radius(
+    centre: FloatArray,
+    b: FloatArray,
+    squares: float,
+    gradient_norms: float,
+    start_radius: float,
+    beta_global: float,
+    N: int,
+    delta: float,
+    c: float,
+    R: float,
+    ridge: float,
+    S: float,
+) -> float:
+    """β_global + β_local with δ/N and without refinements."""
+    regret = ons_regret_bound(gradient_norms, start_radius, c)
+    beta = beta_global + prediction_error_bound(regret, c, R, delta / N, 0)
+    return ellipsoid_radius(beta, ridge / c * S * S, squares, centre, b)
+
+
+@dataclass(frozen=True)
+class FedGLBPrinted(Confidence[OnsState]):
+    """β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), no union over epochs.
+
+    Parameters
+    ----------
+    tolerance
+        ε of B₁ = nε + (λ/2)S²; None: 1/n². Give the solver's where that differs.
+    """
+
+    state_type = OnsState
+    caveats = ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            number("tolerance", self.tolerance, above=0.0)
+
+    def at_sync(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return r_g(δ) and β_global."""
+        problem, n = setting.problem, objective.samples
+        spread = 0.5 * log_det(np.eye(problem.dim) + objective.covariance) + math.log(
+            1.0 / setting.delta
+        )
+        b0 = 2.0 * problem.R / problem.c_mu * math.sqrt(2.0 * spread)
+        epsilon = 1.0 / n**2 if self.tolerance is None else self.tolerance
+        B1 = n * epsilon + 0.5 * setting.ridge * problem.S**2
+        loss = 2.0 * B1 / problem.c_mu
+        reach = float(np.linalg.norm(solution.theta)) + problem.S
+        beta_global = b0**2 + loss + 2.0 * b0 * math.sqrt(reach**2 + loss)
+        return sync_radius(setting, objective, solution, setting.delta), beta_global
+
+    def radius(self, setting: Setting, state: OnsState) -> float:
+        """Return α."""
+        problem = setting.problem
+        start_radius, beta_global = setting.prior_width, 0.0
+        if state.base is not None:
+            start_radius, beta_global = (float(v) for v in state.base.numbers)
+        return printed_radius(
+            state.centre, state.b, state.squares, state.gradient_norms,
+            start_radius, beta_global, setting.clients, setting.delta,
+            problem.c_mu, problem.R, setting.ridge, problem.S,
+        )  # fmt: skip

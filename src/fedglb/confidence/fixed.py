@@ -1,0 +1,36 @@
+"""A constant radius."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedglb.confidence.base import Confidence
+from fedglb.errors import number
+from fedglb.local_update import LocalState
+from fedglb.setting import Setting
+
+
+@dataclass(frozen=True)
+class Fixed(Confidence[LocalState]):
+    """α, a constant of the caller's: no proof; what practice and much of the literature use.
+
+    `exploration` does not multiply it.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0, confidence=fg.Fixed(0.3)).confidence
+    Fixed(alpha=0.3)
+    """
+
+    state_type = LocalState
+    caveats = ("the radius is a constant: no coverage is claimed",)
+    scalable = False
+    alpha: float
+
+    def __post_init__(self) -> None:
+        number("alpha", self.alpha, at_least=0.0)
+
+    def radius(self, setting: Setting, state: LocalState) -> float:
+        """Return α."""
+        return float(self.alpha)

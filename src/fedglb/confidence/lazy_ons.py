@@ -1,0 +1,72 @@
+"""The ellipsoid of variant 3: lazy online Newton steps, on batches and then on samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedglb.confidence.base import Confidence
+from fedglb.confidence.fedglb import ellipsoid_radius
+from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
+from fedglb.global_update import Objective, Solution
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.types import FloatArray
+from fedglb.lazy_rate import LazyRate
+from fedglb.local_update import LazyOnsState
+from fedglb.setting import Setting
+
+
+@kernel
+def lazy_regret_bound(gradient_norms: float, gamma: float, ridge: float, S: float) -> float:
+    """B_P = (1/2γ) Σ‖∇F_p‖²_{A_p⁻¹} + γλS²/2 (erratum 5)."""
+    return 0.5 * gradient_norms / gamma + 0.5 * gamma * ridge * S * S
+
+
+@kernel
+def lazy_ons_radius(
+    centre: FloatArray,
+    b: FloatArray,
+    squares: float,
+    gradient_norms: float,
+    gamma: float,
+    updates: int,
+    N: int,
+    delta: float,
+    c: float,
+    R: float,
+    ridge: float,
+    S: float,
+) -> float:
+    """Lemma "confidence ellipsoid of FedGLB-UCB₃", with δ' = δ/(N(B+1))."""
+    regret = lazy_regret_bound(gradient_norms, gamma, ridge, S)
+    beta = prediction_error_bound(regret, c, R, delta / (N * (updates + 1)), REFINEMENTS)
+    return ellipsoid_radius(beta, ridge * S * S, squares, centre, b)
+
+
+@dataclass(frozen=True)
+class LazyONS(Confidence[LazyOnsState]):
+    """The radius of FedGLB-UCB₃."""
+
+    state_type = LazyOnsState
+    rate: LazyRate
+
+    def at_sync(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return Σ‖∇F_p‖²_{A_p⁻¹} and Σz² over all batches."""
+        norm, squares = solution.extras
+        if objective.previous is not None:
+            norm += float(objective.previous.numbers[0])
+            squares += float(objective.previous.numbers[1])
+        return norm, squares
+
+    def radius(self, setting: Setting, state: LazyOnsState) -> float:
+        """Return α."""
+        problem = setting.problem
+        norms, squares = state.gradient_norms, state.squares
+        if state.base is not None:
+            norms += float(state.base.numbers[0])
+            squares += float(state.base.numbers[1])
+        return lazy_ons_radius(
+            state.centre, state.b, squares, norms, self.rate.gamma(setting), self.rate.updates,
+            setting.clients, setting.delta, problem.c_mu, problem.R, setting.ridge, problem.S,
+        )  # fmt: skip

@@ -1,0 +1,46 @@
+"""The ellipsoid of a linear model: OFUL's radius, for DisLinUCB."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fedglb.confidence.base import Confidence
+from fedglb.global_update import Objective, Solution
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.linalg import log_det
+from fedglb.local_update import RidgeState
+from fedglb.setting import Setting
+
+
+@kernel
+def linear_radius(
+    log_ratio: float, epoch: int, N: int, delta: float, R: float, ridge: float, S: float
+) -> float:
+    """α = R√(log(det A/λ^d) + 2 log(N·e(e+1)/δ)) + √λ·S."""
+    union = 2.0 * math.log(N * epoch * (epoch + 1) / delta)
+    return R * math.sqrt(log_ratio + union) + math.sqrt(ridge) * S
+
+
+@dataclass(frozen=True)
+class Linear(Confidence[RidgeState]):
+    """The radius of DisLinUCB, proven for the identity link."""
+
+    state_type = RidgeState
+
+    def at_sync(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return log(det A/λ^d)."""
+        return (log_det(objective.matrix) - setting.problem.dim * math.log(setting.ridge),)
+
+    def radius(self, setting: Setting, state: RidgeState) -> float:
+        """Return α."""
+        problem = setting.problem
+        log_ratio = state.log_gain
+        if state.base is not None:
+            log_ratio += float(state.base.numbers[0])
+        return linear_radius(
+            log_ratio, state.epoch, setting.clients, setting.delta,
+            problem.R, setting.ridge, problem.S,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Where arms and rewards come from: the interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.errors import integer
+from fedglb.kernels.types import BoolArray, FloatArray
+from fedglb.problem import Problem
+
+#: How many numbers a block of arms may hold: large enough to draw fast, small enough to stay
+#: in the cache of a small machine.
+BLOCK_NUMBERS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Block:
+    """The steps `first` … `first` + s − 1 of a run.
+
+    Parameters
+    ----------
+    first
+        Its first step, counted from 1.
+    arms
+        Shape (s, N, K, d).
+    means
+        Mean reward of every arm, shape (s, N, K).
+    uniforms
+        One uniform per step and client, shape (s, N), from which the reward is drawn; None
+        where `rewards` are given.
+    rewards
+        The reward that each arm would give, shape (s, N, K).
+    active
+        Who acts, shape (s, N); None: everybody.
+    """
+
+    first: int
+    arms: FloatArray
+    means: FloatArray
+    uniforms: FloatArray | None = None
+    rewards: FloatArray | None = None
+    active: BoolArray | None = None
+
+
+class Environment(ABC):
+    """A source of arms and rewards for N clients.
+
+    Attributes
+    ----------
+    problem, clients, arms
+        The problem, N, and K.
+    """
+
+    problem: Problem
+    clients: int
+    arms: int
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps there are, or None where there is no end."""
+        return None
+
+    @abstractmethod
+    def parameter(self, seed: int) -> FloatArray | None:
+        """Return θ*, where it is known."""
+
+    @abstractmethod
+    def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield the steps 1 … horizon, in order; the same for every algorithm of one seed."""
+
+    def block_steps(self) -> int:
+        """Return how many steps make a block."""
+        return max(1, BLOCK_NUMBERS // (self.clients * self.arms * self.problem.dim))
+
+
+def generator(seed: int, role: str) -> np.random.Generator:
+    """Return the random stream of one role ("parameter", "arms", "noise") under a seed.
+
+    Each role has a stream of its own, so that all algorithms of a comparison see the same arms
+    and noise, however many numbers each role draws.
+    """
+    integer("seed", seed, at_least=0)
+    key = ("parameter", "arms", "noise").index(role)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))

@@ -1,0 +1,64 @@
+"""The paper's synthetic problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.environments.base import Block, Environment, generator
+from fedglb.errors import instance, integer
+from fedglb.kernels.types import FloatArray
+from fedglb.problem import Problem
+
+
+@dataclass(frozen=True)
+class Synthetic(Environment):
+    """θ* uniform on the sphere of radius S; arms uniform on the unit sphere, always new.
+
+    Rewards are the link's own: Bernoulli for logistic and probit, as in the paper.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    clients
+        N.
+    arms
+        K, the number of arms offered to each client in each step.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=5)
+    >>> next(env.blocks(horizon=4, seed=1)).arms.shape
+    (4, 2, 5, 3)
+    """
+
+    problem: Problem
+    clients: int
+    arms: int
+
+    def __post_init__(self) -> None:
+        instance("problem", self.problem, Problem, "fg.Problem(dim=10)")
+        integer("clients", self.clients)
+        integer("arms", self.arms)
+
+    def parameter(self, seed: int) -> FloatArray:
+        """Return θ*."""
+        direction = generator(seed, "parameter").standard_normal(self.problem.dim)
+        return direction * (self.problem.S / float(np.linalg.norm(direction)))
+
+    def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield the steps 1 … horizon."""
+        theta = self.parameter(seed)
+        draw_arms, draw_noise = generator(seed, "arms"), generator(seed, "noise")
+        N, K, d = self.clients, self.arms, self.problem.dim
+        size = self.block_steps()
+        for first in range(1, horizon + 1, size):
+            steps = min(size, horizon - first + 1)
+            arms = draw_arms.standard_normal((steps, N, K, d))
+            arms /= np.sqrt(np.einsum("tnkd,tnkd->tnk", arms, arms))[..., None]
+            means = self.problem.link.mean(np.einsum("tnkd,d->tnk", arms, theta))
+            yield Block(first, arms, means, uniforms=draw_noise.random((steps, N)))

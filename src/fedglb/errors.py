@@ -1,0 +1,133 @@
+"""The package's one exception for bad input, and the checks that raise it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedglb.kernels.types import FloatArray
+
+
+class InvalidInput(ValueError):
+    """Input that is refused before anything runs.
+
+    Parameters
+    ----------
+    argument
+        Name of the argument at fault.
+    value
+        What was given.
+    allowed
+        What is allowed, and where it helps what to do.
+
+    Examples
+    --------
+    >>> str(InvalidInput("ridge", -1.0, "a finite number > 0"))
+    'ridge = -1.0 is not allowed: give a finite number > 0'
+    """
+
+    def __init__(self, argument: str, value: object, allowed: str) -> None:
+        self.argument = argument
+        self.value = value
+        self.allowed = allowed
+        super().__init__(f"{argument} = {value!r} is not allowed: give {allowed}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (InvalidInput, (self.argument, self.value, self.allowed))
+
+
+def number(
+    argument: str,
+    value: object,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    below: float = math.inf,
+    allow_infinite: bool = False,
+    allowed: str | None = None,
+) -> float:
+    """Return `value` as a float within the bounds, or raise `InvalidInput`."""
+    text = allowed or _describe("a finite number", above, at_least, below)
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise InvalidInput(argument, value, text)
+    x = float(value)
+    finite = math.isfinite(x) or (allow_infinite and x == math.inf)
+    if not finite or not (x > above and x >= at_least and (x < below or x == below == math.inf)):
+        raise InvalidInput(argument, value, text)
+    return x
+
+
+def integer(argument: str, value: object, *, at_least: int = 1, at_most: float = math.inf) -> int:
+    """Return `value` as an int within the bounds, or raise `InvalidInput`."""
+    text = f"a whole number >= {at_least}" + ("" if at_most == math.inf else f" and <= {at_most}")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InvalidInput(argument, value, text)
+    if not at_least <= int(value) <= at_most:
+        raise InvalidInput(argument, value, text)
+    return int(value)
+
+
+def one_of(argument: str, value: object, known: Iterable[str]) -> str:
+    """Return `value` if it is a known name; else raise, naming the nearest known ones."""
+    names = list(known)
+    if isinstance(value, str) and value in names:
+        return value
+    near = difflib.get_close_matches(str(value), names, n=3, cutoff=0.4)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise InvalidInput(argument, value, f"one of {', '.join(names)}{hint}")
+
+
+def instance(argument: str, value: object, kind: type, example: str) -> None:
+    """Raise unless `value` is a `kind`."""
+    if not isinstance(value, kind):
+        raise InvalidInput(argument, value, f"a {kind.__name__}, e.g. {example}")
+
+
+def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return `value` as a finite, C-ordered float64 array of `shape` (None: any length >= 1)."""
+    wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
+    try:
+        out = np.ascontiguousarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput(argument, value, f"numbers in an array of shape {wanted}") from None
+    if shape == () and out.shape == (1,) and np.ndim(value) == 0:
+        out = out.reshape(())
+    fits = out.ndim == len(shape) and all(
+        n == s if s is not None else n >= 1 for n, s in zip(out.shape, shape, strict=True)
+    )
+    if not fits:
+        raise InvalidInput(f"{argument}.shape", out.shape, f"an array of shape {wanted}")
+    bad = ~np.isfinite(out)
+    if bad.any():
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        raise InvalidInput(f"{argument}{list(where)}", float(out[where]), "finite numbers only")
+    return out
+
+
+def arms_in_unit_ball(argument: str, arms: FloatArray) -> FloatArray:
+    """Raise unless every arm (last axis) has Euclidean norm at most 1 + 1e-9."""
+    norms = np.sqrt(np.einsum("...d,...d->...", arms, arms))
+    if norms.size and norms.max() > 1.0 + 1e-9:
+        where = tuple(int(i) for i in np.argwhere(norms > 1.0 + 1e-9)[0])
+        raise InvalidInput(
+            f"norm of {argument}{list(where)}",
+            float(norms[where]),
+            "arms of Euclidean norm <= 1 (divide all features by the largest norm)",
+        )
+    return arms
+
+
+def _describe(what: str, above: float, at_least: float, below: float) -> str:
+    parts = []
+    if above != -math.inf:
+        parts.append(f"> {above:g}")
+    if at_least != -math.inf:
+        parts.append(f">= {at_least:g}")
+    if below != math.inf:
+        parts.append(f"< {below:g}")
+    return " ".join([what, " and ".join(parts)]).strip()

@@ -1,0 +1,129 @@
+"""L-BFGS: clients send gradients only, the coordinator keeps the curvature pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedglb.errors import integer
+from fedglb.global_update.base import Objective, Query, Steps, Sums
+from fedglb.global_update.evaluation import (
+    Evaluation,
+    IterativeSolver,
+    evaluate,
+    project_euclidean,
+)
+from fedglb.global_update.newton import MAX_ROUNDS as NEWTON_ROUNDS
+from fedglb.global_update.newton import newton_rounds
+from fedglb.global_update.paper_projection import into_ball
+from fedglb.kernels.linalg import solve
+from fedglb.kernels.types import FloatArray
+
+MAX_ROUNDS = 2000
+
+
+@dataclass(frozen=True)
+class LBFGS(IterativeSolver):
+    """Limited-memory BFGS on nF, started from the metric λI + k_μ M that the coordinator knows.
+
+    F is convex, so the derivative along a step tells whether it went too far: then the step is
+    cut back, and no loss is needed. If the answer lies outside the ball, constrained Newton
+    rounds finish it.
+
+    Parameters
+    ----------
+    memory
+        How many curvature pairs to keep.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.LBFGS(memory=5).tolerance is None
+    True
+    """
+
+    memory: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        integer("memory", self.memory)
+
+    def solve(self, objective: Objective) -> Steps:
+        """Yield queries, receive sums, return the solution."""
+        target = self.epsilon(objective) if self.stop == "certificate" else 0.0
+        limit = MAX_ROUNDS if self.rounds is None else self.rounds + 1
+        final = yield from self._iterate(objective, target, limit)
+        radius, epsilon = objective.setting.problem.S, self.epsilon(objective)
+        outside = float(np.linalg.norm(final.theta)) > radius
+        uncertified = self.stop == "certificate" and not final.gap <= epsilon
+        if self.on_ball and (outside or uncertified):
+            start = project_euclidean(final.theta, radius)
+            final = yield from newton_rounds(objective, start, epsilon, NEWTON_ROUNDS, ball=True)
+        return (yield from into_ball(objective, final, self.projection))
+
+    def _iterate(
+        self, objective: Objective, target: float, limit: int
+    ) -> Generator[Query, Sums, Evaluation]:
+        setting = objective.setting
+        metric = setting.ridge * np.eye(setting.problem.dim)
+        pairs = _Pairs(metric + setting.problem.k_mu * objective.covariance, self.memory)
+        # Certificates for the unconstrained minimum, until the answer turns out to be outside.
+        point = yield from evaluate(objective, objective.start, ball=False)
+        used = 1
+        while used < limit and point.gap > target:
+            step = -pairs.apply(point.gradient)
+            slope = float(step @ point.gradient)
+            length = 1.0
+            while True:
+                trial = point.theta + length * step
+                if used >= limit or np.array_equal(trial, point.theta):
+                    return point
+                following = yield from evaluate(objective, trial, ball=False)
+                used += 1
+                end = float(step @ following.gradient)
+                if end <= -0.5 * slope:
+                    break
+                # φ′ rises from `slope` < 0 to `end` > 0: cut back to where it crosses zero
+                length *= min(max(slope / (slope - end), 0.1), 0.9)
+            if not pairs.add(following.theta - point.theta, following.gradient - point.gradient):
+                return following
+            point = following
+        return point
+
+
+@dataclass
+class _Pairs:
+    """The two-loop recursion, with a dense first metric."""
+
+    metric: FloatArray
+    memory: int
+    steps: list[FloatArray] = field(default_factory=list)
+    changes: list[FloatArray] = field(default_factory=list)
+
+    def add(self, step: FloatArray, change: FloatArray) -> bool:
+        """Keep a pair; False if rounding has eaten its curvature."""
+        if not float(step @ change) > 0.0:
+            return False
+        self.steps = [*self.steps, step][-self.memory :]
+        self.changes = [*self.changes, change][-self.memory :]
+        return True
+
+    def apply(self, gradient: FloatArray) -> FloatArray:
+        """Return the inverse Hessian estimate times the gradient."""
+        q = gradient.copy()
+        weights = []
+        for step, change in zip(reversed(self.steps), reversed(self.changes), strict=True):
+            weight = float(step @ q) / float(step @ change)
+            weights.append(weight)
+            q -= weight * change
+        scale = 1.0
+        if self.steps:
+            scale = float(self.steps[-1] @ self.changes[-1]) / float(
+                self.changes[-1] @ solve(self.metric, self.changes[-1])
+            )
+        q = scale * solve(self.metric, q)
+        for step, change, weight in zip(self.steps, self.changes, reversed(weights), strict=True):
+            q += (weight - float(change @ q) / float(step @ change)) * step
+        return q

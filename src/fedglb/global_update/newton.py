@@ -1,0 +1,85 @@
+"""Newton's method: clients send gradients and Hessians; a few rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.global_update.base import Objective, Query, Steps, Sums
+from fedglb.global_update.evaluation import Evaluation, IterativeSolver, evaluate
+from fedglb.global_update.paper_projection import into_ball
+from fedglb.kernels.ball import minimise_quadratic
+from fedglb.kernels.linalg import solve
+from fedglb.kernels.self_concordance import safe_step
+from fedglb.kernels.types import FloatArray
+
+MAX_ROUNDS = 200
+
+
+@dataclass(frozen=True)
+class Newton(IterativeSolver):
+    """Newton steps; on the ball each one minimises the quadratic model over it.
+
+    A full step where it provably decreases F, else one of length log(1+r)/r, which does
+    (docs/theory.md). A link without known self-concordance sends losses instead, and the step
+    is halved until F falls.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.Newton().stop
+    'certificate'
+    """
+
+    def solve(self, objective: Objective) -> Steps:
+        """Yield queries, receive sums, return the solution."""
+        target = self.epsilon(objective) if self.stop == "certificate" else 0.0
+        limit = MAX_ROUNDS if self.rounds is None else self.rounds + 1
+        final = yield from newton_rounds(
+            objective, objective.start, target, limit, ball=self.on_ball
+        )
+        return (yield from into_ball(objective, final, self.projection))
+
+
+def newton_rounds(
+    objective: Objective, start: FloatArray, target: float, limit: int, *, ball: bool
+) -> Generator[Query, Sums, Evaluation]:
+    """Iterate from `start` until the certificate is ≤ target, for at most `limit` rounds.
+
+    Ends early where double precision leaves nothing to gain.
+    """
+    problem = objective.setting.problem
+    s = problem.link.self_concordance(problem.S if ball else math.inf)
+    if s is None or math.isinf(s):
+        s = problem.link.self_concordance(2.0 * problem.S)
+    by_loss = s is None
+    point = yield from evaluate(objective, start, ball=ball, hessian=True, loss=by_loss)
+    for _ in range(limit - 1):
+        if point.gap <= target:
+            break
+        step = _step(point, problem.S, ball=ball)
+        length = 1.0 if s is None else safe_step(s * float(np.linalg.norm(step)))
+        trial = point.theta + length * step
+        if np.array_equal(trial, point.theta):
+            break
+        following = yield from evaluate(objective, trial, ball=ball, hessian=True, loss=by_loss)
+        while by_loss and following.loss > point.loss and length > 1e-12:
+            length *= 0.5
+            trial = point.theta + length * step
+            following = yield from evaluate(objective, trial, ball=ball, hessian=True, loss=by_loss)
+        if length == 1.0 and following.gap >= point.gap and following.gap < 1e-12:
+            break  # at the rounding floor: keep the better point
+        point = following
+    return point
+
+
+def _step(point: Evaluation, radius: float, *, ball: bool) -> FloatArray:
+    assert point.hessian is not None
+    if not ball:
+        return -solve(point.hessian, point.gradient)
+    theta = np.empty_like(point.theta)
+    minimise_quadratic(point.hessian, point.hessian @ point.theta - point.gradient, radius, theta)
+    return theta - point.theta

@@ -1,0 +1,1 @@
+"""The compiled numerics, each written once and shared by everything that computes."""

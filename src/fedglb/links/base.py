@@ -1,0 +1,238 @@
+"""A link: the GLM family that ties an arm's score z = xᵀθ to the law of its reward."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import ClassVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+
+from fedglb.errors import InvalidInput
+from fedglb.kernels.jit import ScalarFunction, call3, compile_scalar, kernel
+from fedglb.kernels.sums import map1
+from fedglb.kernels.types import FloatArray
+from fedglb.links.quantiles import normal_quantile
+
+
+def bernoulli(mean: float, u: float, noise: float) -> float:
+    """Return 1 with probability `mean`, else 0, from one uniform u."""
+    return 1.0 if u < mean else 0.0
+
+
+def gaussian(mean: float, u: float, noise: float) -> float:
+    """Return a Gaussian reward of standard deviation `noise`, from one uniform u."""
+    return mean + noise * normal_quantile(u)
+
+
+@kernel
+def _map_sample(function: int, mean: FloatArray, u: FloatArray, noise: float) -> FloatArray:
+    out = np.empty(mean.shape[0])
+    for k in range(mean.shape[0]):
+        out[k] = call3(function, mean[k], u[k], noise)
+    return out
+
+
+class Link(ABC):
+    """Base of all links; one of your own is a subclass with three scalar functions.
+
+    Class attributes
+    ----------------
+    name
+        Name on the command line and in results.
+    scalar_cumulant, scalar_mean, scalar_variance
+        Static functions of one float z: the cumulant m, the mean μ = m′ and its derivative μ′.
+        They are compiled, so they use `math` only, and must be safe for |z| ≤ 700.
+    scalar_sampler
+        Optional method that returns a function (mean, u, noise) → reward, from one uniform u. By
+        default Bernoulli where `support` is (0, 1), Gaussian where it is unbounded.
+    support
+        Smallest and largest reward.
+    default_noise
+        Sub-Gaussian parameter R of the rewards, or None where the caller must give one.
+
+    Examples
+    --------
+    >>> import math
+    >>> import fedglb as fg
+    >>> class Hyperbolic(fg.Link):
+    ...     name = "hyperbolic"
+    ...     support = (0.0, 1.0)
+    ...     default_noise = 0.5
+    ...     @staticmethod
+    ...     def scalar_cumulant(z):
+    ...         return 0.5 * (z + math.sqrt(1.0 + z * z))
+    ...     @staticmethod
+    ...     def scalar_mean(z):
+    ...         return 0.5 * (1.0 + z / math.sqrt(1.0 + z * z))
+    ...     @staticmethod
+    ...     def scalar_variance(z):
+    ...         return 0.5 / (1.0 + z * z) ** 1.5
+    >>> link = Hyperbolic()
+    >>> link.mean(0.0), round(link.c_mu(1.0), 4), round(link.k_mu(1.0), 4)
+    (0.5, 0.1768, 0.5)
+    """
+
+    name: ClassVar[str]
+    support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
+    default_noise: ClassVar[float | None] = None
+    #: Statements about what is not proven with this link; they go into every result.
+    caveats: ClassVar[tuple[str, ...]] = ()
+
+    @staticmethod
+    @abstractmethod
+    def scalar_cumulant(z: float) -> float:
+        """Return m(z)."""
+
+    @staticmethod
+    @abstractmethod
+    def scalar_mean(z: float) -> float:
+        """Return μ(z) = m′(z)."""
+
+    @staticmethod
+    @abstractmethod
+    def scalar_variance(z: float) -> float:
+        """Return μ′(z)."""
+
+    def scalar_sampler(self) -> Callable[[float, float, float], float]:
+        """Return the scalar function (mean, u, noise) → reward that is compiled."""
+        if self.support == (0.0, 1.0):
+            return bernoulli
+        if self.support == (-math.inf, math.inf):
+            return gaussian
+        raise InvalidInput(
+            f"{type(self).__name__}.scalar_sampler",
+            None,
+            "a method that returns a function (mean, u, noise) -> reward, for a link whose "
+            "support is neither (0, 1) nor the whole line",
+        )
+
+    # -- the compiled scalar functions; kernels take their addresses -----------------------
+
+    @cached_property
+    def compiled_cumulant(self) -> ScalarFunction:
+        """The cumulant m, compiled."""
+        return compile_scalar(type(self).scalar_cumulant, 1)
+
+    @cached_property
+    def compiled_mean(self) -> ScalarFunction:
+        """The mean μ, compiled."""
+        return compile_scalar(type(self).scalar_mean, 1)
+
+    @cached_property
+    def compiled_variance(self) -> ScalarFunction:
+        """The derivative μ′, compiled."""
+        return compile_scalar(type(self).scalar_variance, 1)
+
+    @cached_property
+    def compiled_sample(self) -> ScalarFunction:
+        """The quantile function of the reward, compiled."""
+        return compile_scalar(self.scalar_sampler(), 3)
+
+    # -- what people call ---------------------------------------------------------------------
+
+    @overload
+    def mean(self, z: float) -> float: ...
+    @overload
+    def mean(self, z: FloatArray) -> FloatArray: ...
+    def mean(self, z: ArrayLike) -> float | FloatArray:
+        """Return the mean reward μ(z), element by element."""
+        return _elementwise(self.compiled_mean, z)
+
+    @overload
+    def variance(self, z: float) -> float: ...
+    @overload
+    def variance(self, z: FloatArray) -> FloatArray: ...
+    def variance(self, z: ArrayLike) -> float | FloatArray:
+        """Return μ′(z), element by element."""
+        return _elementwise(self.compiled_variance, z)
+
+    @overload
+    def cumulant(self, z: float) -> float: ...
+    @overload
+    def cumulant(self, z: FloatArray) -> FloatArray: ...
+    def cumulant(self, z: ArrayLike) -> float | FloatArray:
+        """Return m(z), element by element."""
+        return _elementwise(self.compiled_cumulant, z)
+
+    @overload
+    def loss(self, z: float, y: float) -> float: ...
+    @overload
+    def loss(self, z: FloatArray, y: ArrayLike) -> FloatArray: ...
+    def loss(self, z: ArrayLike, y: ArrayLike) -> float | FloatArray:
+        """Return the negative log-likelihood l(z, y) = m(z) − y z (up to a constant in y)."""
+        m = _elementwise(self.compiled_cumulant, z)
+        out = m - np.asarray(y) * np.asarray(z)
+        return float(out) if np.ndim(out) == 0 else out
+
+    def sample(
+        self, mean: ArrayLike, u: ArrayLike, noise: float | None = None
+    ) -> float | FloatArray:
+        """Return rewards of the given means from uniforms u in [0, 1), element by element."""
+        scale = self.default_noise if noise is None else noise
+        scale = math.nan if scale is None else scale
+        if np.ndim(mean) == 0 and np.ndim(u) == 0:
+            return self.compiled_sample.call(float(mean), float(u), scale)  # type: ignore[arg-type]
+        means, uniforms = np.broadcast_arrays(
+            np.asarray(mean, dtype=np.float64), np.asarray(u, dtype=np.float64)
+        )
+        flat = _map_sample(self.compiled_sample.address, means.flatten(), uniforms.flatten(), scale)
+        return flat.reshape(means.shape)
+
+    # -- constants ---------------------------------------------------------------------------
+
+    def k_mu(self, radius: float) -> float:
+        """Return sup μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        return -_search(lambda z: -self.variance(z), radius)
+
+    def c_mu(self, radius: float) -> float:
+        """Return inf μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        return _search(self.variance, radius)
+
+    def self_concordance(self, radius: float) -> float | None:
+        """Return an s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
+
+        With it, Newton's steps and the exact MLE certify themselves tightly (docs/theory.md);
+        without it they fall back on bounds that need `c_mu` only. `radius` may be infinite.
+        """
+        return None
+
+    def smooth_everywhere(self) -> bool:
+        """Return whether k_μ of the ball bounds μ′ on the whole line too."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}  # compiled functions are per process
+
+
+def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:
+    if isinstance(z, float | int):
+        return function.call(float(z))
+    values = np.asarray(z, dtype=np.float64)
+    out = map1(function.address, values.flatten()).reshape(values.shape)
+    return float(out) if out.ndim == 0 else out
+
+
+def _search(function: Callable[[float], float], radius: float) -> float:
+    """Return the minimum of a smooth function on [−radius, radius]: grid, then refined."""
+    if math.isinf(radius):
+        return -math.inf
+    grid = np.linspace(-radius, radius, 4001)
+    values = np.array([function(float(z)) for z in grid])
+    best = int(values.argmin())
+    low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
+    refined = minimize_scalar(function, bounds=(low, high), method="bounded")
+    return float(min(values[best], refined.fun))

@@ -1,0 +1,55 @@
+"""The logistic link: Bernoulli rewards."""
+
+from __future__ import annotations
+
+import math
+
+from fedglb.links.base import Link
+
+
+class Logistic(Link):
+    """μ(z) = 1/(1 + e^{−z}), rewards 0 or 1 (any reward in [0, 1] is accepted).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.Logistic().mean(0.0), fg.Logistic().k_mu(1.0)
+    (0.5, 0.25)
+    """
+
+    name = "logistic"
+    support = (0.0, 1.0)
+    default_noise = 0.5  # Hoeffding: a variable on [0, 1] is 1/2-sub-Gaussian
+
+    @staticmethod
+    def scalar_cumulant(z: float) -> float:
+        """Return log(1 + e^z)."""
+        return max(z, 0.0) + math.log1p(math.exp(-abs(z)))
+
+    @staticmethod
+    def scalar_mean(z: float) -> float:
+        """Return 1/(1 + e^{−z})."""
+        e = math.exp(-abs(z))
+        return 1.0 / (1.0 + e) if z >= 0.0 else e / (1.0 + e)
+
+    @staticmethod
+    def scalar_variance(z: float) -> float:
+        """Return μ(1 − μ), which is even in z."""
+        e = math.exp(-abs(z))
+        return e / ((1.0 + e) * (1.0 + e))
+
+    def k_mu(self, radius: float) -> float:
+        """Return μ′(0)."""
+        return 0.25
+
+    def c_mu(self, radius: float) -> float:
+        """Return μ′(radius): μ′ falls with |z|."""
+        return self.variance(radius)
+
+    def self_concordance(self, radius: float) -> float:
+        """Return 1: μ″/μ′ = 1 − 2μ."""
+        return 1.0
+
+    def smooth_everywhere(self) -> bool:
+        """Return True."""
+        return True

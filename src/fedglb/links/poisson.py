@@ -1,0 +1,63 @@
+"""The Poisson link: counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from fedglb.links.base import Link
+from fedglb.links.quantiles import poisson_quantile
+
+
+def _count(mean: float, u: float, noise: float) -> float:
+    return poisson_quantile(mean, u)
+
+
+class Poisson(Link):
+    """μ(z) = e^z, rewards are counts (any reward ≥ 0 is accepted).
+
+    A Poisson variable is not sub-Gaussian, so `Problem` asks for a `noise` of the caller's
+    choice and no coverage is claimed.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.Poisson().mean(0.0), fg.Poisson().sample(2.0, 0.5)
+    (1.0, 2.0)
+    """
+
+    name = "poisson"
+    support = (0.0, math.inf)
+    default_noise = None
+    caveats = ("Poisson rewards are not sub-Gaussian: no coverage is claimed",)
+
+    @staticmethod
+    def scalar_cumulant(z: float) -> float:
+        """Return e^z (held constant past the largest double)."""
+        return math.exp(min(z, 709.0))
+
+    @staticmethod
+    def scalar_mean(z: float) -> float:
+        """Return e^z (held constant past the largest double)."""
+        return math.exp(min(z, 709.0))
+
+    @staticmethod
+    def scalar_variance(z: float) -> float:
+        """Return e^z (held constant past the largest double)."""
+        return math.exp(min(z, 709.0))
+
+    def scalar_sampler(self) -> Callable[[float, float, float], float]:
+        """Return the quantile function of the Poisson law."""
+        return _count
+
+    def k_mu(self, radius: float) -> float:
+        """Return e^radius."""
+        return self.variance(radius)
+
+    def c_mu(self, radius: float) -> float:
+        """Return e^{−radius}."""
+        return self.variance(-radius)
+
+    def self_concordance(self, radius: float) -> float:
+        """Return 1: μ″ = μ′."""
+        return 1.0

@@ -1,0 +1,47 @@
+"""The shared model: what a global update leaves with every client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedglb.kernels.types import FloatArray
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """What all clients hold right after a global update.
+
+    Parameters
+    ----------
+    t
+        The step t_last in which the update was made.
+    matrix
+        A_t (V_t of the lazy family), shape (d, d), prior included.
+    numbers
+        The few numbers that the radius needs.
+    theta
+        θ_t, where the family has one.
+    b
+        b_t, where clients cannot derive it from θ_t and A_t.
+    gradient_matrix
+        The lazy family's covariance of gradients, shape (d, d).
+    """
+
+    t: int
+    matrix: FloatArray
+    numbers: FloatArray
+    theta: FloatArray | None = None
+    b: FloatArray | None = None
+    gradient_matrix: FloatArray | None = None
+
+    def scalars(self) -> int:
+        """Return how many numbers the model is when sent (clocks are free, see `Ledger`)."""
+        vectors = sum(v.size for v in (self.numbers, self.theta, self.b) if v is not None)
+        return vectors + sum(
+            triangle_size(m.shape[0]) for m in (self.matrix, self.gradient_matrix) if m is not None
+        )
+
+
+def triangle_size(d: int) -> int:
+    """Return d(d+1)/2, the numbers in a symmetric d×d matrix."""
+    return d * (d + 1) // 2

@@ -1,0 +1,115 @@
+"""The problem: what is known about the rewards before the first one is seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from fedglb.errors import InvalidInput, instance, integer, number
+from fedglb.links import Link, Logistic
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A generalized linear bandit problem: E[y|x] = μ(xᵀθ*), ‖x‖ ≤ 1, ‖θ*‖ ≤ S.
+
+    Parameters
+    ----------
+    dim
+        Number d of features of an arm.
+    link
+        The GLM family.
+    radius
+        S, the bound on ‖θ*‖.
+    noise
+        R, the sub-Gaussian parameter of the rewards; None: the link's own (Bernoulli 1/2,
+        identity 1; the Poisson link has none, so there it must be given).
+    curvature
+        c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. It collapses for large
+        S (logistic, S = 10: 4.5e-5) and every proven radius grows with 1/c_μ, so it can be
+        given; with a larger one than the infimum no coverage is proven.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> problem = fg.Problem(dim=10, link=fg.Logistic(), radius=1.0)
+    >>> problem.R, round(problem.c_mu, 4), problem.k_mu
+    (0.5, 0.1966, 0.25)
+    """
+
+    dim: int
+    link: Link = field(default_factory=Logistic)
+    radius: float = 1.0
+    noise: float | None = None
+    curvature: float | None = None
+
+    def __post_init__(self) -> None:
+        integer("dim", self.dim)
+        instance("link", self.link, Link, "fg.Logistic()")
+        number("radius", self.radius, above=0.0)
+        if self.noise is not None:
+            number("noise", self.noise, above=0.0)
+        elif self.link.default_noise is None:
+            raise InvalidInput(
+                "noise",
+                None,
+                f"a finite number > 0: {self.link.name} rewards have no sub-Gaussian parameter "
+                "of their own, so say how much noise to expect, e.g. noise=1.0",
+            )
+        if self.curvature is not None:
+            number("curvature", self.curvature, above=0.0)
+        elif not self.link.c_mu(self.radius) > 0.0:
+            raise InvalidInput(
+                "curvature",
+                None,
+                f"a number > 0: the infimum of the {self.link.name} link's slope on "
+                f"[-{self.radius:g}, {self.radius:g}] underflows to 0",
+            )
+
+    @property
+    def S(self) -> float:
+        """Bound on ‖θ*‖."""
+        return float(self.radius)
+
+    @cached_property
+    def R(self) -> float:
+        """Sub-Gaussian parameter of the rewards."""
+        value = self.link.default_noise if self.noise is None else self.noise
+        assert value is not None  # checked in __post_init__
+        return float(value)
+
+    @cached_property
+    def c_mu(self) -> float:
+        """The curvature c_μ that the algorithms use."""
+        return self.slope_infimum if self.curvature is None else float(self.curvature)
+
+    @cached_property
+    def slope_infimum(self) -> float:
+        """Inf μ′ on [−S, S], whatever `curvature` was given: what certificates rest on."""
+        return float(self.link.c_mu(self.S))
+
+    @cached_property
+    def k_mu(self) -> float:
+        """Sup μ′ on [−S, S]."""
+        return float(self.link.k_mu(self.S))
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What is not proven for this problem."""
+        notes = self.link.caveats
+        if self.c_mu > self.slope_infimum:
+            notes += (
+                f"curvature {self.c_mu:g} exceeds the link's infimum {self.slope_infimum:g} "
+                "on the ball: no coverage is proven",
+            )
+        return notes
+
+    def check_reward(self, reward: float, argument: str = "reward") -> float:
+        """Return `reward` as a float within the link's support, or raise `InvalidInput`."""
+        y = number(argument, reward)
+        low, high = self.link.support
+        if not low <= y <= high:
+            raise InvalidInput(
+                argument, reward, f"a reward in [{low:g}, {high:g}], the {self.link.name} link's"
+            )
+        return y

@@ -1,0 +1,7 @@
+"""The protocol: client and coordinator as state machines, message in, messages out."""
+
+from fedglb.protocol.client import Client
+from fedglb.protocol.coordinator import Coordinator, UpdateRecord
+from fedglb.protocol.ledger import Ledger
+
+__all__ = ["Client", "Coordinator", "Ledger", "UpdateRecord"]

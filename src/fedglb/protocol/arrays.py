@@ -1,0 +1,67 @@
+"""State as plain arrays, and back, exactly: what persists a client or a coordinator."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+T = TypeVar("T")
+
+
+def to_arrays(value: object, prefix: str = "") -> Arrays:
+    """Flatten a dataclass of arrays, numbers, None and dataclasses; names are dotted.
+
+    Examples
+    --------
+    >>> from fedglb.protocol.ledger import Entry
+    >>> sorted(to_arrays(Entry(1, 2, 3)))
+    ['messages', 'scalars', 'transfers']
+    """
+    out: Arrays = {}
+    for f in dataclasses.fields(value):  # type: ignore[arg-type]
+        item, name = getattr(value, f.name), prefix + f.name
+        if dataclasses.is_dataclass(item):
+            out |= to_arrays(item, name + ".")
+        elif item is not None:
+            out[name] = np.array(item)
+    return out
+
+
+def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> T:
+    """Rebuild the dataclass `kind` that `to_arrays` flattened."""
+    hints = typing.get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for f in dataclasses.fields(kind):  # type: ignore[arg-type]
+        name, hint = prefix + f.name, hints[f.name]
+        if isinstance(hint, types.UnionType):
+            kinds = [a for a in typing.get_args(hint) if a is not type(None)]
+            hint = kinds[0] if len(kinds) == 1 else "number or name"
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            present = any(key.startswith(name + ".") for key in arrays)
+            values[f.name] = from_arrays(hint, arrays, name + ".") if present else None
+        elif name not in arrays:
+            values[f.name] = None
+        elif hint in (int, float, bool, str):
+            values[f.name] = hint(arrays[name][()])
+        elif hint == "number or name":
+            values[f.name] = arrays[name].item()
+        else:
+            values[f.name] = np.array(arrays[name])
+    return kind(**values)
+
+
+def nested(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
+    """Return the arrays below `name.`, without that prefix."""
+    return {k[len(name) + 1 :]: v for k, v in arrays.items() if k.startswith(name + ".")}
+
+
+def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
+    """Return the arrays with `name.` before each key."""
+    return {f"{name}.{k}": v for k, v in arrays.items()}

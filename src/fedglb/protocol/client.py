@@ -1,0 +1,230 @@
+"""A client: chooses arms, learns from its rewards, and takes part in global updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedglb.algorithms import Algorithm
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
+from fedglb.kernels.linalg import add_outer
+from fedglb.kernels.scoring import choose, upper_bounds
+from fedglb.kernels.sums import add_derivatives, sum_loss
+from fedglb.kernels.types import FloatArray
+from fedglb.local_update import LocalState
+from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.protocol.messages import (
+    ClientId,
+    Covariance,
+    CovarianceRequest,
+    Derivatives,
+    Evaluate,
+    Message,
+    NewModel,
+    SyncRequest,
+)
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+
+
+class Client:
+    """One client of a federation: a state machine without input or output of its own.
+
+    Parameters
+    ----------
+    id
+        Its identity.
+    algorithm
+        The algorithm that the federation runs.
+    setting
+        From `algorithm.setting(problem, clients, horizon)`.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> algorithm = fg.fedglb_ucb(threshold=1.0)
+    >>> client = Client(0, algorithm, algorithm.setting(fg.Problem(dim=2), 1, None))
+    >>> arm = client.choose([[1.0, 0.0], [0.0, 1.0]])
+    >>> client.observe([1.0, 0.0], reward=1.0, t=1)
+    []
+    """
+
+    def __init__(self, id: ClientId, algorithm: Algorithm, setting: Setting) -> None:  # noqa: A002
+        self.id = id
+        self.algorithm = algorithm
+        self.setting = setting
+        d = setting.problem.dim
+        self.samples = Samples(d)
+        self.state: LocalState = algorithm.local_update.begin(setting)
+        self.covariance = np.zeros((d, d))  # Σ x xᵀ over all own samples
+        self.moment = np.zeros(d)  # Σ x y over the same
+        self.covered = 0  # how many own samples the shared model covers
+        self.frozen = 0  # how many the update in progress covers
+        self.update = 0  # the update in progress, or the last one
+        self.last_t = 0
+
+    # -- the application's two calls --------------------------------------------------------
+
+    @property
+    def alpha(self) -> float:
+        """The radius by which the next arm is chosen."""
+        radius = self.algorithm.confidence.radius(self.setting, self.state)
+        if self.algorithm.confidence.scalable:
+            radius *= self.algorithm.exploration
+        return radius
+
+    def choose(self, arms: ArrayLike) -> int:
+        """Return the index of the arm to play; `arms` is (K, d). Changes nothing."""
+        table = array("arms", arms, (None, self.setting.problem.dim))
+        arms_in_unit_ball("arms", table)
+        return self.play(np.ascontiguousarray(table.T))
+
+    def play(self, columns: FloatArray) -> int:
+        """Return the index of the arm to play, for arms that are checked and (d, K) already."""
+        return choose(columns, self.state.centre, self.state.inverse, self.alpha)
+
+    def scores(self, arms: ArrayLike) -> FloatArray:
+        """Return the upper confidence bound of each arm; `arms` is (K, d)."""
+        table = array("arms", arms, (None, self.setting.problem.dim))
+        arms_in_unit_ball("arms", table)
+        out = np.empty(table.shape[0])
+        columns = np.ascontiguousarray(table.T)
+        upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, out)
+        return out
+
+    def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
+        """Learn from the reward of the arm `x` played in step t; return what is to be sent."""
+        features = array("x", x, (self.setting.problem.dim,))
+        arms_in_unit_ball("x", features)
+        y = self.setting.problem.check_reward(reward)
+        integer("t", t)
+        return self.learn(features, y, t)
+
+    def learn(self, x: FloatArray, y: float, t: int) -> list[Message]:
+        """`observe` for a sample that is checked already."""
+        self._add(x, y)
+        self.last_t = max(self.last_t, t)
+        if self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain):
+            # An ONS step on this very sample is overwritten when the model comes; if it never
+            # comes, the client has missed nothing.
+            return [SyncRequest(self.id, t)]
+        return []
+
+    def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
+        """Take in existing samples before the first step (warm start); X is (n, d), y (n,)."""
+        if self.last_t > 0 or self.update > 0:
+            raise InvalidInput(
+                "absorb", f"called after step {self.last_t}", "samples before the first step only"
+            )
+        table = array("X", X, (None, self.setting.problem.dim))
+        arms_in_unit_ball("X", table)
+        rewards = array("y", y, (table.shape[0],))
+        for k, value in enumerate(rewards):
+            self.setting.problem.check_reward(float(value), f"y[{k}]")
+        for x, value in zip(table, rewards, strict=True):
+            self._add(x, float(value))
+
+    # -- the coordinator's messages ------------------------------------------------------------
+
+    def receive(self, message: Message) -> list[Message]:
+        """Handle a message from the coordinator; return what is to be sent."""
+        match message:
+            case CovarianceRequest():
+                return self._begin_update(message)
+            case Evaluate():
+                return self._evaluate(message)
+            case NewModel():
+                self._adopt(message)
+                return []
+        raise InvalidInput("message", type(message).__name__, "a message that goes down")
+
+    def _begin_update(self, message: CovarianceRequest) -> list[Message]:
+        self.update = message.update
+        self.frozen = len(self.samples)
+        shares_b = self.algorithm.local_update.shares_moment
+        b = self.moment.copy() if shares_b else None
+        return [Covariance(self.id, message.update, self.frozen, self.covariance.copy(), b)]
+
+    def _evaluate(self, message: Evaluate) -> list[Message]:
+        if message.update != self.update:
+            return []  # of an update that this client is no part of
+        first = 0 if self._refits else self.covered
+        X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
+        link, d = self.setting.problem.link, self.setting.problem.dim
+        theta = array("theta", message.theta, (d,))
+        gradient, hessian = np.zeros(d), np.zeros((d, d))
+        add_derivatives(
+            X, y, theta, link.compiled_mean.address, link.compiled_variance.address,
+            gradient, hessian, message.hessian,
+        )  # fmt: skip
+        loss = sum_loss(X, y, theta, link.compiled_cumulant.address) if message.loss else None
+        return [
+            Derivatives(
+                self.id, message.update, message.round, gradient,
+                hessian if message.hessian else None, loss,
+            )
+        ]  # fmt: skip
+
+    def _adopt(self, message: NewModel) -> None:
+        """Hold the new model, and on top of it every own sample that it does not cover."""
+        if message.included:
+            if message.update != self.update:
+                raise InvalidInput("update", message.update, f"the model of update {self.update}")
+            self.covered = self.frozen
+        elif self._refits:
+            self.covered = 0
+        self.update = message.update
+        local = self.algorithm.local_update
+        local.adopt(self.setting, self.state, message.model)
+        for index in range(self.covered, len(self.samples)):
+            local.observe(self.setting, self.state, self.samples, index)
+
+    @property
+    def _refits(self) -> bool:
+        solver = self.algorithm.global_update
+        return solver is None or solver.refits
+
+    def _add(self, x: FloatArray, y: float) -> None:
+        index = self.samples.append(x, y)
+        add_outer(self.covariance, x, 1.0)
+        self.moment += y * x
+        self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
+
+    # -- persistence -----------------------------------------------------------------------------
+
+    def to_arrays(self) -> Arrays:
+        """Return the whole state as plain arrays."""
+        numbers = {
+            "covered": self.covered, "frozen": self.frozen,
+            "update": self.update, "last_t": self.last_t,
+        }  # fmt: skip
+        return {
+            "X": self.samples.X.copy(),
+            "y": self.samples.y.copy(),
+            "covariance": self.covariance.copy(),
+            "moment": self.moment.copy(),
+            **{name: np.array(value) for name, value in numbers.items()},
+            **prefixed(to_arrays(self.state), "state"),
+        }
+
+    @classmethod
+    def from_arrays(
+        cls,
+        id: ClientId,  # noqa: A002
+        algorithm: Algorithm,
+        setting: Setting,
+        arrays: Mapping[str, NDArray[Any]],
+    ) -> Client:
+        """Return the client whose state `to_arrays` gave: it goes on exactly as that one."""
+        client = cls(id, algorithm, setting)
+        for x, y in zip(arrays["X"], arrays["y"], strict=True):
+            client.samples.append(x, float(y))
+        client.covariance = np.array(arrays["covariance"])
+        client.moment = np.array(arrays["moment"])
+        for name in ("covered", "frozen", "update", "last_t"):
+            setattr(client, name, int(arrays[name]))
+        client.state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
+        return client

@@ -1,0 +1,116 @@
+"""What clients and coordinator say to each other. No message carries a raw sample.
+
+`client` is the sender of a message that goes up, the addressee of one that goes down. Every
+message knows its direction and how many scalars it carries; ids, counts and clocks are free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+from fedglb.kernels.types import FloatArray
+from fedglb.model import SharedModel, triangle_size
+
+ClientId: TypeAlias = int | str
+
+
+@dataclass(frozen=True)
+class Message:
+    """Base of all messages."""
+
+    upward: ClassVar[bool]
+    client: ClientId
+
+    def scalars(self) -> int:
+        """Return how many numbers the message carries; a symmetric matrix is its triangle."""
+        return 0
+
+
+@dataclass(frozen=True)
+class SyncRequest(Message):
+    """A client asks for a global update: its trigger fired in step t."""
+
+    upward = True
+    t: int
+
+
+@dataclass(frozen=True)
+class CovarianceRequest(Message):
+    """The coordinator begins update `update`: send your covariance."""
+
+    upward = False
+    update: int
+
+
+@dataclass(frozen=True)
+class Covariance(Message):
+    """A client's Σ x xᵀ over all of its samples, and their number; b = Σ x y where shared.
+
+    From now on, until the model comes, the client answers on exactly these samples.
+    """
+
+    upward = True
+    update: int
+    samples: int
+    matrix: FloatArray
+    b: FloatArray | None = None
+
+    def scalars(self) -> int:
+        """Return d(d+1)/2, + d with b."""
+        return triangle_size(self.matrix.shape[0]) + (0 if self.b is None else self.b.size)
+
+
+@dataclass(frozen=True)
+class Evaluate(Message):
+    """Send the sums of round `round` at θ: always the gradient."""
+
+    upward = False
+    update: int
+    round: int
+    theta: FloatArray
+    hessian: bool
+    loss: bool
+
+    def scalars(self) -> int:
+        """Return d."""
+        return self.theta.size
+
+
+@dataclass(frozen=True)
+class Derivatives(Message):
+    """A client's sums at the θ of a round."""
+
+    upward = True
+    update: int
+    round: int
+    gradient: FloatArray
+    hessian: FloatArray | None = None
+    loss: float | None = None
+
+    def scalars(self) -> int:
+        """Return d, + d(d+1)/2 with the Hessian, + 1 with the loss."""
+        extra = 0 if self.hessian is None else triangle_size(self.hessian.shape[0])
+        return self.gradient.size + extra + (0 if self.loss is None else 1)
+
+
+@dataclass(frozen=True)
+class NewModel(Message):
+    """The model of a finished update.
+
+    `included` says whether it covers this client's samples; if not, they are all local again.
+    """
+
+    upward = False
+    update: int
+    included: bool
+    model: SharedModel
+
+    def scalars(self) -> int:
+        """Return what the model carries."""
+        return self.model.scalars()
+
+
+MESSAGES: tuple[type[Message], ...] = (
+    SyncRequest, CovarianceRequest, Covariance, Evaluate, Derivatives, NewModel,
+)  # fmt: skip

@@ -1,0 +1,48 @@
+"""A client's own samples. They never leave the client."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedglb.kernels.types import FloatArray
+
+
+class Samples:
+    """A growing table of (x, y), stored so that a pass over it streams memory.
+
+    Examples
+    --------
+    >>> samples = Samples(2)
+    >>> samples.append(np.array([1.0, 0.0]), 0.5)
+    0
+    >>> len(samples), samples.X.shape
+    (1, (1, 2))
+    """
+
+    def __init__(self, dim: int) -> None:
+        self._X = np.empty((16, dim))
+        self._y = np.empty(16)
+        self._n = 0
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def X(self) -> FloatArray:
+        """The features, shape (n, d)."""
+        return self._X[: self._n]
+
+    @property
+    def y(self) -> FloatArray:
+        """The rewards, shape (n,)."""
+        return self._y[: self._n]
+
+    def append(self, x: FloatArray, y: float) -> int:
+        """Add one sample and return its index."""
+        if self._n == self._y.shape[0]:
+            self._X = np.concatenate([self._X, np.empty_like(self._X)])
+            self._y = np.concatenate([self._y, np.empty_like(self._y)])
+        self._X[self._n] = x
+        self._y[self._n] = y
+        self._n += 1
+        return self._n - 1

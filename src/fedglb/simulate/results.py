@@ -1,0 +1,118 @@
+"""What a run leaves: totals, a trace over time, a row for every global update."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.protocol import Client, UpdateRecord
+
+_TRACE = {
+    "t": pl.Int64, "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64,
+    "rounds": pl.Int64, "transfers": pl.Int64, "scalars": pl.Int64,
+}  # fmt: skip
+_UPDATES = {
+    "t": pl.Int64, "client": pl.Int64, "n": pl.Int64, "rounds": pl.Int64,
+    "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
+    "alpha": pl.Float64, "theta_star_inside": pl.Boolean,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of a simulation.
+
+    Attributes
+    ----------
+    regret, reward, syncs, rounds, transfers, scalars
+        Totals at the horizon.
+    trace
+        One row a step, cumulative: t, regret, reward, syncs, rounds, transfers, scalars.
+    updates
+        One row a global update: t, client (0-based; null for a schedule's), n, rounds,
+        gradient_norm, gap, projected, alpha and theta_star_inside right after it.
+    choices
+        Shape (T, N): the arms played, −1 where a client did not act.
+    ledger
+        One row a message type: messages, transfers and scalars, up and down.
+    theta
+        The last shared model (None if there is none).
+    parameters
+        What was run: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
+    caveats
+        What is not proven in this run.
+    """
+
+    regret: float
+    reward: float
+    syncs: int
+    rounds: int
+    transfers: int
+    scalars: int
+    trace: pl.DataFrame = field(repr=False)
+    updates: pl.DataFrame = field(repr=False)
+    choices: IntArray = field(repr=False)
+    ledger: pl.DataFrame = field(repr=False)
+    theta: FloatArray | None = field(repr=False)
+    parameters: dict[str, Any] = field(repr=False)
+    caveats: tuple[str, ...] = field(repr=False)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a script would read: parameters, totals, caveats."""
+        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
+        return {
+            **self.parameters,
+            **{name: getattr(self, name) for name in totals},
+            "caveats": list(self.caveats),
+        }
+
+
+@dataclass
+class Recorder:
+    """Collects what a run leaves, step by step."""
+
+    choices: IntArray
+    parameter: FloatArray | None
+    regret: float = 0.0
+    reward: float = 0.0
+    trace: list[tuple[Any, ...]] = field(default_factory=list)
+    updates: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def played(self, t: int, client: int, arm: int, regret: float, reward: float) -> None:
+        """Enter one interaction."""
+        self.choices[t - 1, client] = arm
+        self.regret += regret
+        self.reward += reward
+
+    def updated(self, record: UpdateRecord, client: Client) -> None:
+        """Enter one global update; `client` is any that holds the new model."""
+        alpha = client.alpha
+        self.updates.append(
+            (
+                record.t, record.client, record.samples, record.rounds, record.gradient_norm,
+                record.gap, record.projected, alpha, holds(client, self.parameter, alpha),
+            )
+        )  # fmt: skip
+
+    def stepped(self, t: int, syncs: int, rounds: int, transfers: int, scalars: int) -> None:
+        """Enter the totals at the end of a step."""
+        self.trace.append((t, self.regret, self.reward, syncs, rounds, transfers, scalars))
+
+    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Return trace and updates."""
+        return (
+            pl.DataFrame(self.trace, schema=_TRACE, orient="row"),
+            pl.DataFrame(self.updates, schema=_UPDATES, orient="row"),
+        )
+
+
+def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:
+    """Return whether the client's ellipsoid of radius α holds θ*; None if θ* is not known."""
+    if parameter is None:
+        return None
+    error = client.state.centre - parameter
+    return bool(np.sqrt(error @ client.state.matrix @ error) <= alpha)

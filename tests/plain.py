@@ -1,0 +1,582 @@
+"""The eight algorithms, each written straight down in one plain NumPy function.
+
+An independent derivation with explicit inverses and determinants, for tests: it shares no code
+with the package and keeps no incremental state that a formula does not ask for. "Lemma ..." names
+the radius, "erratum n" the slip of the paper (in the documentation's numbering) that a line avoids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.linalg import eigh, inv, norm, slogdet
+from scipy.optimize import brentq
+from scipy.special import expit, ndtr
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Problem:
+    link: str  # "logistic" | "poisson" | "identity" | "probit"
+    S: float  # radius of the ball that holds theta*
+    R: float  # noise bound
+    c: float  # curvature c_mu, a given number
+    lam: float
+    delta: float
+    exploration: float = 1.0  # multiplies a lemma's radius, never a fixed one
+
+
+@dataclass
+class Outcome:
+    choices: Array  # (T, N) int, -1 where the client did not act
+    alphas: Array  # (T, N) radius used, exploration included, nan where the client did not act
+    syncs: list[tuple[int, int]]  # (t from 1, client from 0 that triggered, -1 for a schedule)
+    thetas: list[Array]  # the global model after each sync
+
+
+# ------------------------------------------------------------------------------------- helpers
+
+
+class Link(NamedTuple):
+    cumulant: Callable[[Array], Array]  # m, the loss is m(z) - y z
+    mean: Callable[[Array], Array]  # mu = m'
+    slope: Callable[[Array], Array]  # mu'
+
+
+def _phi(z: Array) -> Array:
+    return np.exp(-0.5 * np.square(z)) / sqrt(2 * np.pi)
+
+
+LINKS = {
+    "logistic": Link(lambda z: np.logaddexp(0.0, z), expit, lambda z: expit(z) * expit(-z)),
+    "poisson": Link(np.exp, np.exp, np.exp),
+    "identity": Link(lambda z: 0.5 * np.square(z), lambda z: 1.0 * z, np.ones_like),
+    "probit": Link(lambda z: z * ndtr(z) + _phi(z), ndtr, _phi),
+}
+
+
+def _logdet(A: Array) -> float:
+    return float(slogdet(A)[1])
+
+
+def _growth(A: Array, before: Array) -> float:
+    """log(det A / det before), at least 0 in exact arithmetic and so here."""
+    return max(0.0, _logdet(A) - _logdet(before))
+
+
+def _blank(arms: Array, active: Array | None) -> tuple[Array, Outcome]:
+    """Who acts when, and an outcome with nothing in it."""
+    T, N = arms.shape[:2]
+    on = np.ones((T, N), bool) if active is None else np.asarray(active, bool)
+    return on, Outcome(np.full((T, N), -1), np.full((T, N), np.nan), [], [])
+
+
+def _schedule(T: int, updates: int) -> set[int]:
+    """The steps t (from 1) at whose end a global update happens: exactly `updates` of them."""
+    if not 1 <= updates <= T:
+        raise ValueError("1 <= updates <= T")
+    return {k * (T // updates) for k in range(1, updates + 1)}
+
+
+def _choose(x: Array, centre: Array, A_inv: Array, alpha: float) -> int:
+    """The lowest index whose score is within rounding of the best."""
+    width = np.sqrt(np.maximum(np.einsum("kd,de,ke->k", x, A_inv, x), 0.0))
+    score = x @ centre + alpha * width
+    best = score.max()
+    return int(np.flatnonzero(score >= best - 1e-12 * max(1.0, abs(best)))[0])
+
+
+def _multiplier(
+    point: Callable[[float], Array], S: float, high: float, scale: float, tol: float
+) -> float:
+    """The nu in [0, high] with |point(nu)| = S to tol (nu + scale); |point(nu)| falls with nu."""
+
+    def excess(nu: float) -> float:
+        return 1 / S - 1 / float(norm(point(nu)))  # nearly linear in nu
+
+    if excess(0.0) <= 0.0:
+        return 0.0
+    return brentq(excess, 0.0, high, xtol=tol * scale, rtol=tol, maxiter=1000)
+
+
+def _project(theta: Array, A: Array, S: float) -> Array:
+    """argmin of |v - theta|_A over the ball |v| <= S: (A + nu I) v = A theta, |v| = S."""
+    if norm(theta) <= S:
+        return theta
+    values, Q = eigh(A)
+    w = values * (Q.T @ theta)  # A theta in the eigenbasis; |v| <= |A theta| / nu bounds nu
+    nu = _multiplier(lambda nu: w / (values + nu), S, 2 * norm(w) / S, values[0], 1e-15)
+    v = Q @ (w / (values + nu))
+    return v * (S / norm(v))
+
+
+def _newton(link: Link, X: Array, y: Array, ridge: float, theta: Array) -> Array:
+    """The minimiser of sum m(x'theta) - y x'theta + (ridge/2) |theta|^2, by damped Newton steps."""
+
+    def loss(v: Array) -> float:
+        z = X @ v
+        with np.errstate(over="ignore"):  # Poisson: an infinite loss halves the step
+            return float(np.sum(link.cumulant(z) - y * z) + 0.5 * ridge * (v @ v))
+
+    for _ in range(200):
+        z = X @ theta
+        g = X.T @ (link.mean(z) - y) + ridge * theta
+        H = (X.T * link.slope(z)) @ X + ridge * np.eye(len(theta))
+        step = inv(H) @ g
+        size, value = 1.0, loss(theta)
+        while loss(theta - size * step) > value + 1e-12 * max(1.0, abs(value)):
+            size /= 2
+        theta = theta - size * step
+        if norm(size * step) <= 1e-10 * max(1.0, float(norm(theta))):
+            break  # the next step is at most of the order of this one's square: below rounding
+    return theta
+
+
+def _fit(p: Problem, X: Array, y: Array, start: Array) -> Array:
+    """The minimiser of F over the ball |theta| <= S, to machine precision.
+
+    n F = sum l + (lam/2) |theta|^2 (erratum 1: lam over all clients' samples together). Where the
+    free minimiser lies outside (erratum 4), the ridge is raised from lam to lam + nu until
+    |theta| = S, and Newton steps on the optimality conditions in (theta, nu) polish the pair.
+    """
+    link, d = LINKS[p.link], X.shape[1]
+    free = _newton(link, X, y, p.lam, start)
+    if norm(free) <= p.S:
+        return free
+
+    def raised(nu: float) -> Array:
+        return _newton(link, X, y, p.lam + nu, free * (p.S / norm(free)))
+
+    # strong convexity bounds nu: |theta(nu)| <= |gradient at 0| / (lam + nu)
+    high = 2 * norm(X.T @ (link.mean(np.zeros(len(X))) - y)) / p.S
+    nu = _multiplier(raised, p.S, high, p.lam, 1e-7)
+    theta = raised(nu)
+    for _ in range(3):  # each step squares the error, and 1e-7 is what is left of it
+        z = X @ theta
+        g = X.T @ (link.mean(z) - y) + (p.lam + nu) * theta
+        K = np.zeros((d + 1, d + 1))
+        K[:d, :d] = (X.T * link.slope(z)) @ X + (p.lam + nu) * np.eye(d)
+        K[:d, d] = K[d, :d] = theta
+        step = inv(K) @ np.append(g, 0.5 * (theta @ theta - p.S**2))
+        theta, nu = theta - step[:d], nu - float(step[d])
+    return theta * (p.S / norm(theta))
+
+
+def _r_g(p: Problem, A: Array, delta: float) -> float:
+    """Lemma "global model" at the exact minimiser over the ball: its first two terms vanish."""
+    ratio = _logdet(A) - len(A) * log(p.lam / p.c)
+    return (p.R / p.c) * sqrt(ratio + 2 * log(1 / delta)) + sqrt(p.lam / p.c) * p.S
+
+
+def _beta_local(p: Problem, B: float, delta: float) -> float:
+    """Bound on sum [x'(theta_s - theta*)]^2 from an online regret of at most B.
+
+    Erratum 3: the delta inside the root is the split one. Then eight refinements of
+    q^2 <= a + f q sqrt(log(q / delta)), each of them valid.
+    """
+    a, f = 1 + 2 * B / p.c, 2 * sqrt(2) * p.R / p.c
+    q = sqrt(2 * a + f**2 * log((1 / delta) * sqrt(4 * a + f**4 / (4 * delta**2))))
+    for _ in range(8):
+        L = log(q / delta)
+        q = f * sqrt(L) / 2 + sqrt(f**2 * L / 4 + a)
+    return q**2 - 1
+
+
+# ---------------------------------------------------------------------------- the eight algorithms
+
+
+def fedglb_ucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedGLB-UCB: local ONS, exact global solve, event trigger."""
+    p, mean = problem, LINKS[problem.link].mean
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    A0 = (p.lam / p.c) * np.eye(d)
+    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0  # all samples: the global objective's
+    theta_g, A_g = np.zeros(d), A0.copy()
+    theta, A, b = np.zeros((N, d)), np.tile(A0, (N, 1, 1)), np.zeros((N, d))
+    dA = np.zeros((N, d, d))
+    z2, gradients = np.zeros(N), np.zeros(N)  # |z|^2 and sum |grad l|^2_{A_s^-1} since the sync
+    z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
+    epoch, t_last = 1, 0
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            A_inv = inv(A[i])
+            centre = A_inv @ b[i]
+            radius = alpha
+            if radius is None:  # Lemma "FedGLB"; erratum 3: delta split over clients and epochs
+                B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_g**2
+                split = p.delta / (2 * N * epoch * (epoch + 1))
+                beta = beta_global + _beta_local(p, B2, split)
+                square = beta + (p.lam / p.c) * p.S**2 - (z2_g + z2[i]) + centre @ b[i]
+                radius = p.exploration * sqrt(max(square, 0.0))
+            k = _choose(arms[t - 1, i], centre, A_inv, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[n], Y[n], n = x, y, n + 1
+            A[i] += np.outer(x, x)
+            dA[i] += np.outer(x, x)
+
+            if (t - t_last) * _growth(A[i], A_g) < threshold:
+                A_inv = inv(A[i])
+                z = x @ theta[i]
+                grad = x * (mean(z) - y)
+                gradients[i] += grad @ A_inv @ grad
+                z2[i] += z**2
+                b[i] += x * z
+                theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
+            else:  # the trigger's own sample is in the solve and gets no ONS step
+                A_g = A_g + dA.sum(axis=0)
+                theta_g = _fit(p, X[:n], Y[:n], theta_g)
+                M = A_g - A0
+                r_g = _r_g(p, A_g, p.delta / 2)
+                beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
+                theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2: b is theta_g's own
+                dA[:], z2[:], gradients[:] = 0.0, 0.0, 0.0
+                epoch, t_last = epoch + 1, t
+                out.syncs.append((t, i))
+                out.thetas.append(theta_g.copy())
+    return out
+
+
+def fedglb_ucb_1(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    updates: int,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedGLB-UCB_1: no local update, exact global solve, schedule."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    schedule = _schedule(T, updates)
+    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
+    theta, A = np.zeros(d), (p.lam / p.c) * np.eye(d)
+    dA = np.zeros((N, d, d))
+    r_g = sqrt(p.lam / p.c) * p.S  # before the first sync
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            radius = p.exploration * r_g if alpha is None else alpha
+            k = _choose(arms[t - 1, i], theta, inv(A), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[n], Y[n], n = x, y, n + 1
+            dA[i] += np.outer(x, x)
+        if t in schedule:
+            A = A + dA.sum(axis=0)
+            dA[:] = 0.0
+            theta = _fit(p, X[:n], Y[:n], theta)
+            r_g = _r_g(p, A, p.delta)  # Lemma "global model"
+            out.syncs.append((t, -1))
+            out.thetas.append(theta.copy())
+    return out
+
+
+def fedglb_ucb_2(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    updates: int,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedGLB-UCB_2: local ONS, exact global solve, schedule."""
+    p, mean = problem, LINKS[problem.link].mean
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    schedule = _schedule(T, updates)
+    A0 = (p.lam / p.c) * np.eye(d)
+    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
+    theta_g, A_g = np.zeros(d), A0.copy()
+    theta, A, b = np.zeros((N, d)), np.tile(A0, (N, 1, 1)), np.zeros((N, d))
+    dA = np.zeros((N, d, d))
+    z2, gradients = np.zeros(N), np.zeros(N)
+    z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
+    epoch = 1
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            A_inv = inv(A[i])
+            centre = A_inv @ b[i]
+            radius = alpha
+            if radius is None:  # Lemma "FedGLB"; erratum 3
+                B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_g**2
+                split = p.delta / (2 * N * epoch * (epoch + 1))
+                beta = beta_global + _beta_local(p, B2, split)
+                square = beta + (p.lam / p.c) * p.S**2 - (z2_g + z2[i]) + centre @ b[i]
+                radius = p.exploration * sqrt(max(square, 0.0))
+            k = _choose(arms[t - 1, i], centre, A_inv, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[n], Y[n], n = x, y, n + 1
+            A[i] += np.outer(x, x)
+            dA[i] += np.outer(x, x)
+            if t not in schedule:
+                A_inv = inv(A[i])
+                z = x @ theta[i]
+                grad = x * (mean(z) - y)
+                gradients[i] += grad @ A_inv @ grad
+                z2[i] += z**2
+                b[i] += x * z
+                theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
+        if t in schedule:
+            A_g = A_g + dA.sum(axis=0)
+            theta_g = _fit(p, X[:n], Y[:n], theta_g)
+            M = A_g - A0
+            r_g = _r_g(p, A_g, p.delta / 2)
+            beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
+            theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2
+            dA[:], z2[:], gradients[:] = 0.0, 0.0, 0.0
+            epoch += 1
+            out.syncs.append((t, -1))
+            out.thetas.append(theta_g.copy())
+    return out
+
+
+def fedglb_ucb_3(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    updates: int,
+    y_range: tuple[float, float] | None = None,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedGLB-UCB_3: ONS on gradient covariances, locally per sample and globally per batch.
+
+    `y_range` bounds the rewards; None means unbounded ones.
+    """
+    p, (_, mean, slope) = problem, LINKS[problem.link]
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    schedule = _schedule(T, updates)
+    # erratum 5: the bound on |mu(x'theta) - y|, and gamma by strong convexity with a batch's size
+    ends = np.array([-p.S, 0.0, p.S])
+    if y_range is not None:
+        G_bound = max(y_range[1] - mean(ends)[0], mean(ends)[2] - y_range[0])
+    else:
+        k_mu = slope(ends)[1:].max()  # each mu' here is even and falls from 0, or it rises
+        G_bound = 2 * k_mu * p.S + p.R * sqrt(2 * log(2 * N * T / p.delta))
+    gamma = p.c / (G_bound**2 * max(1, N * (T // updates)))
+
+    X, Y, n, n_last = np.zeros((T * N, d)), np.zeros(T * N), 0, 0
+    theta_g, b_g = np.zeros(d), np.zeros(d)
+    A_g, V_g = p.lam * np.eye(d), p.lam * np.eye(d)  # erratum 5: A holds lam I
+    theta, b = np.zeros((N, d)), np.zeros((N, d))
+    A, V = np.tile(A_g, (N, 1, 1)), np.tile(V_g, (N, 1, 1))
+    dV = np.zeros((N, d, d))
+    gradients_g, z2_g = 0.0, 0.0  # over past batches, each at the model it was played under
+    gradients, z2 = np.zeros(N), np.zeros(N)  # over local steps since the sync
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            V_inv = inv(V[i])
+            centre = V_inv @ b[i]
+            radius = alpha
+            if radius is None:  # Lemma "lazy ONS"; erratum 5: + centre'b
+                B_P = (gradients_g + gradients[i]) / (2 * gamma) + gamma * p.lam * p.S**2 / 2
+                beta = _beta_local(p, B_P, p.delta / (N * (updates + 1)))
+                square = p.lam * p.S**2 + beta + centre @ b[i] - (z2_g + z2[i])
+                radius = p.exploration * sqrt(max(square, 0.0))
+            k = _choose(arms[t - 1, i], centre, V_inv, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[n], Y[n], n = x, y, n + 1
+            z = x @ theta[i]
+            grad = x * (mean(z) - y)
+            A[i] += np.outer(grad, grad)
+            V[i] += np.outer(x, x)
+            dV[i] += np.outer(x, x)
+            if t not in schedule:
+                A_inv = inv(A[i])
+                gradients[i] += grad @ A_inv @ grad
+                z2[i] += z**2
+                b[i] += x * z
+                theta[i] = _project(theta[i] - A_inv @ grad / gamma, A[i], p.S)  # erratum 5
+        if t in schedule:
+            batch = X[n_last:n]
+            G = batch.T @ (mean(batch @ theta_g) - Y[n_last:n])
+            A_g = A_g + np.outer(G, G)
+            A_inv = inv(A_g)
+            gradients_g += G @ A_inv @ G
+            total = dV.sum(axis=0)
+            V_g = V_g + total
+            b_g = b_g + total @ theta_g
+            z2_g += theta_g @ total @ theta_g
+            theta_g = _project(theta_g - A_inv @ G / gamma, A_g, p.S)
+            theta[:], A[:], V[:], b[:] = theta_g, A_g, V_g, b_g
+            dV[:], z2[:], gradients[:] = 0.0, 0.0, 0.0
+            n_last = n
+            out.syncs.append((t, -1))
+            out.thetas.append(theta_g.copy())
+    return out
+
+
+def one_ucb_glm(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """One-UCB-GLM: one model on everybody's samples, refitted after every interaction."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
+    theta, A = np.zeros(d), (p.lam / p.c) * np.eye(d)
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            # Lemma "global model", from the first choice on
+            radius = p.exploration * _r_g(p, A, p.delta) if alpha is None else alpha
+            k = _choose(arms[t - 1, i], theta, inv(A), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[n], Y[n], n = x, y, n + 1
+            A += np.outer(x, x)
+            theta = _fit(p, X[:n], Y[:n], theta)
+            out.syncs.append((t, i))
+            out.thetas.append(theta.copy())
+    return out
+
+
+def n_ucb_glm(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """N-UCB-GLM: every client alone, its model refitted after every interaction."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    X, Y, n = np.zeros((N, T, d)), np.zeros((N, T)), np.zeros(N, int)
+    theta, A = np.zeros((N, d)), np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            # Lemma "global model" per client, from the first choice on
+            radius = p.exploration * _r_g(p, A[i], p.delta / N) if alpha is None else alpha
+            k = _choose(arms[t - 1, i], theta[i], inv(A[i]), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            X[i, n[i]], Y[i, n[i]] = x, y
+            n[i] += 1
+            A[i] += np.outer(x, x)
+            theta[i] = _fit(p, X[i, : n[i]], Y[i, : n[i]], theta[i])
+    return out
+
+
+def n_ons_glm(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """N-ONS-GLM: every client alone, one ONS step after every interaction."""
+    p, mean = problem, LINKS[problem.link].mean
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    theta, b = np.zeros((N, d)), np.zeros((N, d))
+    A = np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
+    z2, gradients = np.zeros(N), np.zeros(N)
+    r_0 = sqrt(p.lam / p.c) * p.S
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            A_inv = inv(A[i])
+            centre = A_inv @ b[i]
+            radius = alpha
+            if radius is None:  # Lemma "FedGLB" in its first epoch, beta_global = 0
+                B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_0**2
+                beta = _beta_local(p, B2, p.delta / (2 * N * 1 * 2))
+                square = beta + (p.lam / p.c) * p.S**2 - z2[i] + centre @ b[i]
+                radius = p.exploration * sqrt(max(square, 0.0))
+            k = _choose(arms[t - 1, i], centre, A_inv, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            A[i] += np.outer(x, x)
+            A_inv = inv(A[i])
+            z = x @ theta[i]
+            grad = x * (mean(z) - y)
+            gradients[i] += grad @ A_inv @ grad
+            z2[i] += z**2
+            b[i] += x * z
+            theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
+    return out
+
+
+def dislinucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """DisLinUCB: ridge regression whatever the link, sums exchanged, event trigger."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    A_g, b_g = p.lam * np.eye(d), np.zeros(d)
+    A, b = np.tile(A_g, (N, 1, 1)), np.zeros((N, d))
+    dA, db = np.zeros((N, d, d)), np.zeros((N, d))
+    epoch, t_last = 1, 0
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            A_inv = inv(A[i])
+            radius = alpha
+            if radius is None:  # linear OFUL, delta split over clients and epochs
+                ratio = _logdet(A[i]) - d * log(p.lam)
+                union = 2 * log(N * epoch * (epoch + 1) / p.delta)
+                radius = p.exploration * (p.R * sqrt(ratio + union) + sqrt(p.lam) * p.S)
+            k = _choose(arms[t - 1, i], A_inv @ b[i], A_inv, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            A[i] += np.outer(x, x)
+            dA[i] += np.outer(x, x)
+            b[i] += x * y
+            db[i] += x * y
+            if (t - t_last) * _growth(A[i], A_g) >= threshold:
+                A_g, b_g = A_g + dA.sum(axis=0), b_g + db.sum(axis=0)
+                A[:], b[:] = A_g, b_g
+                dA[:], db[:] = 0.0, 0.0
+                epoch, t_last = epoch + 1, t
+                out.syncs.append((t, i))
+                out.thetas.append(inv(A_g) @ b_g)
+    return out

@@ -1,0 +1,143 @@
+"""The reference engine against an independent re-derivation, choice by choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import fedglb as fg
+from tests import plain
+
+TIGHT = 1e-14
+ROUNDING = 1e-26  # as far as double precision goes
+D, N, K, T = 3, 4, 6, 60
+
+LINKS = {
+    "logistic": fg.Logistic,
+    "poisson": fg.Poisson,
+    "identity": fg.Identity,
+    "probit": fg.Probit,
+}
+SUPPORT = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "identity": None, "poisson": None}
+
+
+@dataclass
+class Case:
+    problem: fg.Problem
+    env: fg.Recorded
+    plain: plain.Problem
+    arms: np.ndarray
+    rewards: np.ndarray
+    active: np.ndarray | None
+
+
+def make_case(
+    link: str, seed: int, *, ridge: float = 1.0, delta: float = 0.05, radius: float = 1.0,
+    exploration: float = 1.0, absent: bool = False,
+) -> Case:  # fmt: skip
+    problem = fg.Problem(D, LINKS[link](), radius, noise=0.5 if link == "poisson" else None)
+    rng = np.random.default_rng([seed, len(link)])
+    theta = rng.standard_normal(D)
+    theta *= radius / np.linalg.norm(theta)
+    arms = rng.standard_normal((T, N, K, D))
+    arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
+    means = problem.link.mean(arms @ theta)
+    u = np.broadcast_to(rng.random((T, N, 1)), means.shape)
+    rewards = np.asarray(problem.link.sample(means, u, problem.R))
+    active = rng.random((T, N)) < 0.6 if absent else None
+    env = fg.Recorded(problem, arms, means, rewards=rewards, active=active, parameter=theta)
+    given = plain.Problem(
+        link, radius, problem.R, problem.c_mu, ridge, delta, exploration=exploration
+    )
+    return Case(problem, env, given, arms, rewards, active)
+
+
+def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None, tolerance: float):
+    """The package's algorithm, and the plain function with its own arguments."""
+    common = {
+        "ridge": plain_problem.lam,
+        "delta": plain_problem.delta,
+        "exploration": plain_problem.exploration,
+        "confidence": None if alpha is None else fg.Fixed(alpha),
+    }
+    solver = fg.Newton(tolerance=tolerance)
+    if name == "fedglb_ucb":
+        return fg.fedglb_ucb(2.0, solver, **common), {"threshold": 2.0}
+    if name == "fedglb_ucb_1":
+        return fg.fedglb_ucb_1(7, solver, **common), {"updates": 7}
+    if name == "fedglb_ucb_2":
+        return fg.fedglb_ucb_2(7, solver, **common), {"updates": 7}
+    if name == "fedglb_ucb_3":
+        return fg.fedglb_ucb_3(7, **common), {"updates": 7, "y_range": SUPPORT[link]}
+    if name == "dislinucb":
+        return fg.dislinucb(2.0, **common), {"threshold": 2.0}
+    if name in ("one_ucb_glm", "n_ucb_glm"):
+        return getattr(fg, name)(tolerance=tolerance, **common), {}
+    return fg.n_ons_glm(**common), {}
+
+
+ALGORITHMS = [
+    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
+    "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
+]  # fmt: skip
+VARIATIONS = {
+    "lemma radius": {},
+    "absent clients": {"absent": True},
+    "small ridge, small radius": {"ridge": 0.01, "exploration": 0.05},
+    "large ball": {"radius": 2.5, "ridge": 0.5, "exploration": 0.2},
+}
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("variation", VARIATIONS)
+def test_same_choices(name, link, variation):
+    case = make_case(link, seed=3, **VARIATIONS[variation])
+    check_same(name, link, case, alpha=None)
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_same_choices_with_a_fixed_radius(name, link):
+    check_same(name, link, make_case(link, seed=4), alpha=0.4)
+
+
+def check_same(name, link, case, alpha):
+    expected_arguments = pair(name, link, case.plain, alpha, TIGHT)[1]
+    expected = getattr(plain, name)(
+        case.plain, case.arms, case.rewards, active=case.active, alpha=alpha, **expected_arguments
+    )
+    run = fg.simulate(pair(name, link, case.plain, alpha, TIGHT)[0], case.env)
+    assert_array_equal(run.choices, expected.choices)
+    assert len(np.unique(run.choices)) > 2
+    if name not in ("one_ucb_glm", "n_ucb_glm", "n_ons_glm"):
+        syncs = [(t, -1 if i is None else i) for t, i in run.updates.select("t", "client").rows()]
+        assert syncs == expected.syncs
+        assert len(syncs) > 2
+
+    # Radii and models too, once the solver's slack is out of the way.
+    alphas = np.full(case.arms.shape[:2], np.nan)
+
+    def watch(t, i, client):
+        alphas[t - 1, i] = client.alpha
+
+    exact = fg.simulate(pair(name, link, case.plain, alpha, ROUNDING)[0], case.env, observer=watch)
+    # 1e-6: where the ball is active, √(ν‖θ‖(S − ‖θ‖)) magnifies the last bit of ‖θ‖
+    assert_allclose(alphas, expected.alphas, rtol=1e-6)
+    if expected.thetas:
+        assert exact.theta is not None
+        assert_allclose(exact.theta, expected.thetas[-1], atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [fg.AGD(TIGHT), fg.LBFGS(TIGHT)], ids=["agd", "lbfgs"])
+@pytest.mark.parametrize("link", LINKS)
+def test_every_solver_makes_the_same_choices(solver, link):
+    case = make_case(link, seed=5)
+    algorithm = fg.fedglb_ucb(2.0, solver, delta=case.plain.delta)
+    run = fg.simulate(algorithm, case.env)
+    expected = plain.fedglb_ucb(case.plain, case.arms, case.rewards, threshold=2.0)
+    assert_array_equal(run.choices, expected.choices)
+    assert [(t, i) for t, i in run.updates.select("t", "client").rows()] == expected.syncs
