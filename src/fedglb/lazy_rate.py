@@ -31,7 +31,7 @@ class LazyRate:
             integer("batch_limit", self.batch_limit)
 
     def gamma(self, setting: Setting) -> float:
-        """Return γ (erratum 5: the paper's has a factor and the ball's diameter too many)."""
+        """Return γ (erratum 5: strong convexity gives a simpler one than the paper's)."""
         problem = setting.problem
         if self.batch_limit is not None:
             n_max = self.batch_limit

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -52,15 +51,14 @@ def newton_rounds(
     Ends early where double precision leaves nothing to gain.
     """
     problem = objective.setting.problem
-    s = problem.link.self_concordance(problem.S if ball else math.inf)
-    if s is None or math.isinf(s):
-        s = problem.link.self_concordance(2.0 * problem.S)
-    by_loss = s is None
+    by_loss = problem.link.self_concordance(problem.S) is None
     point = yield from evaluate(objective, start, ball=ball, hessian=True, loss=by_loss)
     for _ in range(limit - 1):
         if point.gap <= target:
             break
         step = _step(point, problem.S, ball=ball)
+        reach = max(float(np.linalg.norm(v)) for v in (point.theta, point.theta + step))
+        s = problem.link.self_concordance(reach)  # holds all along the step
         length = 1.0 if s is None else safe_step(s * float(np.linalg.norm(step)))
         trial = point.theta + length * step
         if np.array_equal(trial, point.theta):
