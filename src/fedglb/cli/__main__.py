@@ -1,0 +1,5 @@
+"""`python -m fedglb.cli`."""
+
+from fedglb.cli import main
+
+main()

@@ -1,0 +1,41 @@
+"""Progress of anything that takes more than a moment, on standard error."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fedglb.kernels.jit import cache_folder
+
+_LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
+
+
+@contextmanager
+def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
+    """Give a function to call with the number of steps done; draw a bar on a terminal."""
+    console = Console(stderr=True)
+    if not os.path.isdir(cache_folder()):
+        console.print("compiling the kernels (once; later runs start at once)", style="dim")
+    if console.is_terminal:
+        columns = (
+            TextColumn("{task.description}"), BarColumn(),
+            TextColumn("step {task.completed:.0f}/{task.total:.0f}"), TimeRemainingColumn(),
+        )  # fmt: skip
+        with Progress(*columns, console=console, transient=True) as bar:
+            task = bar.add_task(title, total=steps)
+            yield lambda done: bar.update(task, completed=done)
+        return
+    last = time.monotonic()
+
+    def line(done: int) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _LINE_EVERY:
+            last = time.monotonic()
+            console.print(f"{title}: step {done}/{steps}")
+
+    yield line

@@ -1,0 +1,203 @@
+"""`fedglb run`: one algorithm on one environment."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedglb.algorithms import ALGORITHMS, Algorithm
+from fedglb.cli.progress import progress
+from fedglb.confidence import Confidence, FedGLBPrinted, Fixed
+from fedglb.environments import Synthetic
+from fedglb.errors import InvalidInput, integer, one_of
+from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
+from fedglb.links import LINKS
+from fedglb.problem import Problem
+from fedglb.simulate import ENGINES, Run, simulate
+
+_SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
+_RADII = ("lemma", "printed", "fixed")
+_OF_SOLVER = ("tolerance", "stop", "rounds", "projection", "memory")
+_NAMES = ("message", "direction")  # columns of the ledger that hold words
+_ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
+
+
+def _option(text: str, panel: str, default: str | None = None) -> Any:
+    shown = True if default is None else default
+    return typer.Option(help=text, rich_help_panel=panel, show_default=shown)
+
+
+def run(
+    ctx: typer.Context,
+    algorithm: Annotated[str, typer.Argument(help=f"One of {', '.join(ALGORITHMS)}.")],
+    threshold: Annotated[
+        float, _option("D of the event trigger; inf: no updates.", _ALGORITHM)
+    ] = 10.0,
+    updates: Annotated[int, _option("B, the scheduled updates of a variant.", _ALGORITHM)] = 20,
+    exploration: Annotated[
+        float, _option("Multiplies the lemma's radius; 1 is the proven one.", _ALGORITHM)
+    ] = 1.0,
+    ridge: Annotated[float, _option("λ.", _ALGORITHM)] = 1.0,
+    delta: Annotated[float, _option("δ, the failure probability.", _ALGORITHM)] = 0.01,
+    confidence: Annotated[str, _option(f"The radius: {', '.join(_RADII)}.", _ALGORITHM)] = "lemma",
+    alpha: Annotated[
+        float | None, _option("The constant radius of --confidence fixed.", _ALGORITHM)
+    ] = None,
+    b_rule: Annotated[
+        str, _option("b after an update: refit, or the paper's printed rule.", _ALGORITHM)
+    ] = "refit",
+    batch_limit: Annotated[
+        int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
+    ] = None,
+    solver: Annotated[str, _option(f"{', '.join(_SOLVERS)}.", _SOLVER)] = "agd",
+    tolerance: Annotated[float | None, _option("ε with F − min F ≤ ε.", _SOLVER, "1/n²")] = None,
+    stop: Annotated[
+        str, _option("certificate, fixed, or (agd) bound, the paper's J_t.", _SOLVER)
+    ] = "certificate",
+    rounds: Annotated[int | None, _option("J, with --stop fixed.", _SOLVER)] = None,
+    projection: Annotated[
+        str, _option("ball: minimise over it; paper: its projection.", _SOLVER)
+    ] = "ball",
+    memory: Annotated[int, _option("Curvature pairs of lbfgs.", _SOLVER)] = 10,
+    link: Annotated[str, _option(f"{', '.join(LINKS)}.", _PROBLEM)] = "logistic",
+    dim: Annotated[int, _option("d, features of an arm.", _PROBLEM)] = 10,
+    radius: Annotated[float, _option("S, the bound on ‖θ*‖.", _PROBLEM)] = 1.0,
+    noise: Annotated[
+        float | None, _option("R.", _PROBLEM, "the link's own; poisson has none")
+    ] = None,
+    curvature: Annotated[
+        float | None, _option("c_μ.", _PROBLEM, "the link's infimum on the ball")
+    ] = None,
+    clients: Annotated[int, _option("N.", _PROBLEM)] = 20,
+    arms: Annotated[int, _option("K, arms offered in each step.", _PROBLEM)] = 25,
+    horizon: Annotated[int, _option("T, steps.", _PROBLEM)] = 500,
+    seed: Annotated[int, _option("Seeds parameter, arms and noise.", _PROBLEM)] = 0,
+    engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "reference",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON, for scripts.")
+    ] = False,
+) -> None:
+    """Run one algorithm on the paper's synthetic problem and print what it cost.
+
+    Example: fedglb run fedglb-ucb --threshold 10 --solver newton --exploration 0.1 --seed 1
+    """
+    one_of("ALGORITHM", algorithm, ALGORITHMS)
+    values = dict(ctx.params)
+    given = {
+        name
+        for name in values
+        if getattr(ctx.get_parameter_source(name), "name", "") not in ("DEFAULT", "DEFAULT_MAP")
+    }
+    one_of("--link", link, LINKS)
+    one_of("--engine", engine, ENGINES)
+    built = _algorithm(algorithm, values, given)
+    problem = Problem(dim, LINKS[link](), radius, noise, curvature)
+    env = Synthetic(problem, clients, arms)
+    integer("horizon", horizon)
+    with progress(built.name, horizon) as advance:
+        result = simulate(built, env, horizon, seed, engine, progress=advance)
+    if as_json:
+        typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+    else:
+        _show(result)
+
+
+def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
+    """Build the preset from the options it takes; refuse those it does not."""
+    preset = ALGORITHMS[name]
+    takes = set(inspect.signature(preset).parameters)
+    with_solver = "solver" in takes
+    chosen = {key: values[key] for key in takes - {"solver", "confidence"}}
+    if with_solver:
+        chosen["solver"] = _solver(values, given)
+        takes |= set(_OF_SOLVER)
+    every = {key for p in ALGORITHMS.values() for key in inspect.signature(p).parameters}
+    for key in sorted((every | set(_OF_SOLVER)) & given - takes):
+        allowed = ", ".join(f"--{_dashed(k)}" for k in sorted(takes))
+        raise InvalidInput(
+            f"--{_dashed(key)}", values[key], f"options that {name} takes: {allowed}"
+        )
+    return preset(**chosen, confidence=_confidence(values, given))
+
+
+def _solver(values: dict[str, Any], given: set[str]) -> GlobalUpdate:
+    kind = _SOLVERS[one_of("--solver", values["solver"], _SOLVERS)]
+    takes = set(inspect.signature(kind).parameters)
+    for key in sorted(set(_OF_SOLVER) & given - takes):
+        allowed = ", ".join(f"--{k}" for k in sorted(takes))
+        raise InvalidInput(
+            f"--{key}", values[key], f"options that the solver {values['solver']} takes: {allowed}"
+        )
+    return kind(**{key: values[key] for key in _OF_SOLVER if key in takes})
+
+
+def _confidence(values: dict[str, Any], given: set[str]) -> Confidence[Any] | None:
+    kind = one_of("--confidence", values["confidence"], _RADII)
+    if kind == "fixed":
+        if values["alpha"] is None:
+            raise InvalidInput("--alpha", None, "the radius, e.g. --alpha 0.3")
+        return Fixed(values["alpha"])
+    if "alpha" in given:
+        raise InvalidInput("--alpha", values["alpha"], "--alpha only with --confidence fixed")
+    return FedGLBPrinted(values["tolerance"]) if kind == "printed" else None
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _plain(result: Run) -> dict[str, Any]:
+    """Return the summary, the ledger and the updates, as JSON allows them."""
+
+    def finite(value: Any) -> Any:
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {
+        **{key: finite(value) for key, value in result.summary().items()},
+        "theta": None if result.theta is None else result.theta.tolist(),
+        "ledger": result.ledger.to_dicts(),
+        "updates": [
+            {key: finite(value) for key, value in row.items()} for row in result.updates.to_dicts()
+        ],
+    }
+
+
+def _show(result: Run) -> None:
+    p = result.parameters
+    console = Console()
+    title = (
+        f"{p['algorithm']} on {p['environment']}, {p['link']} link: "
+        f"N={p['clients']} T={p['horizon']} K={p['arms']} d={p['dim']} seed={p['seed']}"
+    )
+    console.print(title)
+    table = Table(show_header=False)
+    interactions = int((result.choices >= 0).sum())
+    rows = [
+        ("regret", f"{result.regret:,.2f}"),
+        ("reward", f"{result.reward:,.2f}"),
+        ("interactions", f"{interactions:,}"),
+        ("global updates", f"{result.syncs:,}"),
+        ("rounds", f"{result.rounds:,}"),
+        ("transfers", f"{result.transfers:,}"),
+        ("scalars", f"{result.scalars:,}"),
+        ("exploration", f"{p['exploration']:g}"),
+        ("radius", p["confidence"]),
+    ]
+    for name, value in rows:
+        table.add_row(name, value)
+    console.print(table)
+    if not result.ledger.is_empty():
+        ledger = Table()
+        for column in result.ledger.columns:
+            ledger.add_column(column, justify="left" if column in _NAMES else "right")
+        for row in result.ledger.rows():
+            ledger.add_row(*(v if isinstance(v, str) else f"{v:,}" for v in row))
+        console.print(ledger)
+    for caveat in result.caveats:
+        console.print(f"note: {caveat}", style="dim")
