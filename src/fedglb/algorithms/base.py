@@ -94,7 +94,7 @@ class Algorithm:
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
         """Return what is not proven when this algorithm meets this problem."""
-        notes = problem.caveats + self.confidence.caveats
+        notes = problem.caveats + self.confidence.caveats(problem)
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)
         if getattr(self.local_update, "b_rule", "refit") != "refit":

@@ -7,6 +7,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from fedglb.global_update import Objective, Solution
 from fedglb.local_update import LocalState
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 State = TypeVar("State", bound=LocalState, contravariant=True)
@@ -21,8 +22,6 @@ class Confidence(ABC, Generic[State]):
 
     #: The family of states that the lemma speaks of.
     state_type: ClassVar[type[LocalState]]
-    #: What is not proven, whatever the problem.
-    caveats: ClassVar[tuple[str, ...]] = ()
     #: Whether `exploration` multiplies the radius.
     scalable: ClassVar[bool] = True
 
@@ -30,6 +29,10 @@ class Confidence(ABC, Generic[State]):
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return the numbers that the coordinator sends with a model for the radius's sake."""
+        return ()
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return what is not proven of this radius for a problem."""
         return ()
 
     @abstractmethod

@@ -17,6 +17,7 @@ from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import log_det
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import OnsState
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 
@@ -52,7 +53,6 @@ class FedGLBPrinted(Confidence[OnsState]):
     """
 
     state_type = OnsState
-    caveats = ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
@@ -74,6 +74,10 @@ class FedGLBPrinted(Confidence[OnsState]):
         reach = float(np.linalg.norm(solution.theta)) + problem.S
         beta_global = b0**2 + loss + 2.0 * b0 * math.sqrt(reach**2 + loss)
         return sync_radius(setting, objective, solution, setting.delta), beta_global
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that nothing is proven."""
+        return ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
 
     def radius(self, setting: Setting, state: OnsState) -> float:
         """Return α."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fedglb.confidence.base import Confidence
 from fedglb.errors import number
 from fedglb.local_update import LocalState
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 
@@ -24,12 +25,15 @@ class Fixed(Confidence[LocalState]):
     """
 
     state_type = LocalState
-    caveats = ("the radius is a constant: no coverage is claimed",)
     scalable = False
     alpha: float
 
     def __post_init__(self) -> None:
         number("alpha", self.alpha, at_least=0.0)
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that nothing is proven."""
+        return ("the radius is a constant: no coverage is claimed",)
 
     def radius(self, setting: Setting, state: LocalState) -> float:
         """Return α."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedglb.confidence.base import Confidence
@@ -12,6 +13,7 @@ from fedglb.kernels.jit import kernel
 from fedglb.kernels.types import FloatArray
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import LazyOnsState
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 
@@ -58,6 +60,12 @@ class LazyONS(Confidence[LazyOnsState]):
             norm += float(objective.previous.numbers[0])
             squares += float(objective.previous.numbers[1])
         return norm, squares
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that unbounded rewards cost another δ."""
+        if all(math.isfinite(end) for end in problem.link.support):
+            return ()
+        return ("unbounded rewards: their bound G may fail too, so the sets hold with 1 − 2δ",)
 
     def radius(self, setting: Setting, state: LazyOnsState) -> float:
         """Return α."""

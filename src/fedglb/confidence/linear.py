@@ -9,7 +9,9 @@ from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import log_det
+from fedglb.links import Identity
 from fedglb.local_update import RidgeState
+from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 
@@ -33,6 +35,12 @@ class Linear(Confidence[RidgeState]):
     ) -> tuple[float, ...]:
         """Return log(det A/λ^d)."""
         return (log_det(objective.matrix) - setting.problem.dim * math.log(setting.ridge),)
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that the rewards must be linear."""
+        if isinstance(problem.link, Identity):
+            return ()
+        return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
 
     def radius(self, setting: Setting, state: RidgeState) -> float:
         """Return α."""

@@ -1,0 +1,108 @@
+"""Every part conforms: frozen, documented, exported, and an algorithm is a composition of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+import fedglb as fg
+from fedglb import confidence, global_update, local_update, trigger
+from fedglb.lazy_rate import LazyRate
+
+RATE = LazyRate(3)
+PARTS = {
+    local_update.LocalUpdate: [
+        local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
+        local_update.LazyOns(RATE),
+    ],
+    global_update.GlobalUpdate: [
+        global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
+        global_update.OnsStep(RATE), global_update.ClosedForm(),
+    ],
+    trigger.Trigger: [trigger.Event(1.0), trigger.Schedule(3), trigger.Always(), trigger.Never()],
+    confidence.Confidence: [
+        confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
+        confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
+        confidence.Linear(),
+    ],
+}  # fmt: skip
+MODULES = {
+    local_update.LocalUpdate: local_update, global_update.GlobalUpdate: global_update,
+    trigger.Trigger: trigger, confidence.Confidence: confidence,
+}  # fmt: skip
+
+
+def leaves(base: type) -> set[type]:
+    found = set()
+    for kind in base.__subclasses__():
+        found |= leaves(kind) or {kind}
+    return found
+
+
+@pytest.mark.parametrize("base", PARTS, ids=lambda b: b.__name__)
+def test_every_part_of_the_package_is_listed_here(base):
+    ours = {kind for kind in leaves(base) if kind.__module__.startswith("fedglb.")}
+    assert ours == {type(part) for part in PARTS[base]}
+    for kind in ours:
+        assert getattr(MODULES[base], kind.__name__) is kind
+
+
+@pytest.mark.parametrize(
+    "part", [p for parts in PARTS.values() for p in parts], ids=lambda p: type(p).__name__
+)
+def test_parts_are_frozen_documented_and_comparable(part):
+    assert dataclasses.is_dataclass(part)
+    assert inspect.getdoc(type(part))
+    assert part == dataclasses.replace(part)
+    hash(part)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        part.anything = 1
+
+
+def test_the_contracts_names_and_defaults():
+    for preset in fg.ALGORITHMS.values():
+        defaults = {k: p.default for k, p in inspect.signature(preset).parameters.items()}
+        assert defaults["exploration"] == 1.0
+        assert defaults["ridge"] == 1.0
+        assert defaults["delta"] == 0.01
+        assert defaults["confidence"] is None
+        if "solver" in defaults:
+            assert isinstance(preset(**{next(iter(defaults)): 3}).global_update, global_update.AGD)
+    for solver in (fg.AGD(), fg.Newton(), fg.LBFGS()):
+        assert solver.tolerance is None
+        assert solver.stop == "certificate"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: fg.Algorithm(
+            "x", local_update.Frozen(), fg.Newton(), trigger.Event(1.0), fg.Fixed(1.0)
+        ),
+        lambda: fg.Algorithm(
+            "x", local_update.Mle(), fg.Newton(), trigger.Always(), fg.Fixed(1.0)
+        ),
+        lambda: fg.Algorithm("x", local_update.Ons(), None, trigger.Always(), fg.Fixed(1.0)),
+        lambda: fg.Algorithm("x", local_update.Ons(), fg.Newton(), trigger.Never(), fg.Fixed(1.0)),
+        lambda: fg.Algorithm(
+            "x", local_update.Ridge(), global_update.ClosedForm(), trigger.Always(),
+            confidence.FedGLB(),
+        ),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused(wrong):
+    with pytest.raises(fg.InvalidInput):
+        wrong()
+
+
+@pytest.mark.parametrize("preset", list(fg.ALGORITHMS.values()), ids=list(fg.ALGORITHMS))
+def test_fixed_fits_every_algorithm(preset):
+    first = next(iter(inspect.signature(preset).parameters))
+    needed = {first: 3} if first in ("threshold", "updates") else {}
+    algorithm = preset(**needed, confidence=fg.Fixed(0.4), exploration=0.1)
+    env = fg.Synthetic(fg.Problem(2), clients=2, arms=3)
+    seen = set()
+    fg.simulate(algorithm, env, 6, observer=lambda t, i, client: seen.add(client.alpha))
+    assert seen == {0.4}

@@ -1,0 +1,94 @@
+"""The command line as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import fedglb as fg
+from fedglb.cli.run import run
+
+SMALL = ["--clients", "3", "--arms", "4", "--dim", "3", "--horizon", "12", "--seed", "5"]
+
+
+def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedglb.cli", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_json_is_the_simulation():
+    out = fedglb("run", "fedglb-ucb", "--threshold", "0.5", "--solver", "newton", "--json", *SMALL)
+    assert out.returncode == 0, out.stderr
+    answer = json.loads(out.stdout)
+    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
+    expected = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton()), env, 12, seed=5)
+    for key in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
+        assert answer[key] == getattr(expected, key)
+    assert answer["exploration"] == 1.0
+    assert len(answer["updates"]) == expected.syncs
+    assert answer["ledger"] == expected.ledger.to_dicts()
+
+
+@pytest.mark.parametrize("name", fg.ALGORITHMS)
+def test_a_table_for_every_algorithm(name):
+    updates = ["--updates", "3"] if name.startswith("fedglb-ucb-") else []
+    out = fedglb("run", name, *updates, *SMALL)
+    assert out.returncode == 0, out.stderr
+    assert "regret" in out.stdout
+    assert "transfers" in out.stdout
+
+
+def test_every_parameter_of_every_algorithm_and_solver_is_an_option():
+    import inspect
+
+    options = set(inspect.signature(run).parameters)
+    for part in (*fg.ALGORITHMS.values(), fg.AGD, fg.Newton, fg.LBFGS, fg.Problem):
+        assert set(inspect.signature(part).parameters) <= options
+
+
+def test_help_shows_defaults_and_an_example():
+    text = fedglb("run", "--help").stdout
+    for part in ("Example:", "[default: 10.0]", "1/n²", "--exploration", "fedglb-ucb-3"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "fedglb-ucbb"], "did you mean fedglb-ucb"),
+        (["run", "fedglb-ucb", "--solver", "newtn"], "did you mean newton"),
+        (["run", "fedglb-ucb", "--link", "logit"], "did you mean logistic"),
+        (["run", "fedglb-ucb", "--confidence", "print"], "did you mean printed"),
+        (["run", "fedglb-ucb", "--engine", "fast"], "reference"),
+        (["run", "fedglb-ucb", "--updates", "3"], "--threshold"),
+        (["run", "n-ons-glm", "--stop", "fixed"], "options that n-ons-glm takes"),
+        (["run", "fedglb-ucb", "--memory", "3"], "solver agd"),
+        (["run", "fedglb-ucb", "--alpha", "0.3"], "--confidence fixed"),
+        (["run", "fedglb-ucb", "--confidence", "fixed"], "--alpha 0.3"),
+        (["run", "fedglb-ucb-1", "--updates", "600"], "B = T = 500"),
+        (["run", "fedglb-ucb", "--delta", "1.5"], "delta = 1.5"),
+        (["run", "fedglb-ucb", "--link", "poisson"], "noise"),
+        (["run", "fedglb-ucb", "--thresold", "3"], "--threshold"),
+        (["rnu"], "run"),
+    ],
+)
+def test_mistakes_are_one_clear_error(arguments, said):
+    out = fedglb(*arguments)
+    assert out.returncode == 2
+    assert out.stdout == ""
+    assert said in out.stderr
+    assert "Traceback" not in out.stderr
+
+
+def test_demo_lists_all_algorithms():
+    out = fedglb("demo", "--horizon", "6", "--clients", "2")
+    assert out.returncode == 0, out.stderr
+    for name in ("FedGLB-UCB ", "UCB1", "UCB2", "UCB3", "One-UCB", "N-UCB", "N-ONS", "DisLinUCB"):
+        assert name in out.stdout

@@ -1,0 +1,84 @@
+"""A federation in one process, for tests: recorded samples, and a say in every delivery."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+import fedglb as fg
+from fedglb.protocol.messages import Message
+
+
+class Federation:
+    """N clients and a coordinator over a random stream; messages pass through `hook`."""
+
+    def __init__(self, algorithm: fg.Algorithm, problem: fg.Problem, N: int, T: int, seed: int = 0):
+        self.algorithm = algorithm
+        self.setting = algorithm.setting(problem, N, T)
+        self.clients = [fg.Client(i, algorithm, self.setting) for i in range(N)]
+        self.coordinator = fg.Coordinator(algorithm, self.setting, range(N))
+        self.rng = np.random.default_rng(seed)
+        self.T, self.d = T, problem.dim
+        self.theta = self.rng.standard_normal(self.d)
+        self.theta *= problem.S / np.linalg.norm(self.theta)
+        self.sent: list[Message] = []
+        self.choices: list[int] = []
+        self.hook: Callable[[Message], None] = lambda message: None
+
+    def interact(self, i: int, t: int) -> list[Message]:
+        """Let client i choose and learn; return what it wants to send."""
+        arms = self.rng.standard_normal((6, self.d))
+        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+        u = self.rng.random()
+        arm = self.clients[i].choose(arms)
+        self.choices.append(arm)
+        problem = self.setting.problem
+        mean = problem.link.mean(float(arms[arm] @ self.theta))
+        return self.clients[i].observe(arms[arm], problem.link.sample(mean, u, problem.R), t)
+
+    def deliver(self, messages: list[Message]) -> None:
+        queue = deque(messages)
+        while queue:
+            message = queue.popleft()
+            self.sent.append(message)
+            self.hook(message)
+            if message.upward:
+                queue.extend(self.coordinator.receive(message))
+            else:
+                queue.extend(self.clients[message.client].receive(message))
+
+    def step(self, t: int) -> None:
+        for i in range(len(self.clients)):
+            self.deliver(self.interact(i, t))
+        self.deliver(self.coordinator.end_step(t))
+
+    def run(self) -> None:
+        for t in range(1, self.T + 1):
+            self.step(t)
+
+
+def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
+    """One algorithm for every kind of global update, and every solver."""
+    return {
+        "agd": fg.fedglb_ucb(1.0, fg.AGD()),
+        "newton": fg.fedglb_ucb(1.0, fg.Newton()),
+        "lbfgs": fg.fedglb_ucb(1.0, fg.LBFGS()),
+        "fixed rounds": fg.fedglb_ucb(1.0, fg.AGD(stop="fixed", rounds=4)),
+        "paper's projection": fg.fedglb_ucb(1.0, fg.Newton(projection="paper"), ridge=0.05),
+        "printed b": fg.fedglb_ucb(1.0, fg.Newton(), b_rule="printed"),
+        "printed radius": fg.fedglb_ucb(1.0, fg.Newton(), confidence=fg.FedGLBPrinted()),
+        "variant 1": fg.fedglb_ucb_1(5, fg.Newton()),
+        "variant 2": fg.fedglb_ucb_2(5, fg.AGD()),
+        "variant 3": fg.fedglb_ucb_3(5),
+        "dislinucb": fg.dislinucb(1.0),
+    }
+
+
+def equal_arrays(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    """Return whether two states are the same to the bit."""
+    return a.keys() == b.keys() and all(
+        x.dtype == b[k].dtype and x.shape == b[k].shape and x.tobytes() == b[k].tobytes()
+        for k, x in a.items()
+    )

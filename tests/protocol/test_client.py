@@ -1,0 +1,111 @@
+"""The client's own calls: choose, observe, absorb."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import fedglb as fg
+from fedglb.protocol.messages import SyncRequest
+from tests.protocol.driver import equal_arrays
+
+D = 3
+
+
+def client(algorithm: fg.Algorithm, link: fg.Link | None = None) -> fg.Client:
+    problem = fg.Problem(D, link or fg.Logistic())
+    return fg.Client(0, algorithm, algorithm.setting(problem, 2, 50))
+
+
+def samples(n: int, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, D))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    return X, (rng.random(n) < 0.5).astype(float)
+
+
+ALL = {
+    "ons": fg.n_ons_glm(),
+    "frozen": fg.fedglb_ucb_1(5),
+    "mle": fg.n_ucb_glm(),
+    "ridge": fg.dislinucb(np.inf),
+    "lazy": fg.fedglb_ucb_3(5),
+}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_absorbing_equals_observing(name):
+    X, y = samples(20)
+    warm, cold = client(ALL[name]), client(ALL[name])
+    warm.absorb(X, y)
+    for x, reward in zip(X, y, strict=True):
+        cold.observe(x, reward, t=1)
+    cold.last_t = 0
+    assert equal_arrays(warm.to_arrays(), cold.to_arrays())
+
+
+def test_absorbed_samples_are_in_the_first_update():
+    algorithm = fg.fedglb_ucb(0.0, fg.Newton())
+    warm = client(algorithm)
+    X, y = samples(20)
+    warm.absorb(X, y)
+    coordinator = fg.Coordinator(algorithm, warm.setting, [0])
+    queue = warm.observe(X[0], 1.0, t=1)
+    while queue:
+        message = queue.pop(0)
+        queue += (coordinator if message.upward else warm).receive(message)
+    assert coordinator.last_update.samples == 21
+
+
+def test_absorbing_is_for_before_the_first_step():
+    c = client(fg.n_ons_glm())
+    c.observe([1.0, 0.0, 0.0], 1.0, t=1)
+    with pytest.raises(fg.InvalidInput, match="before the first step"):
+        c.absorb(*samples(2))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_choosing_changes_nothing(name):
+    c = client(ALL[name])
+    c.absorb(*samples(10))
+    before = c.to_arrays()
+    arms = samples(7, seed=1)[0]
+    arm = c.choose(arms)
+    assert equal_arrays(before, c.to_arrays())
+    assert c.scores(arms)[arm] >= c.scores(arms).max() - 1e-12 * max(1.0, c.scores(arms).max())
+
+
+def test_any_number_of_arms_each_time():
+    c = client(fg.n_ons_glm())
+    for K in (1, 2, 40):
+        assert 0 <= c.choose(samples(K)[0]) < K
+
+
+def test_ties_go_to_the_lowest_index():
+    assert client(fg.n_ons_glm()).choose(samples(30)[0]) == 0  # a fresh A: all widths are equal
+
+
+def test_a_trigger_speaks_with_its_step():
+    c = client(fg.fedglb_ucb(0.0))
+    assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4)]
+
+
+def test_bad_samples_change_nothing():
+    c = client(fg.n_ons_glm())
+    c.absorb(*samples(5))
+    before = c.to_arrays()
+    X, y = samples(4, seed=2)
+    y[3] = 7.0
+    for call in (
+        lambda: c.absorb(X, y),
+        lambda: c.observe([np.nan, 0.0, 0.0], 1.0, 1),
+        lambda: c.observe([1.0, 1.0, 0.0], 1.0, 1),
+        lambda: c.observe([1.0, 0.0, 0.0], 2.0, 1),
+        lambda: c.observe([1.0, 0.0], 1.0, 1),
+        lambda: c.observe([1.0, 0.0, 0.0], 1.0, 0),
+    ):
+        with pytest.raises(fg.InvalidInput):
+            call()
+        assert equal_arrays(before, c.to_arrays())
+    assert_array_equal(c.samples.X, samples(5)[0])

@@ -1,0 +1,239 @@
+"""An update that leaves a client out covers exactly the samples of those that answered."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import fedglb as fg
+from fedglb.protocol.coordinator import IDLE, SOLVING
+from fedglb.protocol.messages import Covariance, Derivatives, NewModel, SyncRequest
+from tests.protocol.driver import Federation, communicating
+
+D, N, T = 3, 4, 20
+LEFT_OUT = 2
+REFITTING = [name for name in communicating() if name != "variant 3"]
+
+
+def prepared(algorithm: fg.Algorithm) -> Federation:
+    """A federation that has met, and gone on, so that old and new samples are there."""
+    fed = Federation(algorithm, fg.Problem(D), N, T)
+    for t in range(1, 13):
+        fed.step(t)
+    assert fed.coordinator.syncs > 0
+    for _ in range(6):  # new samples that no update has seen: requests go nowhere
+        for i in range(N):
+            fed.interact(i, 12)
+    fed.sent.clear()
+    return fed
+
+
+def update(fed: Federation, t: int, silent: int, after: int) -> None:
+    """An update in which `silent` answers `after` times and is then left out."""
+    answers = 0
+    queue = fed.coordinator._begin(t, 0)
+    while queue or fed.coordinator.phase != IDLE:
+        if not queue:
+            queue += fed.coordinator.leave_out(silent)
+            continue
+        message = queue.pop(0)
+        fed.sent.append(message)
+        if message.upward:
+            queue += fed.coordinator.receive(message)
+        elif message.client == silent and not isinstance(message, NewModel):
+            if answers < after:
+                queue += fed.clients[silent].receive(message)
+            answers += 1
+        else:
+            queue += fed.clients[message.client].receive(message)
+
+
+def expected_model(fed: Federation, t: int):
+    """The same update in a federation that only ever had the other clients."""
+    others = [i for i in range(N) if i != LEFT_OUT]
+    twin = fg.Coordinator(fed.algorithm, fed.setting, others)
+    twin.model = fed.coordinator.model
+    queue = twin._begin(t, 0)
+    models = []
+    while queue:
+        message = queue.pop(0)
+        if message.upward:
+            queue += twin.receive(message)
+        elif isinstance(message, NewModel):
+            models.append(message.model)
+        else:
+            arrays = fed.clients[message.client].to_arrays()
+            copy = fg.Client.from_arrays(message.client, fed.algorithm, fed.setting, arrays)
+            copy.update = message.update
+            copy.frozen = len(copy.samples)
+            queue += copy.receive(message)
+    return models[0], twin
+
+
+# DisLinUCB's update is over once the covariances are there.
+SILENCES = [(name, k) for name in REFITTING for k in range(1 if name == "dislinucb" else 3)]
+
+
+@pytest.mark.parametrize(("name", "after"), SILENCES)
+def test_the_model_is_that_of_the_others(name, after):
+    fed = prepared(communicating()[name])
+    expected, twin = expected_model(fed, t=13)
+    update(fed, 13, LEFT_OUT, after)
+    model = fed.coordinator.model
+    assert_array_equal(model.matrix, expected.matrix)
+    assert_array_equal(model.numbers, expected.numbers)
+    if model.theta is not None:
+        assert_array_equal(model.theta, expected.theta)
+    if model.b is not None:
+        assert_array_equal(model.b, expected.b)
+    n = sum(len(c.samples) for c in fed.clients if c.id != LEFT_OUT)
+    assert fed.coordinator.last_update.samples == twin.last_update.samples == n
+    M = sum(c.samples.X.T @ c.samples.X for c in fed.clients if c.id != LEFT_OUT)
+    prior = fed.algorithm.local_update.prior(fed.setting)
+    assert_allclose(model.matrix, prior * np.eye(D) + M, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", REFITTING)
+def test_the_left_out_client_has_all_its_samples_on_top(name):
+    fed = prepared(communicating()[name])
+    epoch = fed.clients[LEFT_OUT].state.epoch
+    update(fed, 13, LEFT_OUT, after=0 if name == "dislinucb" else 1)
+    left, model = fed.clients[LEFT_OUT], fed.coordinator.model
+    assert left.state.epoch == epoch + 1
+    if fed.algorithm.local_update.tracks_gain:
+        X = left.samples.X
+        assert_allclose(left.state.matrix, model.matrix + X.T @ X, rtol=1e-12)
+        gain = np.linalg.slogdet(left.state.matrix)[1] - np.linalg.slogdet(model.matrix)[1]
+        assert_allclose(left.state.log_gain, gain, rtol=1e-9)
+    included = fed.clients[0]
+    assert_array_equal(included.state.matrix, model.matrix)
+    # and the next update has everybody's samples again
+    fed.deliver(fed.coordinator._begin(14, 0))
+    assert fed.coordinator.last_update.samples == sum(len(c.samples) for c in fed.clients)
+    assert_array_equal(left.state.matrix, fed.coordinator.model.matrix)
+
+
+def test_variant_3_leaves_the_batch_for_the_next_update():
+    fed = prepared(communicating()["variant 3"])
+    before = fed.coordinator.model
+    update(fed, 13, LEFT_OUT, after=1)
+    left, model = fed.clients[LEFT_OUT], fed.coordinator.model
+    batch = sum(  # the schedule's last update was at the end of step 12
+        c.samples.X[12:].T @ c.samples.X[12:] for c in fed.clients if c.id != LEFT_OUT
+    )
+    assert_allclose(model.matrix - before.matrix, batch, atol=1e-12)
+    assert left.covered == 12
+    M = sum(c.samples.X.T @ c.samples.X for c in fed.clients)
+    fed.deliver(fed.coordinator._begin(14, 0))
+    assert_allclose(fed.coordinator.model.matrix, np.eye(D) + M, rtol=1e-12)
+
+
+def test_nobody_left_ends_the_update_without_a_model():
+    fed = prepared(communicating()["newton"])
+    model, syncs = fed.coordinator.model, fed.coordinator.syncs
+    fed.coordinator._begin(13, 0)
+    for i in range(N):
+        assert fed.coordinator.leave_out(i) == []
+    assert fed.coordinator.phase == IDLE
+    assert fed.coordinator.model is model
+    assert fed.coordinator.syncs == syncs
+
+
+@pytest.mark.parametrize("name", REFITTING)
+def test_samples_that_come_during_an_update_change_nothing_in_it(name):
+    calm, busy = prepared(communicating()[name]), prepared(communicating()[name])
+    calm.deliver(calm.coordinator._begin(13, 0))
+    extra = []
+
+    def interrupt(message):
+        if isinstance(message, Derivatives | Covariance) and message.client == 1:
+            x = np.array([0.6, 0.0, -0.8])
+            extra.append(x)
+            busy.clients[1].observe(x, 1.0, t=13)
+
+    busy.hook = interrupt
+    busy.deliver(busy.coordinator._begin(13, 0))
+    assert extra
+    assert_array_equal(busy.coordinator.model.matrix, calm.coordinator.model.matrix)
+    assert_array_equal(busy.coordinator.model.numbers, calm.coordinator.model.numbers)
+    if calm.coordinator.model.theta is not None:
+        assert_array_equal(busy.coordinator.model.theta, calm.coordinator.model.theta)
+    state = busy.clients[1].state
+    if busy.algorithm.local_update.tracks_gain:
+        later = np.array(extra)
+        assert_allclose(state.matrix, calm.coordinator.model.matrix + later.T @ later, rtol=1e-12)
+
+
+def test_answers_in_any_order_give_the_same_bits():
+    def shuffled(seed):
+        fed = prepared(communicating()["newton"])
+        rng = np.random.default_rng(seed)
+        queue = fed.coordinator._begin(13, 0)
+        while queue:
+            message = queue.pop(int(rng.integers(len(queue))))
+            receiver = fed.coordinator if message.upward else fed.clients[message.client]
+            queue += receiver.receive(message)
+        return fed.coordinator.model
+
+    models = [shuffled(seed) for seed in range(5)]
+    for model in models[1:]:
+        assert_array_equal(model.theta, models[0].theta)
+        assert_array_equal(model.matrix, models[0].matrix)
+
+
+def test_stale_and_repeated_answers_are_dropped():
+    fed = prepared(communicating()["newton"])
+    old = Covariance(1, fed.coordinator.update, 3, np.eye(D))
+    queue = fed.coordinator._begin(13, 0)
+    assert fed.coordinator.receive(old) == []
+    assert fed.coordinator.receive(SyncRequest(3, 13)) == []  # one update at a time
+    assert not fed.coordinator.gathered
+    while fed.coordinator.phase != SOLVING:
+        message = queue.pop(0)
+        queue += (fed.coordinator if message.upward else fed.clients[message.client]).receive(
+            message
+        )
+    stale = Derivatives(0, fed.coordinator.update, 99, np.ones(D), np.eye(D))
+    assert fed.coordinator.receive(stale) == []
+    assert not fed.coordinator.replies
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda u: Covariance(9, u, 3, np.eye(D)),
+        lambda u: Covariance(1, u, -1, np.eye(D)),
+        lambda u: Covariance(1, u, 3, np.eye(D + 1)),
+        lambda u: Covariance(1, u, 3, np.full((D, D), np.nan)),
+        lambda u: Derivatives(1, u, 1, np.zeros(D + 1)),
+        lambda u: Derivatives(1, u, 1, np.full(D, np.inf)),
+        lambda u: Derivatives(1, u, 1, np.zeros(D), np.zeros((D, 1))),
+        lambda u: Derivatives(1, u, 1, np.zeros(D), None, float("nan")),
+        lambda u: SyncRequest(1, 0),
+        lambda u: NewModel(1, u, True, None),
+    ],
+)
+def test_a_bad_message_is_refused_and_changes_nothing(bad):
+    fed = prepared(communicating()["newton"])
+    fed.coordinator._begin(13, 0)
+    before = fed.coordinator.to_arrays()
+    with pytest.raises(fg.InvalidInput):
+        fed.coordinator.receive(bad(fed.coordinator.update))
+    after = fed.coordinator.to_arrays()
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert_array_equal(value, after[name])
+
+
+def test_a_reply_without_the_hessian_that_was_asked_for_is_refused():
+    fed = prepared(communicating()["newton"])
+    queue = fed.coordinator._begin(13, 0)
+    while fed.coordinator.phase != SOLVING:
+        message = queue.pop(0)
+        queue += (fed.coordinator if message.upward else fed.clients[message.client]).receive(
+            message
+        )
+    reply = Derivatives(0, fed.coordinator.update, fed.coordinator.update_rounds, np.zeros(D))
+    with pytest.raises(fg.InvalidInput, match="hessian"):
+        fed.coordinator.receive(reply)

@@ -1,0 +1,138 @@
+"""No message carries a raw sample, and the ledger counts what messages carry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.model import SharedModel
+from fedglb.protocol.messages import MESSAGES, Derivatives, Evaluate, NewModel
+from tests.protocol.driver import Federation, communicating
+
+D, N, T = 3, 4, 20
+TRIANGLE = D * (D + 1) // 2
+
+
+def federation(name: str) -> Federation:
+    fed = Federation(communicating()[name], fg.Problem(D), N, T)
+    rng = np.random.default_rng(1)
+    for client in fed.clients:  # a sum over a single sample would be that sample
+        X = rng.standard_normal((3, D))
+        client.absorb(X / np.linalg.norm(X, axis=1, keepdims=True), [1.0, 0.0, 1.0])
+    fed.run()
+    return fed
+
+
+def payload(value: object) -> list[np.ndarray]:
+    """Every number in a message, however deep."""
+    if dataclasses.is_dataclass(value):
+        return [a for f in dataclasses.fields(value) for a in payload(getattr(value, f.name))]
+    if isinstance(value, np.ndarray):
+        return [value]
+    if isinstance(value, float):
+        return [np.array(value)]
+    assert value is None or isinstance(value, int | str | bool), f"unknown payload {value!r}"
+    return []
+
+
+@pytest.mark.parametrize("name", communicating())
+def test_no_message_carries_a_sample(name):
+    fed = federation(name)
+    walk(fed, fed.sent)
+    kinds = {type(message) for message in fed.sent}
+    assert kinds == set(MESSAGES) or name.startswith(("variant", "dislinucb"))
+
+
+def test_the_walk_finds_a_sample_where_there_is_one():
+    fed = federation("newton")
+    x = fed.clients[0].samples.X[5]
+    for leak in (
+        Derivatives(0, 1, 1, gradient=-x),
+        Derivatives(0, 1, 1, gradient=np.ones(D), hessian=np.stack([x, x, x])),
+        Derivatives(0, 1, 1, gradient=fed.clients[0].samples.y.copy()),
+    ):
+        with pytest.raises(AssertionError):
+            walk(fed, [leak])
+
+
+def walk(fed, messages):
+    X = np.concatenate([c.samples.X for c in fed.clients])
+    for message in messages:
+        for numbers in payload(message):
+            assert numbers.shape in ((), (1,), (2,), (D,), (D, D))  # never a row per sample
+            if numbers.shape == (D,):
+                assert np.abs(np.concatenate([X, -X]) - numbers).max(axis=1).min() > 1e-9
+            if numbers.shape == (D, D):
+                assert not any((row == X).all(axis=1).any() for row in numbers)
+
+
+@pytest.mark.parametrize("name", communicating())
+def test_transfers_are_two_per_client_round_and_update(name):
+    fed = federation(name)
+    ledger, syncs, rounds = fed.coordinator.ledger, fed.coordinator.syncs, fed.coordinator.rounds
+    assert syncs > 2
+    assert ledger.transfers == 2 * N * (rounds + syncs)
+    assert ledger.scalars == sum(m.scalars() for m in fed.sent)
+    assert ledger.messages == len(fed.sent)
+    assert rounds == max((m.round for m in fed.sent if isinstance(m, Evaluate)), default=0) or (
+        rounds == len({(m.update, m.round) for m in fed.sent if isinstance(m, Evaluate)})
+    )
+
+
+def entries(name: str) -> dict[str, tuple[int, int, int]]:
+    frame = federation(name).coordinator.ledger.frame()
+    return {row[0]: row[2:] for row in frame.rows()}
+
+
+def test_scalars_of_each_message_type():
+    newton = entries("newton")
+    for kind, each in {
+        "SyncRequest": 0, "CovarianceRequest": 0, "Covariance": TRIANGLE,
+        "Evaluate": D, "Derivatives": D + TRIANGLE, "NewModel": D + TRIANGLE + 1,
+    }.items():  # fmt: skip
+        messages, transfers, scalars = newton[kind]
+        assert messages > 0
+        assert scalars == messages * each
+        assert transfers == (messages if each else 0)
+    assert entries("agd")["Derivatives"][2] == entries("agd")["Derivatives"][0] * D
+    linear = entries("dislinucb")
+    assert linear["Covariance"][2] == linear["Covariance"][0] * (TRIANGLE + D)
+    assert linear["NewModel"][2] == linear["NewModel"][0] * (D + TRIANGLE + 1)
+    assert "Evaluate" not in linear
+    # variant 3's clients also need b and the covariance of gradients
+    lazy = entries("variant 3")
+    assert lazy["NewModel"][2] == lazy["NewModel"][0] * (2 * D + 2 * TRIANGLE + 2)
+
+
+def test_a_loss_is_one_scalar_more():
+    with_loss = Derivatives(0, 1, 1, np.zeros(D), None, 1.5)
+    assert with_loss.scalars() == D + 1
+
+
+def test_poisson_without_the_ball_sends_losses():
+    algorithm = fg.fedglb_ucb(1.0, fg.AGD(projection="paper"))
+    fed = Federation(algorithm, fg.Problem(D, fg.Poisson(), noise=1.0), N, T)
+    fed.run()
+    replies = [m for m in fed.sent if isinstance(m, Derivatives)]
+    assert replies
+    # the certifying rounds of the projection send Hessians instead
+    assert {m.scalars() for m in replies} <= {D + 1, D + TRIANGLE}
+    assert any(m.scalars() == D + 1 for m in replies)
+
+
+def test_one_ucb_glm_has_the_papers_count():
+    env = fg.Synthetic(fg.Problem(D), clients=N, arms=4)
+    run = fg.simulate(fg.one_ucb_glm(), env, horizon=T)
+    assert (run.syncs, run.rounds) == (N * T, N * T)
+    assert (run.transfers, run.scalars) == (N * N * T, N * N * T * D)
+    assert run.ledger.height == 1
+    last = run.trace.row(-1, named=True)
+    assert (last["transfers"], last["syncs"]) == (N * N * T, N * T)
+
+
+def test_model_scalars_leave_the_clock_out():
+    model = SharedModel(t=9, matrix=np.eye(D), numbers=np.zeros(2), theta=np.zeros(D))
+    assert NewModel(0, 1, True, model).scalars() == D + TRIANGLE + 2

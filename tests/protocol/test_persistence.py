@@ -1,0 +1,97 @@
+"""State to arrays and back, exactly, at any moment between messages."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.protocol.coordinator import GATHERING, SOLVING
+from tests.protocol.driver import Federation, communicating, equal_arrays
+
+D, N, T = 3, 3, 12
+
+
+def through_a_file(arrays):
+    """What a later restart would read: plain arrays, no pickles."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    buffer.seek(0)
+    with np.load(buffer, allow_pickle=False) as loaded:
+        return {name: loaded[name] for name in loaded.files}
+
+
+class Restarting(Federation):
+    """Restores coordinator and client from plain arrays before every single delivery."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.hook = self.restart
+        self.phases = set()
+
+    def restart(self, message):
+        arrays = through_a_file(self.coordinator.to_arrays())
+        phase = self.coordinator.phase
+        in_round = bool(self.coordinator.replies)
+        self.phases.add((phase, in_round))
+        self.coordinator = fg.Coordinator.from_arrays(self.algorithm, self.setting, arrays)
+        assert equal_arrays(through_a_file(self.coordinator.to_arrays()), arrays)
+        i = message.client
+        saved = through_a_file(self.clients[i].to_arrays())
+        self.clients[i] = fg.Client.from_arrays(i, self.algorithm, self.setting, saved)
+        assert equal_arrays(through_a_file(self.clients[i].to_arrays()), saved)
+
+
+@pytest.mark.parametrize("name", communicating())
+def test_restarting_before_every_message_changes_nothing(name):
+    algorithm, problem = communicating()[name], fg.Problem(D)
+    steady, restarting = Federation(algorithm, problem, N, T), Restarting(algorithm, problem, N, T)
+    steady.run()
+    restarting.run()
+    assert restarting.choices == steady.choices
+    assert steady.coordinator.syncs > 1
+    a, b = steady.coordinator.to_arrays(), restarting.coordinator.to_arrays()
+    assert equal_arrays(a, b)
+    for one, other in zip(steady.clients, restarting.clients, strict=True):
+        assert equal_arrays(one.to_arrays(), other.to_arrays())
+    if name != "dislinucb":
+        assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
+
+
+@pytest.mark.parametrize("preset", [fg.n_ucb_glm, fg.n_ons_glm, fg.one_ucb_glm])
+def test_clients_that_never_communicate_too(preset):
+    algorithm, problem = preset(), fg.Problem(D, fg.Probit())
+    steady = Federation(algorithm, problem, 1, T)
+    halfway = Federation(algorithm, problem, 1, T)
+    steady.run()
+    for t in range(1, T + 1):
+        halfway.step(t)
+        saved = through_a_file(halfway.clients[0].to_arrays())
+        restored = fg.Client.from_arrays(0, algorithm, halfway.setting, saved)
+        halfway.clients[0] = restored
+    assert halfway.choices == steady.choices
+    assert equal_arrays(halfway.clients[0].to_arrays(), steady.clients[0].to_arrays())
+
+
+def test_names_as_identities():
+    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
+    setting = algorithm.setting(fg.Problem(2), 2, None)
+    names = ["shop-17", "shop-3"]
+    clients = {name: fg.Client(name, algorithm, setting) for name in names}
+    coordinator = fg.Coordinator(algorithm, setting, names)
+    queue = []
+    for t in range(1, 30):
+        for name in names:
+            queue += clients[name].observe([0.6, 0.8], float(t % 2), t)
+            while queue:
+                message = queue.pop(0)
+                saved = through_a_file(coordinator.to_arrays())
+                coordinator = fg.Coordinator.from_arrays(algorithm, setting, saved)
+                if message.upward:
+                    queue += coordinator.receive(message)
+                else:
+                    queue += clients[message.client].receive(message)
+    assert coordinator.syncs > 0
+    assert coordinator.last_update.client in names

@@ -1,0 +1,160 @@
+"""Bad input: one exception that names the argument, the value and what is allowed."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+
+P = fg.Problem(2)
+ENV = fg.Synthetic(P, clients=2, arms=3)
+ARMS = np.full((4, 2, 3, 2), 0.5)
+MEANS = np.full((4, 2, 3), 0.5)
+UNIFORMS = np.full((4, 2), 0.5)
+
+
+def client() -> fg.Client:
+    algorithm = fg.n_ons_glm()
+    return fg.Client(0, algorithm, algorithm.setting(P, 1, None))
+
+
+def changed(array, where, value):
+    out = array.copy()
+    out[where] = value
+    return out
+
+
+# name: (what is called, what the message must say)
+CASES = {
+    "d = 0": (lambda: fg.Problem(0), ["dim = 0", ">= 1"]),
+    "d not whole": (lambda: fg.Problem(2.5), ["dim = 2.5", "whole number"]),
+    "S = 0": (lambda: fg.Problem(2, radius=0.0), ["radius = 0.0", "> 0"]),
+    "S nan": (lambda: fg.Problem(2, radius=math.nan), ["radius = nan", "> 0"]),
+    "S infinite": (lambda: fg.Problem(2, radius=math.inf), ["radius = inf", "finite"]),
+    "R < 0": (lambda: fg.Problem(2, noise=-1.0), ["noise = -1.0", "> 0"]),
+    "c = 0": (lambda: fg.Problem(2, curvature=0.0), ["curvature = 0.0", "> 0"]),
+    "c underflows": (lambda: fg.Problem(2, radius=800.0), ["curvature = None", "underflows"]),
+    "no noise for poisson": (lambda: fg.Problem(2, fg.Poisson()), ["noise = None", "poisson"]),
+    "link not a link": (lambda: fg.Problem(2, "logistic"), ["link = 'logistic'", "fg.Logistic()"]),
+    "K = 0": (lambda: fg.Synthetic(P, clients=2, arms=0), ["arms = 0", ">= 1"]),
+    "N = 0": (lambda: fg.Synthetic(P, clients=0, arms=2), ["clients = 0", ">= 1"]),
+    "λ = 0": (lambda: fg.n_ons_glm(ridge=0.0), ["ridge = 0.0", "> 0"]),
+    "λ < 0": (lambda: fg.dislinucb(1.0, ridge=-1.0), ["ridge = -1.0", "> 0"]),
+    "δ = 0": (lambda: fg.n_ons_glm(delta=0.0), ["delta = 0.0", "> 0 and < 1"]),
+    "δ = 1": (lambda: fg.one_ucb_glm(delta=1.0), ["delta = 1.0", "> 0 and < 1"]),
+    "δ a string": (lambda: fg.n_ons_glm(delta="x"), ["delta = 'x'", "number"]),
+    "exploration < 0": (lambda: fg.n_ons_glm(exploration=-0.1), ["exploration = -0.1", ">= 0"]),
+    "D < 0": (lambda: fg.fedglb_ucb(-1.0), ["threshold = -1.0", ">= 0"]),
+    "D nan": (lambda: fg.dislinucb(math.nan), ["threshold = nan", ">= 0"]),
+    "B = 0": (lambda: fg.fedglb_ucb_1(0), ["updates = 0", ">= 1"]),
+    "B > T": (
+        lambda: fg.simulate(fg.fedglb_ucb_2(11), ENV, 10), ["updates = 11", "B = T = 10"],
+    ),
+    "B > T, variant 3": (
+        lambda: fg.simulate(fg.fedglb_ucb_3(11), ENV, 10), ["updates = 11", "B = T = 10"],
+    ),
+    "α < 0": (lambda: fg.Fixed(-1.0), ["alpha = -1.0", ">= 0"]),
+    "tolerance 0": (lambda: fg.AGD(tolerance=0.0), ["tolerance = 0.0", "> 0"]),
+    "stop": (lambda: fg.AGD(stop="certficate"), ["stop = 'certficate'", "mean certificate"]),
+    "bound is AGD's": (lambda: fg.Newton(stop="bound"), ["stop = 'bound'", "certificate, fixed"]),
+    "rounds missing": (lambda: fg.AGD(stop="fixed"), ["rounds = None", ">= 1"]),
+    "rounds in vain": (lambda: fg.AGD(rounds=3), ["rounds = 3", 'stop="fixed"']),
+    "projection": (lambda: fg.Newton(projection="bal"), ["projection = 'bal'", "mean ball"]),
+    "memory": (lambda: fg.LBFGS(memory=0), ["memory = 0", ">= 1"]),
+    "b_rule": (lambda: fg.fedglb_ucb(1.0, b_rule="print"), ["b_rule", "printed"]),
+    "T = 0": (lambda: fg.simulate(fg.n_ons_glm(), ENV, 0), ["horizon = 0", ">= 1"]),
+    "T missing": (lambda: fg.simulate(fg.n_ons_glm(), ENV), ["horizon = None", "horizon=2000"]),
+    "seed < 0": (lambda: fg.simulate(fg.n_ons_glm(), ENV, 5, seed=-1), ["seed = -1", ">= 0"]),
+    "engine": (
+        lambda: fg.simulate(fg.n_ons_glm(), ENV, 5, engine="refernce"),
+        ["engine = 'refernce'", "did you mean reference"],
+    ),
+    "algorithm": (lambda: fg.simulate("fedglb", ENV, 5), ["algorithm = 'fedglb'", "fedglb_ucb("]),
+    "env": (lambda: fg.simulate(fg.n_ons_glm(), P, 5), ["env = ", "fg.Synthetic"]),
+    "arms too long": (
+        lambda: fg.Recorded(P, changed(ARMS, (3, 1, 2), 0.9), MEANS, UNIFORMS),
+        ["norm of arms[3, 1, 2]", "norm <= 1"],
+    ),
+    "arms nan": (
+        lambda: fg.Recorded(P, changed(ARMS, (3, 1, 2, 0), np.nan), MEANS, UNIFORMS),
+        ["arms[3, 1, 2, 0] = nan", "finite"],
+    ),
+    "arms infinite": (
+        lambda: fg.Recorded(P, changed(ARMS, (0, 0, 0, 0), np.inf), MEANS, UNIFORMS),
+        ["arms[0, 0, 0, 0] = inf", "finite"],
+    ),
+    "arms of another d": (
+        lambda: fg.Recorded(P, np.zeros((4, 2, 3, 3)), MEANS, UNIFORMS),
+        ["arms.shape = (4, 2, 3, 3)", "2)"],
+    ),
+    "no arms": (
+        lambda: fg.Recorded(P, np.zeros((4, 2, 0, 2)), np.zeros((4, 2, 0)), UNIFORMS),
+        ["arms.shape = (4, 2, 0, 2)"],
+    ),
+    "means of another shape": (
+        lambda: fg.Recorded(P, ARMS, MEANS[:3], UNIFORMS), ["means.shape = (3, 2, 3)", "(4, 2, 3)"],
+    ),
+    "means outside": (
+        lambda: fg.Recorded(P, ARMS, MEANS + 1.0, UNIFORMS), ["means[0, 0, 0] = 1.5", "[0, 1]"],
+    ),
+    "uniforms outside": (
+        lambda: fg.Recorded(P, ARMS, MEANS, UNIFORMS - 1.0), ["uniforms[0, 0] = -0.5", "[0, 1)"],
+    ),
+    "neither uniforms nor rewards": (lambda: fg.Recorded(P, ARMS, MEANS), ["exactly one"]),
+    "rewards outside": (
+        lambda: fg.Recorded(P, ARMS, MEANS, rewards=changed(MEANS, (1, 1, 1), 2.0)),
+        ["rewards[1, 1, 1] = 2.0", "[0, 1]"],
+    ),
+    "rewards nan": (
+        lambda: fg.Recorded(P, ARMS, MEANS, rewards=changed(MEANS, (1, 1, 1), np.nan)),
+        ["rewards[1, 1, 1] = nan", "finite"],
+    ),
+    "active not bool": (
+        lambda: fg.Recorded(P, ARMS, MEANS, UNIFORMS, active=np.ones((4, 2))), ["active", "bool"],
+    ),
+    "client: arms too long": (
+        lambda: client().choose([[0.0, 1.0], [1.0, 1e-4]]), ["norm of arms[1]", "<= 1"],
+    ),
+    "client: ragged arms": (lambda: client().choose([[1.0], [0.0, 1.0]]), ["arms", "shape"]),
+    "client: no arms": (lambda: client().choose(np.zeros((0, 2))), ["arms.shape = (0, 2)"]),
+    "client: one arm flat": (lambda: client().choose([1.0, 0.0]), ["arms.shape = (2,)"]),
+    "client: reward nan": (
+        lambda: client().observe([1.0, 0.0], math.nan, 1), ["reward = nan", "finite"],
+    ),
+    "client: reward outside": (
+        lambda: client().observe([1.0, 0.0], -1.0, 1), ["reward = -1.0", "[0, 1]", "logistic"],
+    ),
+    "client: t": (lambda: client().observe([1.0, 0.0], 1.0, 0), ["t = 0", ">= 1"]),
+    "client: words for arms": (lambda: client().choose([["a", "b"]]), ["arms", "numbers"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(name):
+    call, parts = CASES[name]
+    with pytest.raises(fg.InvalidInput) as caught:
+        call()
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_norm_within_rounding_of_1_is_fine():
+    assert client().choose([[1.0 + 1e-10, 0.0], [0.0, 0.5]]) == 0
+
+
+def test_the_exception_is_a_value_error_and_survives_a_process_boundary():
+    error = fg.InvalidInput("ridge", -1.0, "a number > 0")
+    assert isinstance(error, ValueError)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.argument, again.value, str(again)) == ("ridge", -1.0, str(error))
+
+
+def test_poisson_counts_below_zero_are_refused():
+    problem = fg.Problem(2, fg.Poisson(), noise=1.0)
+    with pytest.raises(fg.InvalidInput, match="poisson"):
+        problem.check_reward(-1.0)
+    assert problem.check_reward(17) == 17.0
