@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedglb.kernels.jit import cache_folder
+from fedglb.kernels.jit import cache
 
 _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
@@ -19,7 +18,7 @@ _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
     """Give a function to call with the number of steps done; draw a bar on a terminal."""
     console = Console(stderr=True)
-    if not os.path.isdir(cache_folder()):
+    if cache().fresh:
         console.print("compiling the kernels (once; later runs start at once)", style="dim")
     if console.is_terminal:
         columns = (

@@ -19,6 +19,9 @@ from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.types import FloatArray
 
 MAX_ROUNDS = 1_000_000
+# A gap below this that has not fallen for so many rounds is as small as double precision allows.
+ROUNDING_GAP = 1e-13
+PATIENCE = 1000
 
 
 @dataclass(frozen=True)
@@ -57,13 +60,18 @@ class AGD(IterativeSolver):
 
         momentum = _Momentum()
         theta = base = objective.start
+        best: Evaluation | None = None
         lowest: Evaluation | None = None
-        j = 0
+        j = best_round = 0
         while j < limit:
             point = yield from evaluate(objective, theta, ball=ball, loss=with_loss)
             j += 1
-            if self.stop == "certificate" and point.gap <= target:
-                return point
+            if self.stop == "certificate":
+                if best is None or point.gap < best.gap:
+                    best, best_round = point, j
+                stalled = best.gap < ROUNDING_GAP and j - best_round > PATIENCE
+                if best.gap <= target or stalled:
+                    return best
             if self.stop == "bound" and j == 1:
                 limit = paper_rounds(objective, point.gradient, target)
             if with_loss:

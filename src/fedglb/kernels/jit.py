@@ -32,9 +32,17 @@ T = TypeVar("T")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
+@dataclass(frozen=True)
+class Cache:
+    """Where compiled kernels are kept: `folder` is None where nothing can be written."""
+
+    folder: str | None
+    fresh: bool  # nothing is compiled yet: the first run takes longer
+
+
 @functools.cache
-def cache_folder() -> str:
-    """Folder of compiled kernels: per user, per digest of the package's sources."""
+def cache() -> Cache:
+    """Return the folder of compiled kernels: per user, per digest of the package's sources."""
     digest = hashlib.sha256()
     for source in sorted(_PACKAGE.rglob("*.py")):
         digest.update(source.relative_to(_PACKAGE).as_posix().encode() + b"\0")
@@ -42,23 +50,31 @@ def cache_folder() -> str:
     root = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fedglb"
     )
-    return os.path.join(root, "kernels-" + digest.hexdigest()[:16])
+    folder = os.path.join(root, "kernels-" + digest.hexdigest()[:16])
+    fresh = not os.path.isdir(folder)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError:  # a read-only home: compile anew in every process
+        return Cache(None, fresh)
+    return Cache(folder if os.access(folder, os.W_OK) else None, fresh)
 
 
 @contextlib.contextmanager
-def _own_cache() -> Iterator[None]:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = cache_folder()
+def _own_cache() -> Iterator[bool]:
+    """Point numba at our folder; give whether there is one."""
+    folder, before = cache().folder, numba.config.CACHE_DIR
+    if folder is not None:
+        numba.config.CACHE_DIR = folder
     try:
-        yield
+        yield folder is not None
     finally:
         numba.config.CACHE_DIR = before
 
 
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
     """Compile `function` with numba on its first call, cached on disk, GIL released."""
-    with _own_cache():
-        return cast("Callable[P, T]", numba.njit(cache=True, nogil=True)(function))
+    with _own_cache() as on_disk:
+        return cast("Callable[P, T]", numba.njit(cache=on_disk, nogil=True)(function))
 
 
 @dataclass(frozen=True)
@@ -82,8 +98,8 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
         return ScalarFunction(address, function)
     signature = types.float64(*[types.float64] * arguments)
     ours = _PACKAGE in Path(function.__code__.co_filename).parents
-    with _own_cache():  # a user's own link may live in a notebook, which numba cannot cache
-        compiled = numba.cfunc(signature, cache=ours)(function)
+    with _own_cache() as on_disk:  # a user's link may live in a notebook: numba can't cache it
+        compiled = numba.cfunc(signature, cache=ours and on_disk)(function)
     prototype = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * arguments)
     call = prototype(compiled.address)
     call.keep_alive = compiled  # type: ignore[attr-defined]

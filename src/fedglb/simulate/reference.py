@@ -98,22 +98,17 @@ class ReferenceEngine:
 
     def _deliver(self, messages: Iterable[Message]) -> None:
         """Carry messages to and fro until nobody has anything left to say."""
-        queue = deque(messages)
+        queue, before = deque(messages), self.coordinator.syncs
         while queue:
             message = queue.popleft()
             if message.upward:
-                before = self.coordinator.syncs
                 queue.extend(self.coordinator.receive(message))
-                if self.coordinator.syncs > before:
-                    # the model reaches every client before anything else happens
-                    while queue:
-                        down = queue.popleft()
-                        self._client(down.client).receive(down)
-                    record = self.coordinator.last_update
-                    assert record is not None
-                    self.recorder.updated(record, self.clients[0])
             else:
                 queue.extend(self._client(message.client).receive(message))
+        if self.coordinator.syncs > before:
+            record = self.coordinator.last_update
+            assert record is not None
+            self.recorder.updated(record, self.clients[0])
 
     def _client(self, client: ClientId) -> Client:
         assert isinstance(client, int)
