@@ -453,8 +453,9 @@ def one_ucb_glm(
         for i in range(N):
             if not on[t - 1, i]:
                 continue
-            # Lemma "global model", from the first choice on
-            radius = p.exploration * _r_g(p, A, p.delta) if alpha is None else alpha
+            # Lemma "global model"; before the first sample √(λ/c)S
+            width = _r_g(p, A, p.delta) if n else np.sqrt(p.lam / p.c) * p.S
+            radius = p.exploration * width if alpha is None else alpha
             k = _choose(arms[t - 1, i], theta, inv(A), radius)
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
             x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
@@ -484,8 +485,9 @@ def n_ucb_glm(
         for i in range(N):
             if not on[t - 1, i]:
                 continue
-            # Lemma "global model" per client, from the first choice on
-            radius = p.exploration * _r_g(p, A[i], p.delta / N) if alpha is None else alpha
+            # Lemma "global model" per client; before its first sample √(λ/c)S
+            width = _r_g(p, A[i], p.delta / N) if n[i] else np.sqrt(p.lam / p.c) * p.S
+            radius = p.exploration * width if alpha is None else alpha
             k = _choose(arms[t - 1, i], theta[i], inv(A[i]), radius)
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
             x, y = arms[t - 1, i, k], rewards[t - 1, i, k]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.environments import Block
 
 P = fg.Problem(2)
 ENV = fg.Synthetic(P, clients=2, arms=3)
@@ -57,6 +58,13 @@ CASES = {
     "B > T, variant 3": (
         lambda: fg.simulate(fg.fedglb_ucb_3(11), ENV, 10), ["updates = 11", "B = T = 10"],
     ),
+    "λ too small": (
+        lambda: fg.simulate(fg.n_ons_glm(ridge=1e-18), ENV, 5), ["ridge = 1e-18", "rounding"],
+    ),
+    "radius overflows": (
+        lambda: fg.n_ons_glm().setting(fg.Problem(2, fg.Probit(), 30.0), 2, 5),
+        ["curvature", "too large for a double"],
+    ),
     "α < 0": (lambda: fg.Fixed(-1.0), ["alpha = -1.0", ">= 0"]),
     "tolerance 0": (lambda: fg.AGD(tolerance=0.0), ["tolerance = 0.0", "> 0"]),
     "stop": (lambda: fg.AGD(stop="certficate"), ["stop = 'certficate'", "mean certificate"]),
@@ -100,6 +108,9 @@ CASES = {
     ),
     "means outside": (
         lambda: fg.Recorded(P, ARMS, MEANS + 1.0, UNIFORMS), ["means[0, 0, 0] = 1.5", "[0, 1]"],
+    ),
+    "uniforms 1": (
+        lambda: fg.Recorded(P, ARMS, MEANS, UNIFORMS + 0.5), ["uniforms[0, 0] = 1.0", "[0, 1)"],
     ),
     "uniforms outside": (
         lambda: fg.Recorded(P, ARMS, MEANS, UNIFORMS - 1.0), ["uniforms[0, 0] = -0.5", "[0, 1)"],
@@ -158,3 +169,47 @@ def test_poisson_counts_below_zero_are_refused():
     with pytest.raises(fg.InvalidInput, match="poisson"):
         problem.check_reward(-1.0)
     assert problem.check_reward(17) == 17.0
+
+
+class Unchecked(fg.Environment):
+    """An environment of a user's own, which hands out whatever it was given."""
+
+    def __init__(self, block):
+        self.problem, self.clients, self.arms, self.block = P, 2, 3, block
+
+    def parameter(self, seed):
+        return None
+
+    def blocks(self, horizon, seed):
+        yield self.block
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"arms": changed(ARMS, (0, 0, 0, 0), np.nan)}, "arms"),
+        ({"arms": 12.0 * ARMS}, "norm of arms"),
+        ({"rewards": 7.0 * np.ones((4, 2, 3)), "uniforms": None}, "rewards"),
+        ({"uniforms": None}, "exactly one"),
+        ({"means": MEANS[:, :1]}, "means"),
+        ({"active": np.ones((4, 2))}, "active"),
+    ],
+)
+def test_blocks_of_any_environment_are_checked(change, said):
+    block = {"first": 1, "arms": ARMS, "means": MEANS, "uniforms": UNIFORMS}
+    with pytest.raises(fg.InvalidInput, match=said):
+        fg.simulate(fg.n_ons_glm(), Unchecked(Block(**(block | change))), 4)
+
+
+def test_a_recording_is_the_environments_own():
+    arms = ARMS.copy()
+    env = fg.Recorded(P, arms, MEANS, UNIFORMS)
+    arms[:] = np.nan
+    assert fg.simulate(fg.n_ons_glm(), env).regret == 0.0
+
+
+def test_a_tiny_delta_and_a_tiny_curvature_still_give_a_radius():
+    env = fg.Synthetic(fg.Problem(2, curvature=1e-70), 2, 3)
+    radii = set()
+    fg.simulate(fg.n_ons_glm(delta=1e-300), env, 3, observer=lambda t, i, c: radii.add(c.alpha))
+    assert all(0.0 < alpha < math.inf for alpha in radii)

@@ -109,6 +109,14 @@ def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Flo
     return out
 
 
+def within(argument: str, values: FloatArray, low: float, high: float, allowed: str) -> None:
+    """Raise unless all values lie in [low, high]."""
+    outside = (values < low) | (values > high)
+    if outside.any():
+        where = tuple(int(i) for i in np.argwhere(outside)[0])
+        raise InvalidInput(f"{argument}{list(where)}", float(values[where]), allowed)
+
+
 def arms_in_unit_ball(argument: str, arms: FloatArray) -> FloatArray:
     """Raise unless every arm (last axis) has Euclidean norm at most 1 + 1e-9."""
     norms = np.sqrt(np.einsum("...d,...d->...", arms, arms))

@@ -84,6 +84,15 @@ def test_the_contracts_names_and_defaults():
         lambda: fg.Algorithm(
             "x", local_update.Mle(), fg.Newton(), trigger.Always(), fg.Fixed(1.0)
         ),
+        lambda: fg.Algorithm(
+            "x", local_update.Ridge(), fg.Newton(), trigger.Always(), fg.Fixed(1.0)
+        ),
+        lambda: fg.Algorithm(
+            "x", local_update.Ons(), global_update.ClosedForm(), trigger.Always(), fg.Fixed(1.0)
+        ),
+        lambda: fg.Algorithm(
+            "x", local_update.Ons(), global_update.OnsStep(RATE), trigger.Always(), fg.Fixed(1.0)
+        ),
         lambda: fg.Algorithm("x", local_update.Ons(), None, trigger.Always(), fg.Fixed(1.0)),
         lambda: fg.Algorithm("x", local_update.Ons(), fg.Newton(), trigger.Never(), fg.Fixed(1.0)),
         lambda: fg.Algorithm(

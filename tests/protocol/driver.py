@@ -44,10 +44,12 @@ class Federation:
             message = queue.popleft()
             self.sent.append(message)
             self.hook(message)
-            if message.upward:
-                queue.extend(self.coordinator.receive(message))
-            else:
-                queue.extend(self.clients[message.client].receive(message))
+            queue.extend(self.pass_on(message))
+
+    def pass_on(self, message: Message) -> list[Message]:
+        """Deliver one message and return the answers."""
+        receiver = self.coordinator if message.upward else self.clients[message.client]
+        return receiver.receive(message)
 
     def step(self, t: int) -> None:
         for i in range(len(self.clients)):
@@ -65,6 +67,8 @@ def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
         "agd": fg.fedglb_ucb(1.0, fg.AGD()),
         "newton": fg.fedglb_ucb(1.0, fg.Newton()),
         "lbfgs": fg.fedglb_ucb(1.0, fg.LBFGS()),
+        "lbfgs, then newton": fg.fedglb_ucb(1.0, fg.LBFGS(1e-14), ridge=0.01),
+        "agd, paper's projection": fg.fedglb_ucb(1.0, fg.AGD(projection="paper"), ridge=0.05),
         "fixed rounds": fg.fedglb_ucb(1.0, fg.AGD(stop="fixed", rounds=4)),
         "paper's projection": fg.fedglb_ucb(1.0, fg.Newton(projection="paper"), ridge=0.05),
         "printed b": fg.fedglb_ucb(1.0, fg.Newton(), b_rule="printed"),

@@ -88,7 +88,7 @@ def test_ties_go_to_the_lowest_index():
 
 def test_a_trigger_speaks_with_its_step():
     c = client(fg.fedglb_ucb(0.0))
-    assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4)]
+    assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4, 0)]
 
 
 def test_bad_samples_change_nothing():

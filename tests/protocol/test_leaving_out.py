@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -32,7 +34,7 @@ def prepared(algorithm: fg.Algorithm) -> Federation:
 def update(fed: Federation, t: int, silent: int, after: int) -> None:
     """An update in which `silent` answers `after` times and is then left out."""
     answers = 0
-    queue = fed.coordinator._begin(t, 0)
+    queue = fed.coordinator.begin(t, 0)
     while queue or fed.coordinator.phase != IDLE:
         if not queue:
             queue += fed.coordinator.leave_out(silent)
@@ -54,7 +56,7 @@ def expected_model(fed: Federation, t: int):
     others = [i for i in range(N) if i != LEFT_OUT]
     twin = fg.Coordinator(fed.algorithm, fed.setting, others)
     twin.model = fed.coordinator.model
-    queue = twin._begin(t, 0)
+    queue = twin.begin(t, 0)
     models = []
     while queue:
         message = queue.pop(0)
@@ -65,8 +67,7 @@ def expected_model(fed: Federation, t: int):
         else:
             arrays = fed.clients[message.client].to_arrays()
             copy = fg.Client.from_arrays(message.client, fed.algorithm, fed.setting, arrays)
-            copy.update = message.update
-            copy.frozen = len(copy.samples)
+            copy.update, copy.adopted, copy.frozen = message.update, 0, len(copy.samples)
             queue += copy.receive(message)
     return models[0], twin
 
@@ -109,7 +110,7 @@ def test_the_left_out_client_has_all_its_samples_on_top(name):
     included = fed.clients[0]
     assert_array_equal(included.state.matrix, model.matrix)
     # and the next update has everybody's samples again
-    fed.deliver(fed.coordinator._begin(14, 0))
+    fed.deliver(fed.coordinator.begin(14, 0))
     assert fed.coordinator.last_update.samples == sum(len(c.samples) for c in fed.clients)
     assert_array_equal(left.state.matrix, fed.coordinator.model.matrix)
 
@@ -125,14 +126,14 @@ def test_variant_3_leaves_the_batch_for_the_next_update():
     assert_allclose(model.matrix - before.matrix, batch, atol=1e-12)
     assert left.covered == 12
     M = sum(c.samples.X.T @ c.samples.X for c in fed.clients)
-    fed.deliver(fed.coordinator._begin(14, 0))
+    fed.deliver(fed.coordinator.begin(14, 0))
     assert_allclose(fed.coordinator.model.matrix, np.eye(D) + M, rtol=1e-12)
 
 
 def test_nobody_left_ends_the_update_without_a_model():
     fed = prepared(communicating()["newton"])
     model, syncs = fed.coordinator.model, fed.coordinator.syncs
-    fed.coordinator._begin(13, 0)
+    fed.coordinator.begin(13, 0)
     for i in range(N):
         assert fed.coordinator.leave_out(i) == []
     assert fed.coordinator.phase == IDLE
@@ -143,7 +144,7 @@ def test_nobody_left_ends_the_update_without_a_model():
 @pytest.mark.parametrize("name", REFITTING)
 def test_samples_that_come_during_an_update_change_nothing_in_it(name):
     calm, busy = prepared(communicating()[name]), prepared(communicating()[name])
-    calm.deliver(calm.coordinator._begin(13, 0))
+    calm.deliver(calm.coordinator.begin(13, 0))
     extra = []
 
     def interrupt(message):
@@ -153,7 +154,7 @@ def test_samples_that_come_during_an_update_change_nothing_in_it(name):
             busy.clients[1].observe(x, 1.0, t=13)
 
     busy.hook = interrupt
-    busy.deliver(busy.coordinator._begin(13, 0))
+    busy.deliver(busy.coordinator.begin(13, 0))
     assert extra
     assert_array_equal(busy.coordinator.model.matrix, calm.coordinator.model.matrix)
     assert_array_equal(busy.coordinator.model.numbers, calm.coordinator.model.numbers)
@@ -169,11 +170,10 @@ def test_answers_in_any_order_give_the_same_bits():
     def shuffled(seed):
         fed = prepared(communicating()["newton"])
         rng = np.random.default_rng(seed)
-        queue = fed.coordinator._begin(13, 0)
+        queue = fed.coordinator.begin(13, 0)
         while queue:
             message = queue.pop(int(rng.integers(len(queue))))
-            receiver = fed.coordinator if message.upward else fed.clients[message.client]
-            queue += receiver.receive(message)
+            queue += fed.pass_on(message)
         return fed.coordinator.model
 
     models = [shuffled(seed) for seed in range(5)]
@@ -185,9 +185,9 @@ def test_answers_in_any_order_give_the_same_bits():
 def test_stale_and_repeated_answers_are_dropped():
     fed = prepared(communicating()["newton"])
     old = Covariance(1, fed.coordinator.update, 3, np.eye(D))
-    queue = fed.coordinator._begin(13, 0)
+    queue = fed.coordinator.begin(13, 0)
     assert fed.coordinator.receive(old) == []
-    assert fed.coordinator.receive(SyncRequest(3, 13)) == []  # one update at a time
+    assert fed.coordinator.receive(SyncRequest(3, 13, 99)) == []  # one update at a time
     assert not fed.coordinator.gathered
     while fed.coordinator.phase != SOLVING:
         message = queue.pop(0)
@@ -206,17 +206,19 @@ def test_stale_and_repeated_answers_are_dropped():
         lambda u: Covariance(1, u, -1, np.eye(D)),
         lambda u: Covariance(1, u, 3, np.eye(D + 1)),
         lambda u: Covariance(1, u, 3, np.full((D, D), np.nan)),
+        lambda u: Covariance(1, u, 3, np.eye(D), b=np.zeros(D)),
+        lambda u: Covariance(1, u, 2, np.eye(D)),
+        lambda u: Covariance(1, u, 3, np.diag([1.0, 1.0, -0.5])),
+        lambda u: Covariance(1, u, 3, np.triu(np.ones((D, D)))),
         lambda u: Derivatives(1, u, 1, np.zeros(D + 1)),
         lambda u: Derivatives(1, u, 1, np.full(D, np.inf)),
-        lambda u: Derivatives(1, u, 1, np.zeros(D), np.zeros((D, 1))),
-        lambda u: Derivatives(1, u, 1, np.zeros(D), None, float("nan")),
-        lambda u: SyncRequest(1, 0),
-        lambda u: NewModel(1, u, True, None),
+        lambda u: SyncRequest(1, 0, 0),
+        lambda u: NewModel(1, u, 1, None),
     ],
 )
 def test_a_bad_message_is_refused_and_changes_nothing(bad):
     fed = prepared(communicating()["newton"])
-    fed.coordinator._begin(13, 0)
+    fed.coordinator.begin(13, 0)
     before = fed.coordinator.to_arrays()
     with pytest.raises(fg.InvalidInput):
         fed.coordinator.receive(bad(fed.coordinator.update))
@@ -226,14 +228,116 @@ def test_a_bad_message_is_refused_and_changes_nothing(bad):
         assert_array_equal(value, after[name])
 
 
-def test_a_reply_without_the_hessian_that_was_asked_for_is_refused():
-    fed = prepared(communicating()["newton"])
-    queue = fed.coordinator._begin(13, 0)
+def solving(name: str) -> Federation:
+    """A federation in the first round of an update."""
+    fed = prepared(communicating()[name])
+    queue = fed.coordinator.begin(13, 0)
     while fed.coordinator.phase != SOLVING:
         message = queue.pop(0)
         queue += (fed.coordinator if message.upward else fed.clients[message.client]).receive(
             message
         )
-    reply = Derivatives(0, fed.coordinator.update, fed.coordinator.update_rounds, np.zeros(D))
-    with pytest.raises(fg.InvalidInput, match="hessian"):
-        fed.coordinator.receive(reply)
+    return fed
+
+
+@pytest.mark.parametrize(
+    ("name", "hessian", "loss"),
+    [
+        ("newton", None, None),
+        ("newton", np.eye(D), 1.0),
+        ("newton", np.full((D, D), np.nan), None),
+        ("newton", np.zeros((D, 1)), None),
+        ("agd", 1e12 * np.eye(D), None),
+        ("agd", None, 1.0),
+    ],
+)
+def test_a_reply_carries_exactly_what_was_asked_for(name, hessian, loss):
+    fed = solving(name)
+    update, number = fed.coordinator.update, fed.coordinator.update_rounds
+    with pytest.raises(fg.InvalidInput):
+        fed.coordinator.receive(Derivatives(0, update, number, np.zeros(D), hessian, loss))
+    assert not fed.coordinator.replies
+
+
+def test_requests_are_answered_alike_when_they_come_twice():
+    fed = prepared(communicating()["newton"])
+    requests = fed.coordinator.begin(13, 0)
+    first = fed.clients[1].receive(requests[1])[0]
+    fed.clients[1].observe([0.6, 0.0, 0.8], 1.0, t=13)  # comes after the samples were fixed
+    again = fed.clients[1].receive(requests[1])[0]
+    assert again.samples == first.samples
+    assert_array_equal(again.matrix, first.matrix)
+
+
+def test_a_model_that_comes_twice_is_adopted_once():
+    fed = prepared(communicating()["printed b"])
+    models = []
+    fed.hook = lambda m: models.append(m) if isinstance(m, NewModel) and m.client == 1 else None
+    fed.deliver(fed.coordinator.begin(13, 0))
+    before = fed.clients[1].to_arrays()
+    assert fed.clients[1].receive(models[0]) == []
+    after = fed.clients[1].to_arrays()
+    assert all(before[k].tobytes() == after[k].tobytes() for k in before)
+
+
+def test_variant_3_survives_a_lost_model():
+    fed = prepared(communicating()["variant 3"])
+    queue = fed.coordinator.begin(13, 0)
+    while queue:
+        message = queue.pop(0)
+        if isinstance(message, NewModel) and message.client == 1:
+            continue  # lost
+        queue += (fed.coordinator if message.upward else fed.clients[message.client]).receive(
+            message
+        )
+    for i in range(N):
+        fed.interact(i, 14)
+    fed.deliver(fed.coordinator.begin(14, 0))
+    M = sum(c.samples.X.T @ c.samples.X for c in fed.clients)
+    assert_allclose(fed.coordinator.model.matrix, np.eye(D) + M, rtol=1e-12)
+    assert_array_equal(fed.clients[1].state.matrix, fed.coordinator.model.matrix)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"matrix": np.eye(D + 1)},
+        {"matrix": np.full((D, D), np.nan)},
+        {"matrix": -np.eye(D)},
+        {"theta": None},
+        {"theta": np.zeros(D + 1)},
+        {"b": np.zeros(D)},
+        {"numbers": np.array([np.nan])},
+    ],
+)
+def test_a_bad_model_is_refused_and_changes_nothing(change):
+    fed = prepared(communicating()["newton"])
+    model = dataclasses.replace(fed.coordinator.model, **change)
+    before = fed.clients[1].to_arrays()
+    with pytest.raises(fg.InvalidInput):
+        fed.clients[1].receive(NewModel(1, 99, 3, model))
+    after = fed.clients[1].to_arrays()
+    assert all(before[k].tobytes() == after[k].tobytes() for k in before)
+
+
+def test_a_request_from_before_the_newest_model_is_void():
+    fed = prepared(communicating()["newton"])
+    late = SyncRequest(2, 12, fed.clients[2].adopted)
+    fed.deliver(fed.coordinator.begin(13, 0))
+    assert fed.coordinator.receive(late) == []
+    assert fed.coordinator.phase == IDLE
+
+
+@pytest.mark.parametrize("ids", [[0, 0], [0, "a"], range(N + 1)])
+def test_identities_are_checked(ids):
+    algorithm = communicating()["newton"]
+    with pytest.raises(fg.InvalidInput, match="clients"):
+        fg.Coordinator(algorithm, algorithm.setting(fg.Problem(D), N, None), ids)
+
+
+def test_nobody_asks_for_an_update_where_there_are_none():
+    algorithm = fg.n_ons_glm()
+    coordinator = fg.Coordinator(algorithm, algorithm.setting(fg.Problem(D), N, None), range(N))
+    with pytest.raises(fg.InvalidInput):
+        coordinator.receive(SyncRequest(0, 1, 0))
+    assert coordinator.phase == IDLE

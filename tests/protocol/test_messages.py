@@ -135,4 +135,4 @@ def test_one_ucb_glm_has_the_papers_count():
 
 def test_model_scalars_leave_the_clock_out():
     model = SharedModel(t=9, matrix=np.eye(D), numbers=np.zeros(2), theta=np.zeros(D))
-    assert NewModel(0, 1, True, model).scalars() == D + TRIANGLE + 2
+    assert NewModel(0, 1, 3, model).scalars() == D + TRIANGLE + 2

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.protocol.arrays import to_arrays
 from fedglb.protocol.coordinator import GATHERING, SOLVING
+from fedglb.protocol.messages import NewModel
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 3, 12
@@ -36,6 +38,9 @@ class Restarting(Federation):
         phase = self.coordinator.phase
         in_round = bool(self.coordinator.replies)
         self.phases.add((phase, in_round))
+        told = [] if self.coordinator.solve is None else self.coordinator.solve.transcript
+        if len({sums.hessian is None for sums in told}) == 2:
+            self.phases.add("gradient and Hessian rounds in one solve")
         self.coordinator = fg.Coordinator.from_arrays(self.algorithm, self.setting, arrays)
         assert equal_arrays(through_a_file(self.coordinator.to_arrays()), arrays)
         i = message.client
@@ -56,6 +61,8 @@ def test_restarting_before_every_message_changes_nothing(name):
     assert equal_arrays(a, b)
     for one, other in zip(steady.clients, restarting.clients, strict=True):
         assert equal_arrays(one.to_arrays(), other.to_arrays())
+    if name in ("lbfgs, then newton", "agd, paper's projection"):
+        assert "gradient and Hessian rounds in one solve" in restarting.phases
     if name != "dislinucb":
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
 
@@ -95,3 +102,29 @@ def test_names_as_identities():
                     queue += clients[message.client].receive(message)
     assert coordinator.syncs > 0
     assert coordinator.last_update.client in names
+
+
+def test_outstanding_requests_are_asked_again_after_a_restart():
+    algorithm, problem = communicating()["newton"], fg.Problem(D)
+    steady, lossy = Federation(algorithm, problem, N, T), Federation(algorithm, problem, N, T)
+    for fed in (steady, lossy):
+        for t in range(1, 9):
+            for i in range(N):
+                fed.interact(i, t)
+    steady.deliver(steady.coordinator.begin(9))
+    queue, lost = lossy.coordinator.begin(9), 0
+    rng = np.random.default_rng(0)
+    while queue or lossy.coordinator.phase:
+        if not queue:  # everything under way is gone, and the coordinator starts anew
+            saved = through_a_file(lossy.coordinator.to_arrays())
+            lossy.coordinator = fg.Coordinator.from_arrays(algorithm, lossy.setting, saved)
+            queue = lossy.coordinator.outstanding()
+            continue
+        message = queue.pop(0)
+        if rng.random() < 0.3 and not isinstance(message, NewModel):
+            lost += 1
+            continue
+        queue += lossy.pass_on(message)
+    assert lost > 3
+    for name, value in to_arrays(steady.coordinator.model).items():
+        assert value.tobytes() == to_arrays(lossy.coordinator.model)[name].tobytes()

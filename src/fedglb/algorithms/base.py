@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,9 @@ from fedglb.local_update import LocalUpdate
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.trigger import Never, Trigger
+
+#: Below this multiple of the identity a rank-one update of A⁻¹ loses too many digits.
+SMALLEST_RIDGE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -64,22 +68,24 @@ class Algorithm:
             raise InvalidInput(
                 "trigger", self.trigger, "Never() exactly where global_update is None"
             )
+        local = type(self.local_update).__name__
         if self.trigger.needs_gain and not self.local_update.tracks_gain:
             raise InvalidInput(
                 "trigger",
                 self.trigger,
-                f"Schedule(...) or Always() with {type(self.local_update).__name__}, "
-                "which does not follow its covariance between updates",
+                f"Schedule(...) or Always() with {local}, which does not follow its covariance "
+                "between updates",
             )
-        if not never and not self.local_update.takes_models:
-            raise InvalidInput(
-                "trigger", self.trigger, f"Never() with {type(self.local_update).__name__}"
-            )
+        solver = self.global_update
+        if solver is not None and solver.model_fields != self.local_update.model_fields:
+            needed = self.local_update.model_fields
+            fit = "none" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
+            raise InvalidInput("global_update", solver, f"a global update that fits {local}: {fit}")
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             raise InvalidInput(
                 "confidence",
                 self.confidence,
-                f"a radius for {self.local_update.state_type.__name__}, or Fixed(alpha)",
+                f"a radius that fits the local update {local}, or Fixed(alpha)",
             )
 
     def setting(self, problem: Problem, clients: int, horizon: int | None) -> Setting:
@@ -90,13 +96,26 @@ class Algorithm:
         learners = 1 if self.centralised else clients
         setting = Setting(problem, learners, horizon, float(self.ridge), float(self.delta))
         self.trigger.check(setting)
+        smallest = min(self.local_update.prior(setting), setting.ridge)
+        if smallest < SMALLEST_RIDGE:
+            raise InvalidInput(
+                "ridge",
+                self.ridge,
+                f"a larger one: A starts from {smallest:g}·I, and below {SMALLEST_RIDGE:g} its "
+                "inverse is lost in rounding errors",
+            )
+        radius = self.confidence.radius(setting, self.local_update.begin(setting))
+        if not math.isfinite(radius):
+            raise InvalidInput(
+                "curvature",
+                problem.c_mu,
+                "a larger one: with this one the radius is too large for a double",
+            )
         return setting
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
         """Return what is not proven when this algorithm meets this problem."""
-        notes = problem.caveats + self.confidence.caveats(problem)
+        notes = problem.caveats + self.confidence.caveats(problem) + self.local_update.caveats()
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)
-        if getattr(self.local_update, "b_rule", "refit") != "refit":
-            notes += ("the paper's printed rule for b: the radius is not proven (erratum 2)",)
         return notes

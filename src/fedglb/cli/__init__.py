@@ -30,5 +30,12 @@ def main() -> None:
     try:
         app()
     except InvalidInput as error:
-        Console(stderr=True, soft_wrap=True).print(f"fedglb: {error}", style="red", markup=False)
+        _complain(str(error))
         sys.exit(2)
+    except MemoryError:
+        _complain("not enough memory: fewer clients, arms, steps or dimensions need less")
+        sys.exit(1)
+
+
+def _complain(text: str) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"fedglb: {text}", style="red", markup=False)

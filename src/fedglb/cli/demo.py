@@ -12,6 +12,7 @@ import fedglb.algorithms as presets
 from fedglb.algorithms import Algorithm
 from fedglb.cli.progress import progress
 from fedglb.environments import Synthetic
+from fedglb.errors import integer
 from fedglb.global_update import Newton
 from fedglb.problem import Problem
 from fedglb.simulate import Run, simulate
@@ -28,6 +29,7 @@ def demo(
 
     Example: fedglb demo --seed 2
     """
+    integer("horizon", horizon)
     problem = Problem(dim=10)
     env = Synthetic(problem, clients=clients, arms=25)
     updates = min(20, horizon)

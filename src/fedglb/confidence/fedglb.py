@@ -26,7 +26,7 @@ def ons_regret_bound(gradient_norms: float, start_radius: float, c: float) -> fl
 def ellipsoid_radius(
     beta: float, prior: float, squares: float, centre: FloatArray, b: FloatArray
 ) -> float:
-    """α = √(β + prior·S² − ‖z‖² + θ̂ᵀb), `prior` being (λ/c)S² (0 where that is negative)."""
+    """α = √(β + prior − ‖z‖² + θ̂ᵀb), `prior` being (λ/c)S² (0 where that is negative)."""
     return math.sqrt(max(beta + prior - squares + dot(centre, b), 0.0))
 
 

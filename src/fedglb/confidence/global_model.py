@@ -30,7 +30,7 @@ def global_model_radius(
 
     `residual` is ‖g + νθ‖_{A⁻¹}, `slack` is ν‖θ‖(S − ‖θ‖)₊/c.
     """
-    noise = R / c * math.sqrt(log_ratio + 2.0 * math.log(1.0 / delta))
+    noise = R / c * math.sqrt(log_ratio - 2.0 * math.log(delta))
     return residual / c + math.sqrt(slack) + noise + math.sqrt(ridge / c) * S
 
 
@@ -77,8 +77,10 @@ class OwnModel(Confidence[MleState]):
     state_type = MleState
 
     def radius(self, setting: Setting, state: MleState) -> float:
-        """Return r_g(δ/N) with residual 0."""
+        """Return r_g(δ/N) with residual 0; √(λ/c)S before the first sample."""
         problem = setting.problem
+        if state.updates == 0:
+            return setting.prior_width
         return global_model_radius(
             0.0, 0.0, state.log_gain, setting.delta / setting.clients,
             problem.c_mu, problem.R, setting.ridge, problem.S,

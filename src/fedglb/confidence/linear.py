@@ -20,7 +20,7 @@ def linear_radius(
     log_ratio: float, epoch: int, N: int, delta: float, R: float, ridge: float, S: float
 ) -> float:
     """α = R√(log(det A/λ^d) + 2 log(N·e(e+1)/δ)) + √λ·S."""
-    union = 2.0 * math.log(N * epoch * (epoch + 1) / delta)
+    union = 2.0 * (math.log(N * epoch * (epoch + 1.0)) - math.log(delta))
     return R * math.sqrt(log_ratio + union) + math.sqrt(ridge) * S
 
 

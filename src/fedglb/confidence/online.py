@@ -24,11 +24,15 @@ def prediction_error_bound(
     """
     a = 1.0 + 2.0 * regret / c
     f = 2.0 * math.sqrt(2.0) * R / c
-    inner = math.sqrt(4.0 * a + f**4 / (4.0 * delta * delta))
-    square = 2.0 * a + f * f * math.log(inner / delta)
+    # log(√(4a + f⁴/(4δ²))/δ), summed in logarithms: f⁴ and 1/δ² leave the range of doubles
+    small = math.log(4.0 * a)
+    large = 4.0 * math.log(f) - math.log(4.0) - 2.0 * math.log(delta)
+    top = max(small, large)
+    log_inner = top + math.log1p(math.exp(min(small, large) - top))
+    square = 2.0 * a + f * f * (0.5 * log_inner - math.log(delta))
     q = math.sqrt(square)
     for _ in range(refinements):
-        L = math.log(q / delta)
+        L = math.log(q) - math.log(delta)
         q = 0.5 * f * math.sqrt(L) + math.sqrt(0.25 * f * f * L + a)
         square = q * q
     return square - 1.0

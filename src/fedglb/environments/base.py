@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.errors import integer
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer, within
 from fedglb.kernels.types import BoolArray, FloatArray
 from fedglb.problem import Problem
 
@@ -44,6 +45,30 @@ class Block:
     uniforms: FloatArray | None = None
     rewards: FloatArray | None = None
     active: BoolArray | None = None
+
+    def check(self, problem: Problem, clients: int) -> None:
+        """Raise `InvalidInput` unless an engine can play these steps."""
+        arms = array("arms", self.arms, (None, clients, None, problem.dim))
+        arms_in_unit_ball("arms", arms)
+        offered = arms.shape[:3]
+        array("means", self.means, offered)
+        low, high = problem.link.support
+        named = f"in [{low:g}, {high:g}], the {problem.link.name} link's"
+        if (self.uniforms is None) == (self.rewards is None):
+            given = "none" if self.uniforms is None else "both"
+            allowed = "exactly one of them: uniforms (T, N), or rewards (T, N, K)"
+            raise InvalidInput("uniforms and rewards", given, allowed)
+        if self.uniforms is not None:
+            array("uniforms", self.uniforms, offered[:2])
+            within("uniforms", self.uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
+            within("means", self.means, low, high, f"means {named}")
+        if self.rewards is not None:
+            array("rewards", self.rewards, offered)
+            within("rewards", self.rewards, low, high, f"rewards {named}")
+        mask = self.active
+        if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
+            given = f"{mask.dtype} array of shape {mask.shape}"
+            raise InvalidInput("active", given, f"a bool array of shape {offered[:2]}")
 
 
 class Environment(ABC):

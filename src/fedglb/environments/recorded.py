@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.environments.base import Block, Environment
-from fedglb.errors import InvalidInput, arms_in_unit_ball, array, instance
-from fedglb.kernels.types import BoolArray, FloatArray
+from fedglb.errors import InvalidInput, array, instance
+from fedglb.kernels.types import FloatArray
 from fedglb.problem import Problem
 
 
@@ -56,43 +56,26 @@ class Recorded(Environment):
     ) -> None:
         instance("problem", problem, Problem, "fg.Problem(dim=10)")
         self.problem = problem
-        self._arms = arms_in_unit_ball("arms", array("arms", arms, (None, None, None, problem.dim)))
-        T, self.clients, self.arms, _ = self._arms.shape
-        offered = (T, self.clients, self.arms)
-        self._means = array("means", means, offered)
-        if (uniforms is None) == (rewards is None):
-            raise InvalidInput(
-                "uniforms and rewards",
-                "none" if uniforms is None else "both",
-                "exactly one of them: uniforms (T, N), or rewards (T, N, K)",
-            )
-        self._uniforms: FloatArray | None = None
-        self._rewards: FloatArray | None = None
-        if uniforms is not None:
-            self._uniforms = array("uniforms", uniforms, offered[:2])
-            _within("uniforms", self._uniforms, 0.0, 1.0, "numbers in [0, 1)")
-            low, high = problem.link.support
-            _within(
-                "means", self._means, low, high,
-                f"means in [{low:g}, {high:g}], from which the {problem.link.name} link can draw",
-            )  # fmt: skip
-        else:
-            assert rewards is not None
-            self._rewards = array("rewards", rewards, offered)
-            low, high = problem.link.support
-            _within(
-                "rewards", self._rewards, low, high,
-                f"rewards in [{low:g}, {high:g}], the {problem.link.name} link's",
-            )  # fmt: skip
-        self._active = None if active is None else _mask("active", active, offered[:2])
-        self._parameter = (
-            None if parameter is None else array("parameter", parameter, (problem.dim,))
+        self._all = Block(
+            1,
+            _copy("arms", arms),
+            _copy("means", means),
+            None if uniforms is None else _copy("uniforms", uniforms),
+            None if rewards is None else _copy("rewards", rewards),
+            None if active is None else np.array(active),
         )
+        if self._all.arms.ndim != 4:
+            raise InvalidInput("arms.shape", self._all.arms.shape, "an array of shape (T, N, K, d)")
+        _, self.clients, self.arms, _ = self._all.arms.shape
+        self._all.check(problem, self.clients)
+        self._parameter = None
+        if parameter is not None:
+            self._parameter = array("parameter", parameter, (problem.dim,))
 
     @property
     def horizon(self) -> int:
         """T, the number of recorded steps."""
-        return int(self._arms.shape[0])
+        return int(self._all.arms.shape[0])
 
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ* if it was given."""
@@ -103,27 +86,20 @@ class Recorded(Environment):
         size = self.block_steps()
         for start in range(0, horizon, size):
             part = slice(start, min(start + size, horizon))
+            whole = self._all
             yield Block(
                 start + 1,
-                self._arms[part],
-                self._means[part],
-                uniforms=None if self._uniforms is None else self._uniforms[part],
-                rewards=None if self._rewards is None else self._rewards[part],
-                active=None if self._active is None else self._active[part],
+                whole.arms[part],
+                whole.means[part],
+                None if whole.uniforms is None else whole.uniforms[part],
+                None if whole.rewards is None else whole.rewards[part],
+                None if whole.active is None else whole.active[part],
             )
 
 
-def _within(argument: str, values: FloatArray, low: float, high: float, allowed: str) -> None:
-    outside = (values < low) | (values > high)
-    if outside.any():
-        where = tuple(int(i) for i in np.argwhere(outside)[0])
-        raise InvalidInput(f"{argument}{list(where)}", float(values[where]), allowed)
-
-
-def _mask(argument: str, value: ArrayLike, shape: tuple[int, ...]) -> BoolArray:
-    out = np.asarray(value)
-    if out.dtype != np.bool_ or out.shape != shape:
-        raise InvalidInput(
-            argument, f"{out.dtype} array of shape {out.shape}", f"a bool array of shape {shape}"
-        )
-    return out
+def _copy(argument: str, value: ArrayLike) -> FloatArray:
+    """Return the values as the environment's own array, which nobody else can change."""
+    try:
+        return np.array(value, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidInput(argument, value, "an array of numbers") from None

@@ -14,11 +14,12 @@ from fedglb.global_update.evaluation import (
     IterativeSolver,
     evaluate,
     project_euclidean,
+    within_reach,
 )
 from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.types import FloatArray
 
-MAX_ROUNDS = 1_000_000
+MAX_ROUNDS = 100_000
 # A gap below this that has not fallen for so many rounds is as small as double precision allows.
 ROUNDING_GAP = 1e-13
 PATIENCE = 1000
@@ -58,6 +59,11 @@ class AGD(IterativeSolver):
         limit = self.rounds if self.stop == "fixed" else MAX_ROUNDS
         assert limit is not None
 
+        def confine(target: FloatArray, origin: FloatArray) -> FloatArray:
+            if ball:
+                return project_euclidean(target, problem.S)
+            return within_reach(target, origin, problem.S) if with_loss else target
+
         momentum = _Momentum()
         theta = base = objective.start
         best: Evaluation | None = None
@@ -80,14 +86,12 @@ class AGD(IterativeSolver):
                     momentum = _Momentum()
                     point = lowest
                 lowest = point
-            following = point.theta - step * point.gradient / n
+            following = confine(point.theta - step * point.gradient / n, point.theta)
             gamma = momentum.next()
-            if ball:
-                following = project_euclidean(following, problem.S)
-            theta = (1.0 - gamma) * following + gamma * base
-            if ball:
-                theta = project_euclidean(theta, problem.S)
+            theta = confine((1.0 - gamma) * following + gamma * base, following)
             base = following
+        if best is not None:
+            return best
         # The rate is for ϑ; the paper returns the extrapolated point (erratum 6).
         return (yield from evaluate(objective, base, ball=ball))
 

@@ -118,8 +118,8 @@ class GlobalUpdate(ABC):
 
     #: Whether each update fits all samples anew (True), or only those since the last (False).
     refits: ClassVar[bool] = True
-    #: Whether θ itself is part of the shared model.
-    shares_theta: ClassVar[bool] = True
+    #: What its shared model holds beside A.
+    model_fields: ClassVar[frozenset[str]] = frozenset({"theta"})
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:

@@ -14,7 +14,7 @@ from fedglb.kernels.linalg import solve
 class ClosedForm(GlobalUpdate):
     """θ = A⁻¹b with A and b summed over all clients; no round is needed."""
 
-    shares_theta = False
+    model_fields = frozenset({"b"})
 
     def solve(self, objective: Objective) -> Steps:
         """Return the solution at once."""

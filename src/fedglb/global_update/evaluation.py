@@ -48,6 +48,8 @@ def evaluate(
     value = math.nan if sums.loss is None else sums.loss + 0.5 * ridge * float(theta @ theta)
     nu = sphere_multiplier(theta, gradient, problem.S) if ball else 0.0
     bound = gap(objective, theta, gradient, nu, H, ball=ball)
+    if math.isnan(bound):
+        raise FloatingPointError(f"the certificate at theta = {theta} is not a number")
     return Evaluation(theta.copy(), gradient, H, value, nu, bound)
 
 
@@ -57,6 +59,17 @@ def sphere_multiplier(theta: FloatArray, gradient: FloatArray, radius: float) ->
     if square < (radius * (1.0 - 1e-9)) ** 2:
         return 0.0
     return max(-float(gradient @ theta) / square, 0.0)
+
+
+def within_reach(target: FloatArray, theta: FloatArray, radius: float) -> FloatArray:
+    """Return `target`, or the point on the way to it that is not wildly far from the ball.
+
+    A trial point of a link that grows like e^z must not leave the range of doubles.
+    """
+    reach = 2.0 * max(radius, float(np.linalg.norm(theta))) + 1.0
+    step = target - theta
+    length = float(np.linalg.norm(step))
+    return target if length <= reach else theta + step * (reach / length)
 
 
 def project_euclidean(theta: FloatArray, radius: float) -> FloatArray:

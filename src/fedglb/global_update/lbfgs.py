@@ -14,6 +14,7 @@ from fedglb.global_update.evaluation import (
     IterativeSolver,
     evaluate,
     project_euclidean,
+    within_reach,
 )
 from fedglb.global_update.newton import MAX_ROUNDS as NEWTON_ROUNDS
 from fedglb.global_update.newton import newton_rounds
@@ -73,7 +74,8 @@ class LBFGS(IterativeSolver):
         point = yield from evaluate(objective, objective.start, ball=False)
         used = 1
         while used < limit and point.gap > target:
-            step = -pairs.apply(point.gradient)
+            target_point = point.theta - pairs.apply(point.gradient)
+            step = within_reach(target_point, point.theta, setting.problem.S) - point.theta
             slope = float(step @ point.gradient)
             length = 1.0
             while True:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -79,5 +80,7 @@ def _step(point: Evaluation, radius: float, *, ball: bool) -> FloatArray:
     if not ball:
         return -solve(point.hessian, point.gradient)
     theta = np.empty_like(point.theta)
-    minimise_quadratic(point.hessian, point.hessian @ point.theta - point.gradient, radius, theta)
+    w = point.hessian @ point.theta - point.gradient
+    if math.isnan(minimise_quadratic(point.hessian, w, radius, theta)):
+        raise FloatingPointError("the Hessian is not positive definite in double precision")
     return theta - point.theta

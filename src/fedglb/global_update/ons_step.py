@@ -21,6 +21,7 @@ class OnsStep(GlobalUpdate):
     """
 
     refits = False
+    model_fields = frozenset({"theta", "b", "gradient_matrix"})
     rate: LazyRate
 
     def solve(self, objective: Objective) -> Steps:

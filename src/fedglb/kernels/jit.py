@@ -51,11 +51,11 @@ def cache() -> Cache:
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fedglb"
     )
     folder = os.path.join(root, "kernels-" + digest.hexdigest()[:16])
-    fresh = not os.path.isdir(folder)
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:  # a read-only home: compile anew in every process
-        return Cache(None, fresh)
+        return Cache(None, fresh=True)
+    fresh = not os.listdir(folder)
     return Cache(folder if os.access(folder, os.W_OK) else None, fresh)
 
 

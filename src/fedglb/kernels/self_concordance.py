@@ -12,7 +12,7 @@ def omega(kappa: float) -> float:
     """Return ω(κ) = Σ_j κ^j/((j+1)(j+2)) = [κ + (1−κ) log(1−κ)]/κ² for 0 ≤ κ < 1; else inf."""
     if not kappa < 1.0:
         return math.inf
-    if kappa < 1e-2:  # the closed form cancels here; seven terms are exact to rounding
+    if kappa < 1e-2:  # the closed form cancels here; nine terms are exact to rounding
         total = 0.0
         power = 1.0
         for j in range(9):

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -226,13 +226,13 @@ def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:
     return float(out) if out.ndim == 0 else out
 
 
-def _search(function: Callable[[float], float], radius: float) -> float:
+def _search(function: Callable[[Any], Any], radius: float) -> float:
     """Return the minimum of a smooth function on [−radius, radius]: grid, then refined."""
     if math.isinf(radius):
         return -math.inf
     grid = np.linspace(-radius, radius, 4001)
-    values = np.array([function(float(z)) for z in grid])
+    values = function(grid)
     best = int(values.argmin())
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    refined = minimize_scalar(function, bounds=(low, high), method="bounded")
+    refined = minimize_scalar(lambda z: function(float(z)), bounds=(low, high), method="bounded")
     return float(min(values[best], refined.fun))

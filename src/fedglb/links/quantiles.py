@@ -35,6 +35,8 @@ def poisson_quantile(mean: float, u: float) -> float:
     The distribution function at the mode is summed from there down, so that neither a small
     nor a large mean underflows; then k walks to the quantile.
     """
+    if mean > 1e12:  # the Poisson law is normal here to far more digits than a double has to spare
+        return max(math.floor(mean + math.sqrt(mean) * normal_quantile(u)), 0.0)
     k = float(math.floor(mean))
     term = math.exp(k * math.log(mean) - mean - math.lgamma(k + 1.0)) if mean > 0.0 else 1.0
     below = 0.0  # P(Poisson < k)

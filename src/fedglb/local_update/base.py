@@ -64,8 +64,8 @@ class LocalUpdate(ABC, Generic[State]):
     state_type: ClassVar[type[LocalState]]
     #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
     tracks_gain: ClassVar[bool] = True
-    #: Whether a shared model can replace the state.
-    takes_models: ClassVar[bool] = True
+    #: What a shared model must hold beside A to replace the state; None: no model can.
+    model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
     #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.
     shares_moment: ClassVar[bool] = False
 
@@ -84,6 +84,10 @@ class LocalUpdate(ABC, Generic[State]):
     @abstractmethod
     def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
         """Replace the state by a shared model; samples it does not cover are replayed after."""
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return what is not proven with this choice."""
+        return ()
 
     def _begin(self, setting: Setting) -> LocalState:
         d, prior = setting.problem.dim, self.prior(setting)

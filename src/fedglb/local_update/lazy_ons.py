@@ -77,6 +77,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     """Online Newton steps of size 1/γ; the ellipsoid is V's, centred at V⁻¹b."""
 
     state_type = LazyOnsState
+    model_fields = frozenset({"theta", "b", "gradient_matrix"})
     rate: LazyRate
 
     def prior(self, setting: Setting) -> float:

@@ -5,7 +5,7 @@ term when a sample comes in, and the minimiser over the ball of the quadratic mo
 estimate. Self-concordance bounds what the model leaves out, hence Φ(θ) − min Φ; as long as
 that proves F(θ) − min F ≤ 1/n² nothing else is needed. Otherwise one pass over the samples
 moves the anchor to θ. A pass is due after a number of samples that grows like n, so n = 400,000
-takes a few thousand passes, and memory never holds more than the samples and d×d matrices.
+takes a few hundred passes, and memory never holds more than the samples and d×d matrices.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.jit import call1, kernel
 from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
 from fedglb.kernels.self_concordance import newton_gap, safe_step, taylor_excess
-from fedglb.kernels.sums import add_derivatives
+from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update.base import LocalState, LocalUpdate
 from fedglb.model import SharedModel
@@ -63,12 +63,15 @@ def mle_step(
     tolerance: float,
     mean: int,
     variance: int,
+    cumulant: int,
 ) -> tuple[float, int]:
     """Take in the last row of X in place; return a bound on λ_min(H) and the passes made.
 
+    The passes are −1 where the tolerance was not reached.
+
     H is Φ's Hessian at the anchor and w = H·anchor − gradient there, before the sample.
     `tolerance` bounds Φ(θ) − min Φ. s < 0 means that no self-concordance is known: then every
-    iterate is certified by a pass, with Q = λI + c M ⪰ c A.
+    iterate is certified by a pass, with Q = λI + c M ⪰ c A, and a step is halved until Φ falls.
     """
     n, d = X.shape
     x = X[n - 1]
@@ -95,8 +98,21 @@ def mle_step(
             else:
                 for j in range(d):
                     theta[j] = anchor[j] + length * delta[j]
-        if stuck or passes == _MAX_PASSES:  # nothing left to gain in double precision
+        elif not stuck:
+            start = sum_loss(X, y, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
+            length = 1.0
+            while length > 1e-9:
+                if sum_loss(X, y, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
+                    break
+                length *= 0.5
+                for j in range(d):
+                    theta[j] = anchor[j] + length * delta[j]
+            if length < 1.0:
+                nu = 0.0
+        if stuck:  # nothing left to gain in double precision
             return floor, passes
+        if passes == _MAX_PASSES:
+            return floor, -1
         gradient[:] = 0.0
         H[:] = 0.0
         add_derivatives(X, y, theta, mean, variance, gradient, H, True)
@@ -149,7 +165,7 @@ class Mle(LocalUpdate[MleState]):
     """The minimiser of F over the ball, certified to `tolerance` (None: 1/n²)."""
 
     state_type = MleState
-    takes_models = False
+    model_fields = None
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
@@ -185,7 +201,14 @@ class Mle(LocalUpdate[MleState]):
             setting.ridge, problem.S, -1.0 if s is None else s,
             min(problem.c_mu, problem.slope_infimum), state.floor, n * epsilon,
             problem.link.compiled_mean.address, problem.link.compiled_variance.address,
+            problem.link.compiled_cumulant.address,
         )  # fmt: skip
+        if passes < 0:
+            raise InvalidInput(
+                "tolerance", epsilon,
+                f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
+                "passes (a larger ridge or a smaller radius makes the problem easier)",
+            )  # fmt: skip
         state.passes += passes
         state.centre[:] = state.theta
 

@@ -87,6 +87,12 @@ class Ons(LocalUpdate[OnsState]):
     def __post_init__(self) -> None:
         one_of("b_rule", self.b_rule, ("refit", "printed"))
 
+    def caveats(self) -> tuple[str, ...]:
+        """Return that the printed rule has no proof."""
+        if self.b_rule == "refit":
+            return ()
+        return ("the paper's printed rule for b: the radius is not proven (erratum 2)",)
+
     def prior(self, setting: Setting) -> float:
         """Return λ/c."""
         return setting.ridge / setting.problem.c_mu
@@ -123,12 +129,12 @@ class Ons(LocalUpdate[OnsState]):
         assert model.theta is not None
         if self.b_rule == "refit" or state.base is None:
             covered = model.matrix - self.prior(setting) * np.eye(setting.problem.dim)
-            state.base_b, state.base_squares = np.zeros(setting.problem.dim), 0.0
+            state.base_b[:], state.base_squares = 0.0, 0.0
         else:
             covered = model.matrix - state.base.matrix
         predicted = np.empty(setting.problem.dim)
         matvec(covered, model.theta, predicted)
-        state.base_b = state.base_b + predicted
+        state.base_b += predicted
         state.base_squares += quadratic(covered, model.theta)
         adopt_matrix(state, model)
         state.b[:] = state.base_b

@@ -45,6 +45,7 @@ class Ridge(LocalUpdate[RidgeState]):
     """Exact ridge regression on the rewards themselves; the link plays no part."""
 
     state_type = RidgeState
+    model_fields = frozenset({"b"})
     shares_moment = True
 
     def prior(self, setting: Setting) -> float:

@@ -65,3 +65,37 @@ def nested(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
 def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
     """Return the arrays with `name.` before each key."""
     return {f"{name}.{k}": v for k, v in arrays.items()}
+
+
+def stack(parts: Mapping[Any, Any]) -> Arrays:
+    """Turn dataclasses of one kind under keys into arrays, with one row a key.
+
+    Where only some of them have an optional field, its rows are listed beside it.
+    """
+    if not parts:
+        return {}
+    rows = [to_arrays(part) for part in parts.values()]
+    out: Arrays = {"keys": np.array(list(parts))}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        having = [k for k, row in enumerate(rows) if name in row]
+        out[name] = np.stack([rows[k][name] for k in having])
+        if len(having) < len(rows):
+            out[_ROWS + name] = np.array(having)
+    return out
+
+
+def unstack(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> dict[Any, T]:
+    """Rebuild what `stack` flattened."""
+    if not arrays:
+        return {}
+    keys = arrays["keys"].tolist()
+    rows: list[Arrays] = [{} for _ in keys]
+    for name, values in arrays.items():
+        if name != "keys" and not name.startswith(_ROWS):
+            having = arrays.get(_ROWS + name, np.arange(len(keys)))
+            for k, value in zip(having.tolist(), values, strict=True):
+                rows[k][name] = value
+    return {key: from_arrays(kind, row) for key, row in zip(keys, rows, strict=True)}
+
+
+_ROWS = "rows of "

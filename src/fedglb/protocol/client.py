@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import LocalState
 from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.protocol.checks import check_model
 from fedglb.protocol.messages import (
     ClientId,
     Covariance,
@@ -28,6 +30,8 @@ from fedglb.protocol.messages import (
 )
 from fedglb.samples import Samples
 from fedglb.setting import Setting
+
+_NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 
 
 class Client:
@@ -61,9 +65,10 @@ class Client:
         self.state: LocalState = algorithm.local_update.begin(setting)
         self.covariance = np.zeros((d, d))  # Σ x xᵀ over all own samples
         self.moment = np.zeros(d)  # Σ x y over the same
-        self.covered = 0  # how many own samples the shared model covers
+        self.covered = 0  # how many own samples the shared model covers, the oldest ones
         self.frozen = 0  # how many the update in progress covers
-        self.update = 0  # the update in progress, or the last one
+        self.update = 0  # the update in progress, or the last one that this client took part in
+        self.adopted = 0  # the last update whose model this client holds
         self.last_t = 0
 
     # -- the application's two calls --------------------------------------------------------
@@ -72,9 +77,14 @@ class Client:
     def alpha(self) -> float:
         """The radius by which the next arm is chosen."""
         radius = self.algorithm.confidence.radius(self.setting, self.state)
-        if self.algorithm.confidence.scalable:
-            radius *= self.algorithm.exploration
-        return radius
+        scalable = self.algorithm.confidence.scalable
+        if not math.isfinite(radius):
+            raise InvalidInput(
+                "radius",
+                radius,
+                "a problem within the range of doubles: a smaller S, a larger ridge or curvature",
+            )
+        return radius * self.algorithm.exploration if scalable else radius
 
     def choose(self, arms: ArrayLike) -> int:
         """Return the index of the arm to play; `arms` is (K, d). Changes nothing."""
@@ -110,7 +120,7 @@ class Client:
         if self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain):
             # An ONS step on this very sample is overwritten when the model comes; if it never
             # comes, the client has missed nothing.
-            return [SyncRequest(self.id, t)]
+            return [SyncRequest(self.id, t, self.adopted)]
         return []
 
     def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
@@ -142,15 +152,28 @@ class Client:
         raise InvalidInput("message", type(message).__name__, "a message that goes down")
 
     def _begin_update(self, message: CovarianceRequest) -> list[Message]:
-        self.update = message.update
-        self.frozen = len(self.samples)
-        shares_b = self.algorithm.local_update.shares_moment
-        b = self.moment.copy() if shares_b else None
-        return [Covariance(self.id, message.update, self.frozen, self.covariance.copy(), b)]
+        if message.update < self.update or message.update <= self.adopted:
+            return []  # of an update that is over
+        if message.update > self.update:
+            self.update = message.update
+            self.frozen = len(self.samples)
+        covariance, moment = self._sums(self.frozen)
+        b = moment if self.algorithm.local_update.shares_moment else None
+        return [Covariance(self.id, message.update, self.frozen, covariance, b)]
+
+    def _sums(self, n: int) -> tuple[FloatArray, FloatArray]:
+        """Σ x xᵀ and Σ x y over the first n samples, in the order in which they came."""
+        if n == len(self.samples):
+            return self.covariance.copy(), self.moment.copy()
+        covariance, moment = np.zeros_like(self.covariance), np.zeros_like(self.moment)
+        for x, y in zip(self.samples.X[:n], self.samples.y[:n], strict=True):
+            add_outer(covariance, x, 1.0)
+            moment += y * x
+        return covariance, moment
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
-        if message.update != self.update:
-            return []  # of an update that this client is no part of
+        if message.update != self.update or message.update <= self.adopted:
+            return []  # of an update that this client is no part of, or that is over
         first = 0 if self._refits else self.covered
         X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
         link, d = self.setting.problem.link, self.setting.problem.dim
@@ -170,13 +193,12 @@ class Client:
 
     def _adopt(self, message: NewModel) -> None:
         """Hold the new model, and on top of it every own sample that it does not cover."""
-        if message.included:
-            if message.update != self.update:
-                raise InvalidInput("update", message.update, f"the model of update {self.update}")
-            self.covered = self.frozen
-        elif self._refits:
-            self.covered = 0
-        self.update = message.update
+        if message.update <= self.adopted:
+            return  # delivered twice
+        check_model(message.model, self.algorithm, self.setting)
+        integer("covered", message.covered, at_least=0, at_most=len(self.samples))
+        self.adopted = message.update
+        self.covered = message.covered
         local = self.algorithm.local_update
         local.adopt(self.setting, self.state, message.model)
         for index in range(self.covered, len(self.samples)):
@@ -197,16 +219,12 @@ class Client:
 
     def to_arrays(self) -> Arrays:
         """Return the whole state as plain arrays."""
-        numbers = {
-            "covered": self.covered, "frozen": self.frozen,
-            "update": self.update, "last_t": self.last_t,
-        }  # fmt: skip
         return {
             "X": self.samples.X.copy(),
             "y": self.samples.y.copy(),
             "covariance": self.covariance.copy(),
             "moment": self.moment.copy(),
-            **{name: np.array(value) for name, value in numbers.items()},
+            **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(to_arrays(self.state), "state"),
         }
 
@@ -224,7 +242,7 @@ class Client:
             client.samples.append(x, float(y))
         client.covariance = np.array(arrays["covariance"])
         client.moment = np.array(arrays["moment"])
-        for name in ("covered", "frozen", "update", "last_t"):
+        for name in _NUMBERS:
             setattr(client, name, int(arrays[name]))
         client.state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
         return client

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.errors import InvalidInput, array, integer
-from fedglb.global_update import Objective, Solution, Solve, Sums
-from fedglb.kernels.types import FloatArray
+from fedglb.errors import InvalidInput, integer
+from fedglb.global_update import Solve, Sums
 from fedglb.model import SharedModel
-from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, stack, to_arrays, unstack
+from fedglb.protocol.checks import check_covariance, check_derivatives, check_identities
+from fedglb.protocol.fit import Contribution, UpdateRecord, objective, shared_model, sum_replies
 from fedglb.protocol.ledger import Entry, Ledger
 from fedglb.protocol.messages import (
     ClientId,
@@ -30,44 +30,7 @@ from fedglb.protocol.messages import (
 from fedglb.setting import Setting
 
 IDLE, GATHERING, SOLVING = range(3)
-
-
-@dataclass(frozen=True)
-class UpdateRecord:
-    """What happened in one global update.
-
-    Parameters
-    ----------
-    t, client
-        The step, and the client whose trigger fired (None: a schedule's).
-    samples
-        n, the samples that the model was fitted to.
-    rounds
-        Derivative evaluations over all clients.
-    gradient_norm
-        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before).
-    gap
-        The proven bound on F(θ) − min F (nan where there is none).
-    projected
-        Whether the constraint ‖θ‖ ≤ S was active.
-    """
-
-    t: int
-    client: ClientId | None
-    samples: int
-    rounds: int
-    gradient_norm: float
-    gap: float
-    projected: bool
-
-
-@dataclass(frozen=True)
-class Contribution:
-    """What one client's samples amount to: their number, Σ x xᵀ, and Σ x y where shared."""
-
-    samples: int
-    matrix: FloatArray
-    b: FloatArray | None
+_NUMBERS = ("syncs", "rounds", "phase", "update", "finished", "t", "update_rounds")
 
 
 class Coordinator:
@@ -91,28 +54,26 @@ class Coordinator:
     def __init__(self, algorithm: Algorithm, setting: Setting, clients: Iterable[ClientId]) -> None:
         self.algorithm = algorithm
         self.setting = setting
-        self.clients: list[ClientId] = sorted(clients)
-        if len(self.clients) > setting.clients:
-            raise InvalidInput(
-                "clients", len(self.clients), f"at most the setting's {setting.clients}"
-            )
+        # In sorted order; a dict, for a federation has many members and each is looked up often.
+        self.clients = dict.fromkeys(check_identities(clients, setting.clients))
         self.ledger = Ledger()
         self.model: SharedModel | None = None
         self.syncs = 0
         self.rounds = 0
         self.last_update: UpdateRecord | None = None
         self.phase = IDLE
-        self.update = 0
+        self.update = 0  # the update in progress, or the last one
+        self.finished = 0  # the last update that led to a model
         self.t = 0
         self.asked_by: ClientId | None = None
         self.update_rounds = 0  # rounds of the update in progress
-        self.participants: list[ClientId] = []
+        self.participants: dict[ClientId, None] = {}
         self.gathered: dict[ClientId, Contribution] = {}  # in the update in progress
         self.covered: dict[ClientId, Contribution] = {}  # in the last model
         self.replies: dict[ClientId, Derivatives] = {}
         self.solve: Solve | None = None
 
-    # -- input ------------------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> list[Message]:
         """Handle a message from a client. A bad one raises `InvalidInput` and changes nothing."""
@@ -121,43 +82,65 @@ class Coordinator:
         match message:
             case SyncRequest():
                 integer("t", message.t)
+                if self.algorithm.global_update is None:
+                    raise InvalidInput("message", "SyncRequest", "none: there are no updates here")
                 self.ledger.count(message)
-                return self._begin(message.t, message.client) if self.phase == IDLE else []
+                wanted = self.phase == IDLE and message.update >= self.finished
+                return self.begin(message.t, message.client) if wanted else []
             case Covariance():
-                self._check_covariance(message)
+                check_covariance(message, self.algorithm, self.setting)
                 self.ledger.count(message)
                 return self._gather(message)
             case Derivatives():
-                self._check_derivatives(message)
+                query = None if self.solve is None else self.solve.query
+                current = message.update == self.update and message.round == self.update_rounds
+                check_derivatives(message, query if current else None, self.setting)
                 self.ledger.count(message)
                 return self._collect(message)
         raise InvalidInput("message", type(message).__name__, "a message that goes up")
 
     def end_step(self, t: int) -> list[Message]:
         """Begin an update if one is due at the end of step t."""
-        if self.phase == IDLE and self.algorithm.trigger.due(self.setting, t):
-            return self._begin(t, None)
-        return []
+        due = self.phase == IDLE and self.algorithm.trigger.due(self.setting, t)
+        return self.begin(t) if due else []
+
+    def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
+        """Begin a global update in step t, on behalf of `client` where one asked for it."""
+        if self.algorithm.global_update is None or self.phase != IDLE:
+            raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
+        self.update += 1
+        self.phase, self.t, self.asked_by = GATHERING, t, client
+        self.participants = dict(self.clients)
+        self.update_rounds = 0
+        return self._send(self._requests())
 
     def leave_out(self, client: ClientId) -> list[Message]:
         """Go on with the update without `client`, from the start if rounds were made with it."""
         if self.phase == IDLE or client not in self.participants:
             return []
-        self.participants = [c for c in self.participants if c != client]
+        del self.participants[client]
         self.gathered.pop(client, None)
         if not self.participants:  # nobody is left: the update is off
             self._end()
             return []
         return self._solve_if_complete()
 
-    # -- an update, phase by phase ----------------------------------------------------------------
+    def outstanding(self) -> list[Message]:
+        """Return the requests that are not answered yet, to be sent again (after a restart)."""
+        answered = self.gathered if self.phase == GATHERING else self.replies
+        return self._send([m for m in self._requests() if m.client not in answered])
 
-    def _begin(self, t: int, client: ClientId | None) -> list[Message]:
-        self.update += 1
-        self.phase, self.t, self.asked_by = GATHERING, t, client
-        self.participants = list(self.clients)
-        self.update_rounds = 0
-        return self._send([CovarianceRequest(c, self.update) for c in self.participants])
+    # -- an update, phase by phase -------------------------------------------------------------
+
+    def _requests(self) -> list[Message]:
+        """What the participants are asked at this point."""
+        if self.phase == GATHERING:
+            return [CovarianceRequest(c, self.update) for c in self.participants]
+        query = None if self.solve is None else self.solve.query
+        if query is None:
+            return []
+        asked = (self.update, self.update_rounds, query.theta, query.hessian, query.loss)
+        return [Evaluate(c, *asked) for c in self.participants]
 
     def _gather(self, message: Covariance) -> list[Message]:
         if self.phase != GATHERING or not self._takes_part(message.client, message.update):
@@ -166,56 +149,29 @@ class Coordinator:
         return self._solve_if_complete()
 
     def _solve_if_complete(self) -> list[Message]:
-        if any(c not in self.gathered for c in self.participants):
+        if len(self.gathered) < len(self.participants):
             return []
-        solver = self.algorithm.global_update
-        assert solver is not None
+        self.solve = self._solve([])
         self.phase = SOLVING
         self.replies = {}
-        self.solve = Solve(solver, self._objective())
         return self._next_round()
 
-    def _objective(self) -> Objective:
-        """What is to be fitted: sums over the participants, in their order."""
-        solver, d = self.algorithm.global_update, self.setting.problem.dim
+    def _solve(self, told: list[Sums]) -> Solve:
+        solver = self.algorithm.global_update
         assert solver is not None
-        n, M, moment = 0, np.zeros((d, d)), np.zeros(d)
-        for client in self.participants:
-            part = self.gathered[client]
-            n += part.samples
-            M = M + part.matrix
-            if part.b is not None:
-                moment = moment + part.b
-            if not solver.refits and client in self.covered:
-                before = self.covered[client]
-                n -= before.samples
-                M = M - before.matrix
-        prior = self.algorithm.local_update.prior(self.setting) * np.eye(d)
-        if not solver.refits and self.model is not None:
-            prior = self.model.matrix
-        shared = self.algorithm.local_update.shares_moment
-        return Objective(
-            setting=self.setting,
-            samples=max(n, 1),  # F of no samples is the regulariser alone
-            covariance=M,
-            matrix=prior + M,
-            previous=self.model,
-            moment=moment if shared else None,
-        )
+        fitted = objective(
+            self.algorithm, self.setting, list(self.participants),
+            self.gathered, self.covered, self.model,
+        )  # fmt: skip
+        return Solve(solver, fitted, told)
 
     def _next_round(self) -> list[Message]:
         assert self.solve is not None
-        query = self.solve.query
-        if query is None:
+        if self.solve.query is None:
             return self._finish()
         self.update_rounds += 1
         self.rounds += 1
-        return self._send(
-            [
-                Evaluate(c, self.update, self.update_rounds, query.theta, query.hessian, query.loss)
-                for c in self.participants
-            ]
-        )
+        return self._send(self._requests())
 
     def _collect(self, message: Derivatives) -> list[Message]:
         if self.phase != SOLVING or not self._takes_part(message.client, message.update):
@@ -226,63 +182,42 @@ class Coordinator:
         if len(self.replies) < len(self.participants):
             return []
         assert self.solve is not None
-        sums = self._sum_replies()
+        ordered = [self.replies[client] for client in self.participants]
         self.replies = {}
-        self.solve.tell(sums)
+        self.solve.tell(sum_replies(ordered, self.setting.problem.dim))
         return self._next_round()
 
-    def _sum_replies(self) -> Sums:
-        d = self.setting.problem.dim
-        gradient, hessian, loss = np.zeros(d), np.zeros((d, d)), 0.0
-        with_hessian, with_loss = False, False
-        for client in self.participants:
-            reply = self.replies[client]
-            gradient = gradient + reply.gradient
-            if reply.hessian is not None:
-                hessian, with_hessian = hessian + reply.hessian, True
-            if reply.loss is not None:
-                loss, with_loss = loss + reply.loss, True
-        return Sums(gradient, hessian if with_hessian else None, loss if with_loss else None)
-
     def _finish(self) -> list[Message]:
-        assert self.solve is not None
-        assert self.solve.solution is not None
-        solution, objective = self.solve.solution, self.solve.objective
-        self.model = self._share(objective, solution)
+        solve = self.solve
+        assert solve is not None
+        assert solve.solution is not None
+        model = shared_model(self.algorithm, self.setting, self.t, solve.objective, solve.solution)
+        self.model = model
         self.syncs += 1
-        if not self.solve.solver.refits:
-            self.covered |= {c: self.gathered[c] for c in self.participants}
+        self.finished = self.update
+        fitted = {client: self.gathered[client] for client in self.participants}
+        self.covered = fitted if solve.solver.refits else self.covered | fitted
         self.last_update = UpdateRecord(
             t=self.t,
             client=self.asked_by,
-            samples=sum(self.gathered[c].samples for c in self.participants),
+            samples=sum(part.samples for part in fitted.values()),
             rounds=self.update_rounds,
-            gradient_norm=float(np.linalg.norm(solution.gradient)),
-            gap=solution.gap,
-            projected=solution.projected,
+            gradient_norm=float(np.linalg.norm(solve.solution.gradient)),
+            gap=solve.solution.gap,
+            projected=solve.solution.projected,
         )
-        messages = [
-            NewModel(c, self.update, c in self.participants, self.model) for c in self.clients
-        ]
         self._end()
-        return self._send(messages)
-
-    def _share(self, objective: Objective, solution: Solution) -> SharedModel:
-        solver = self.algorithm.global_update
-        assert solver is not None
-        numbers = self.algorithm.confidence.at_sync(self.setting, objective, solution)
-        return SharedModel(
-            t=self.t,
-            matrix=objective.matrix,
-            numbers=np.array(numbers, dtype=np.float64),
-            theta=solution.theta if solver.shares_theta else None,
-            b=solution.b,
-            gradient_matrix=solution.gradient_matrix,
+        nothing = Contribution(0, model.matrix, None)
+        return self._send(
+            [
+                NewModel(c, self.update, self.covered.get(c, nothing).samples, model)
+                for c in self.clients
+            ]
         )
 
     def _end(self) -> None:
         self.phase = IDLE
-        self.participants, self.gathered, self.replies, self.solve = [], {}, {}, None
+        self.participants, self.gathered, self.replies, self.solve = {}, {}, {}, None
 
     def _takes_part(self, client: ClientId, update: int) -> bool:
         return update == self.update and client in self.participants
@@ -292,53 +227,27 @@ class Coordinator:
             self.ledger.count(message)
         return messages
 
-    # -- what is refused ------------------------------------------------------------
-
-    def _check_covariance(self, message: Covariance) -> None:
-        d = self.setting.problem.dim
-        integer("samples", message.samples, at_least=0)
-        array("matrix", message.matrix, (d, d))
-        if self.algorithm.local_update.shares_moment:
-            if message.b is None:
-                raise InvalidInput("b", None, f"an array of shape ({d},)")
-            array("b", message.b, (d,))
-
-    def _check_derivatives(self, message: Derivatives) -> None:
-        d = self.setting.problem.dim
-        array("gradient", message.gradient, (d,))
-        if message.hessian is not None:
-            array("hessian", message.hessian, (d, d))
-        if message.loss is not None:
-            array("loss", message.loss, ())
-        query = None if self.solve is None else self.solve.query
-        if query is None or message.round != self.update_rounds:
-            return
-        if query.hessian and message.hessian is None:
-            raise InvalidInput(
-                "hessian", None, f"an array of shape ({d}, {d}), which was asked for"
-            )
-        if query.loss and message.loss is None:
-            raise InvalidInput("loss", None, "a number, which was asked for")
-
-    # -- persistence ------------------------------------------------------------
+    # -- persistence ---------------------------------------------------------------------------
 
     def to_arrays(self) -> Arrays:
         """Return the whole state as plain arrays, an update in progress included."""
-        out: Arrays = {
-            name: np.array(getattr(self, name)) for name in ("clients", "participants", *_NUMBERS)
-        }
+        out: Arrays = {name: np.array(getattr(self, name)) for name in _NUMBERS}
+        for name in ("clients", "participants"):
+            out[name] = np.array(list(getattr(self, name)))
         if self.asked_by is not None:
             out["asked_by"] = np.array(self.asked_by)
         if self.model is not None:
             out |= prefixed(to_arrays(self.model), "model")
         if self.last_update is not None:
             out |= prefixed(to_arrays(self.last_update), "last_update")
-        for name in ("gathered", "covered"):
-            out |= prefixed(_stack(getattr(self, name)), name)
-        out |= prefixed(_stack(self.replies), "replies")
-        if self.solve is not None:
-            told = dict(enumerate(self.solve.transcript))
-            out |= prefixed(_stack(told), "transcript")
+        told = [] if self.solve is None else self.solve.transcript
+        for name, parts in (
+            ("gathered", self.gathered),
+            ("covered", self.covered),
+            ("replies", self.replies),
+            ("transcript", dict(enumerate(told))),
+        ):
+            out |= prefixed(stack(parts), name)
         for (kind, direction), entry in self.ledger.entries.items():
             out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
         return out
@@ -349,7 +258,7 @@ class Coordinator:
     ) -> Coordinator:
         """Return the coordinator whose state `to_arrays` gave: it goes on exactly as that one."""
         self = cls(algorithm, setting, arrays["clients"].tolist())
-        self.participants = arrays["participants"].tolist()
+        self.participants = dict.fromkeys(arrays["participants"].tolist())
         for name in _NUMBERS:
             setattr(self, name, int(arrays[name]))
         if "asked_by" in arrays:
@@ -358,39 +267,13 @@ class Coordinator:
             self.model = from_arrays(SharedModel, model)
         if record := nested(arrays, "last_update"):
             self.last_update = from_arrays(UpdateRecord, record)
-        self.gathered = _unstack(Contribution, nested(arrays, "gathered"))
-        self.covered = _unstack(Contribution, nested(arrays, "covered"))
-        self.replies = _unstack(Derivatives, nested(arrays, "replies"))
+        self.gathered = unstack(Contribution, nested(arrays, "gathered"))
+        self.covered = unstack(Contribution, nested(arrays, "covered"))
+        self.replies = unstack(Derivatives, nested(arrays, "replies"))
         if self.phase == SOLVING:
-            solver = algorithm.global_update
-            assert solver is not None
-            told = _unstack(Sums, nested(arrays, "transcript"))
             # The solver stands where it stood once it has been told the same again.
-            self.solve = Solve(solver, self._objective(), list(told.values()))
+            self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
         for name, totals in nested(arrays, "ledger").items():
             kind, direction = name.split(".")
             self.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))
         return self
-
-
-_NUMBERS = ("syncs", "rounds", "phase", "update", "t", "update_rounds")
-
-
-def _stack(parts: Mapping[Any, Any]) -> Arrays:
-    """Turn equal dataclasses under keys into arrays with one row a key."""
-    if not parts:
-        return {}
-    rows = [to_arrays(part) for part in parts.values()]
-    out = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
-    return {"keys": np.array(list(parts)), **out}
-
-
-def _unstack(kind: type[Any], arrays: Mapping[str, NDArray[Any]]) -> dict[Any, Any]:
-    """Rebuild what `_stack` flattened."""
-    if not arrays:
-        return {}
-    fields = {name: rows for name, rows in arrays.items() if name != "keys"}
-    return {
-        key: from_arrays(kind, {name: rows[k] for name, rows in fields.items()})
-        for k, key in enumerate(arrays["keys"].tolist())
-    }

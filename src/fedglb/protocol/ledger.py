@@ -28,7 +28,7 @@ class Ledger:
     --------
     >>> from fedglb.protocol.messages import SyncRequest
     >>> ledger = Ledger()
-    >>> ledger.count(SyncRequest(client=0, t=3))
+    >>> ledger.count(SyncRequest(client=0, t=3, update=0))
     >>> ledger.messages, ledger.transfers, ledger.scalars
     (1, 0, 0)
     """

@@ -29,10 +29,14 @@ class Message:
 
 @dataclass(frozen=True)
 class SyncRequest(Message):
-    """A client asks for a global update: its trigger fired in step t."""
+    """A client asks for a global update: its trigger fired in step t.
+
+    `update` is the last one whose model it holds: a request from before the newest is void.
+    """
 
     upward = True
     t: int
+    update: int
 
 
 @dataclass(frozen=True)
@@ -98,12 +102,13 @@ class Derivatives(Message):
 class NewModel(Message):
     """The model of a finished update.
 
-    `included` says whether it covers this client's samples; if not, they are all local again.
+    `covered` says how many of this client's samples it covers, the oldest ones: 0 for a client
+    that was left out, whose samples are all local again.
     """
 
     upward = False
     update: int
-    included: bool
+    covered: int
     model: SharedModel
 
     def scalars(self) -> int:

@@ -34,7 +34,8 @@ class Run:
         One row a step, cumulative: t, regret, reward, syncs, rounds, transfers, scalars.
     updates
         One row a global update: t, client (0-based; null for a schedule's), n, rounds,
-        gradient_norm, gap, projected, alpha and theta_star_inside right after it.
+        gradient_norm, gap, projected, alpha and theta_star_inside right after it. (One-UCB-GLM
+        has none: its `syncs` are the paper's count, one an interaction.)
     choices
         Shape (T, N): the arms played, −1 where a client did not act.
     ledger
