@@ -90,23 +90,24 @@ def instance(argument: str, value: object, kind: type, example: str) -> None:
 
 def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
     """Return `value` as a finite, C-ordered float64 array of `shape` (None: any length >= 1)."""
-    wanted = "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
     try:
         out = np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InvalidInput(argument, value, f"numbers in an array of shape {wanted}") from None
-    if shape == () and out.shape == (1,) and np.ndim(value) == 0:
-        out = out.reshape(())
-    fits = out.ndim == len(shape) and all(
-        n == s if s is not None else n >= 1 for n, s in zip(out.shape, shape, strict=True)
-    )
-    if not fits:
-        raise InvalidInput(f"{argument}.shape", out.shape, f"an array of shape {wanted}")
-    bad = ~np.isfinite(out)
-    if bad.any():
-        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        allowed = f"numbers in an array of shape {_shape(shape)}"
+        raise InvalidInput(argument, value, allowed) from None
+    if len(out.shape) != len(shape) or any(
+        n != s if s is not None else n < 1 for n, s in zip(out.shape, shape, strict=True)
+    ):
+        raise InvalidInput(f"{argument}.shape", out.shape, f"an array of shape {_shape(shape)}")
+    finite = np.isfinite(out)
+    if not finite.all():
+        where = tuple(int(i) for i in np.argwhere(~finite)[0])
         raise InvalidInput(f"{argument}{list(where)}", float(out[where]), "finite numbers only")
     return out
+
+
+def _shape(shape: tuple[int | None, ...]) -> str:
+    return "(" + ", ".join("any" if s is None else str(s) for s in shape) + ")"
 
 
 def within(argument: str, values: FloatArray, low: float, high: float, allowed: str) -> None:
