@@ -10,6 +10,7 @@ import numpy as np
 
 from fedglb.global_update.base import Objective, Query, Steps, Sums
 from fedglb.global_update.evaluation import (
+    ROUNDING_GAP,
     Evaluation,
     IterativeSolver,
     evaluate,
@@ -20,9 +21,7 @@ from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.types import FloatArray
 
 MAX_ROUNDS = 100_000
-# A gap below this that has not fallen for so many rounds is as small as double precision allows.
-ROUNDING_GAP = 1e-13
-PATIENCE = 1000
+PATIENCE = 1000  # rounds without progress at the rounding floor
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,8 @@ class AGD(IterativeSolver):
     with Δ = ‖θ⁽¹⁾ − θ̂‖ bounded by ‖n∇F(θ⁽¹⁾)‖/λ (the rate is that of another momentum:
     erratum 6). Under "bound" and "fixed" one more round gives the gradient at the result.
     On the ball every iterate is projected onto it. Without it and with a k_μ that holds on the
-    ball only (Poisson), replies carry the loss and the step is halved when F rises.
+    ball only (Poisson), replies carry the loss: when F rises, momentum starts anew where F was
+    lowest, and the step is halved if it had none.
 
     Examples
     --------
@@ -69,6 +69,7 @@ class AGD(IterativeSolver):
         best: Evaluation | None = None
         lowest: Evaluation | None = None
         j = best_round = 0
+        gamma = 0.0
         while j < limit:
             point = yield from evaluate(objective, theta, ball=ball, loss=with_loss)
             j += 1
@@ -81,8 +82,10 @@ class AGD(IterativeSolver):
             if self.stop == "bound" and j == 1:
                 limit = paper_rounds(objective, point.gradient, target)
             if with_loss:
-                if lowest is not None and not point.loss <= lowest.loss:
-                    step *= 0.5
+                if lowest is not None and point.above(lowest):
+                    # Back to where F was lowest, without momentum; a plain step that made F
+                    # rise was too long.
+                    step *= 0.5 if gamma == 0.0 else 1.0
                     momentum = _Momentum()
                     point = lowest
                 lowest = point

@@ -14,6 +14,8 @@ from fedglb.global_update.certificate import gap
 from fedglb.kernels.types import FloatArray
 
 PROJECTIONS = ("ball", "paper")
+#: A gap below this that no longer falls is as small as double precision allows.
+ROUNDING_GAP = 1e-13
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Evaluation:
     loss: float
     multiplier: float
     gap: float
+
+    def above(self, other: Evaluation) -> bool:
+        """Return whether F is larger here than at `other`, by more than rounding."""
+        return not self.loss <= other.loss + 1e-12 * (1.0 + abs(other.loss))
 
     def solution(self) -> Solution:
         """Return this point as the answer."""

@@ -78,10 +78,12 @@ class LBFGS(IterativeSolver):
             step = within_reach(target_point, point.theta, setting.problem.S) - point.theta
             slope = float(step @ point.gradient)
             length = 1.0
-            while True:
+            following: Evaluation | None = None
+            while used < limit:
                 trial = point.theta + length * step
-                if used >= limit or np.array_equal(trial, point.theta):
-                    return point
+                if np.array_equal(trial, point.theta):
+                    following = None
+                    break
                 following = yield from evaluate(objective, trial, ball=False)
                 used += 1
                 end = float(step @ following.gradient)
@@ -89,9 +91,15 @@ class LBFGS(IterativeSolver):
                     break
                 # φ′ rises from `slope` < 0 to `end` > 0: cut back to where it crosses zero
                 length *= min(max(slope / (slope - end), 0.1), 0.9)
-            if not pairs.add(following.theta - point.theta, following.gradient - point.gradient):
-                return following
+            if following is None:
+                break
+            curved = pairs.add(following.theta - point.theta, following.gradient - point.gradient)
             point = following
+            if not curved:
+                break
+        if self.stop == "fixed":
+            for _ in range(limit - used):  # nothing left to gain, but J rounds were asked for
+                point = yield from evaluate(objective, point.theta, ball=False)
         return point
 
 

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.global_update.base import Objective, Query, Steps, Sums
-from fedglb.global_update.evaluation import Evaluation, IterativeSolver, evaluate
+from fedglb.global_update.evaluation import (
+    ROUNDING_GAP,
+    Evaluation,
+    IterativeSolver,
+    evaluate,
+)
 from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.linalg import solve
@@ -36,7 +41,7 @@ class Newton(IterativeSolver):
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
-        target = self.epsilon(objective) if self.stop == "certificate" else 0.0
+        target = self.epsilon(objective) if self.rounds is None else None
         limit = MAX_ROUNDS if self.rounds is None else self.rounds + 1
         final = yield from newton_rounds(
             objective, objective.start, target, limit, ball=self.on_ball
@@ -45,32 +50,38 @@ class Newton(IterativeSolver):
 
 
 def newton_rounds(
-    objective: Objective, start: FloatArray, target: float, limit: int, *, ball: bool
+    objective: Objective, start: FloatArray, target: float | None, limit: int, *, ball: bool
 ) -> Generator[Query, Sums, Evaluation]:
     """Iterate from `start` until the certificate is ≤ target, for at most `limit` rounds.
 
-    Ends early where double precision leaves nothing to gain.
+    Ends early where double precision leaves nothing to gain. Without a target it makes exactly
+    `limit` rounds.
     """
     problem = objective.setting.problem
     by_loss = problem.link.self_concordance(problem.S) is None
-    point = yield from evaluate(objective, start, ball=ball, hessian=True, loss=by_loss)
-    for _ in range(limit - 1):
-        if point.gap <= target:
-            break
+
+    def at(theta: FloatArray) -> Generator[Query, Sums, Evaluation]:
+        return (yield from evaluate(objective, theta, ball=ball, hessian=True, loss=by_loss))
+
+    point = yield from at(start)
+    used = 1
+    while used < limit and (target is None or point.gap > target):
         step = _step(point, problem.S, ball=ball)
         reach = max(float(np.linalg.norm(v)) for v in (point.theta, point.theta + step))
         s = problem.link.self_concordance(reach)  # holds all along the step
         length = 1.0 if s is None else safe_step(s * float(np.linalg.norm(step)))
         trial = point.theta + length * step
-        if np.array_equal(trial, point.theta):
+        if target is not None and np.array_equal(trial, point.theta):
             break
-        following = yield from evaluate(objective, trial, ball=ball, hessian=True, loss=by_loss)
-        while by_loss and following.loss > point.loss and length > 1e-12:
+        following = yield from at(trial)
+        used += 1
+        while by_loss and following.above(point) and used < limit and length > 1e-9:
             length *= 0.5
-            trial = point.theta + length * step
-            following = yield from evaluate(objective, trial, ball=ball, hessian=True, loss=by_loss)
-        if length == 1.0 and following.gap >= point.gap and following.gap < 1e-12:
-            break  # at the rounding floor: keep the better point
+            following = yield from at(point.theta + length * step)
+            used += 1
+        stalled = length == 1.0 and following.gap >= point.gap and following.gap < ROUNDING_GAP
+        if target is not None and stalled:
+            break  # keep the better point
         point = following
     return point
 

@@ -29,28 +29,40 @@ def normal_quantile(u: float) -> float:
 
 
 @kernel
+def poisson_pmf(k: float, mean: float) -> float:
+    """Return P(Poisson(mean) = k)."""
+    return math.exp(k * math.log(mean) - mean - math.lgamma(k + 1.0))
+
+
+@kernel
 def poisson_quantile(mean: float, u: float) -> float:
     """Return the smallest k with P(Poisson(mean) ≤ k) ≥ u.
 
-    The distribution function at the mode is summed from there down, so that neither a small
-    nor a large mean underflows; then k walks to the quantile.
+    Probabilities are summed from the far end of the tail that u lies in, so nothing cancels.
     """
-    if mean > 1e12:  # the Poisson law is normal here to far more digits than a double has to spare
-        return max(math.floor(mean + math.sqrt(mean) * normal_quantile(u)), 0.0)
-    k = float(math.floor(mean))
-    term = math.exp(k * math.log(mean) - mean - math.lgamma(k + 1.0)) if mean > 0.0 else 1.0
-    below = 0.0  # P(Poisson < k)
-    down, j = term, k
-    while j > 0.0 and down > 1e-18 * term:
-        down *= j / mean
-        j -= 1.0
-        below += down
-    while u > below + term and term > 0.0:
-        below += term
-        k += 1.0
-        term *= mean / k
-    while k > 0.0 and u <= below:
+    if not (mean > 0.0 and u > 0.0):
+        return 0.0
+    spread = math.sqrt(mean)
+    if mean > 1e8:  # the first two terms of Cornish and Fisher are right to a unit or so here
+        z = normal_quantile(u)
+        return float(math.floor(mean + spread * z + (z * z - 1.0) / 6.0))
+    if u <= 0.5:
+        k = float(max(math.floor(mean - 12.0 * spread - 20.0), 0))
+        term = poisson_pmf(k, mean)
+        total = term
+        while total < u:
+            k += 1.0
+            term *= mean / k
+            total += term
+        return k
+    k = float(math.floor(mean + 12.0 * spread + 20.0))
+    term = poisson_pmf(k, mean)
+    while term == 0.0:  # a tiny mean: far out there is nothing that a double can hold
+        k -= 1.0
+        term = poisson_pmf(k, mean)
+    above = term  # P(Poisson > k − 1)
+    while k > 0.0 and above <= 1.0 - u:
         term *= k / mean
         k -= 1.0
-        below -= term
+        above += term
     return k

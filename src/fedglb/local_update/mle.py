@@ -100,6 +100,7 @@ def mle_step(
                     theta[j] = anchor[j] + length * delta[j]
         elif not stuck:
             start = sum_loss(X, y, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
+            start += 1e-12 * (1.0 + abs(start))  # rounding
             length = 1.0
             while length > 1e-9:
                 if sum_loss(X, y, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
