@@ -43,20 +43,26 @@ class Coverage:
 
 
 def coverage(
-    algorithm: fg.Algorithm, env: fg.Environment, horizon: int, seeds: Iterable[int]
+    algorithm: fg.Algorithm,
+    env: fg.Environment,
+    horizon: int,
+    seeds: Iterable[int],
+    first: int = 1,
 ) -> Coverage:
-    """Compare every client's ellipsoid before every choice of every run with θ*."""
+    """Compare every client's ellipsoid before every choice, from step `first` on, with θ*."""
     worst, every = [], []
     for seed in seeds:
         star = env.parameter(seed)
         ratios: list[float] = []
 
         def watch(t, i, client, star=star, ratios=ratios):
+            if t < first:
+                return
             error = client.state.centre - star
             ratios.append(float(np.sqrt(error @ client.state.matrix @ error) / client.alpha))
 
         fg.simulate(algorithm, env, horizon, seed, observer=watch)
-        assert len(ratios) == horizon * env.clients
+        assert len(ratios) == (horizon - first + 1) * env.clients
         worst.append(max(ratios))
         every += ratios
     return Coverage(np.array(worst), float(np.median(every)))

@@ -40,7 +40,7 @@ def poisson_quantile(mean: float, u: float) -> float:
 
     Probabilities are summed from the far end of the tail that u lies in, so nothing cancels.
     """
-    if not (mean > 0.0 and u > 0.0):
+    if not mean > 0.0:
         return 0.0
     spread = math.sqrt(mean)
     if mean > 1e8:  # the first two terms of Cornish and Fisher are right to a unit or so here
@@ -50,7 +50,7 @@ def poisson_quantile(mean: float, u: float) -> float:
         k = float(max(math.floor(mean - 12.0 * spread - 20.0), 0))
         term = poisson_pmf(k, mean)
         total = term
-        while total < u:
+        while total < max(u, _SMALLEST):
             k += 1.0
             term *= mean / k
             total += term
