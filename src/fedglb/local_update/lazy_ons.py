@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.kernels.ball import project
 from fedglb.kernels.jit import kernel
-from fedglb.kernels.linalg import add_sample, dot, invert, matvec
+from fedglb.kernels.linalg import add_sample, dot, invert
 from fedglb.kernels.types import FloatArray
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.local_update.ons import newton_move, predict
 from fedglb.model import SharedModel
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -39,14 +39,9 @@ def lazy_ons_step(
     """
     gain = add_sample(V, V_inv, x, 1.0, count)
     add_sample(A, A_inv, x, residual * residual, count)
-    direction = np.empty(x.shape[0])
-    matvec(A_inv, x, direction)
-    for j in range(x.shape[0]):
-        theta[j] -= residual / gamma * direction[j]
-        b[j] += x[j] * z
-    project(A, S, theta)
-    matvec(V_inv, b, centre)
-    return gain, residual * residual * dot(x, direction)
+    gradient_norm = newton_move(A, A_inv, theta, x, residual, gamma, S)
+    predict(V_inv, b, centre, x, z)
+    return gain, gradient_norm
 
 
 @dataclass

@@ -18,6 +18,33 @@ from fedglb.setting import Setting
 
 
 @kernel
+def newton_move(
+    A: FloatArray,
+    A_inv: FloatArray,
+    theta: FloatArray,
+    x: FloatArray,
+    residual: float,
+    rate: float,
+    S: float,
+) -> float:
+    """θ ← projection of θ − (1/rate) A⁻¹∇l onto the ball, ∇l = residual·x; return ‖∇l‖²_{A⁻¹}."""
+    direction = np.empty(x.shape[0])
+    matvec(A_inv, x, direction)
+    for j in range(x.shape[0]):
+        theta[j] -= residual / rate * direction[j]
+    project(A, S, theta)
+    return residual * residual * dot(x, direction)
+
+
+@kernel
+def predict(A_inv: FloatArray, b: FloatArray, centre: FloatArray, x: FloatArray, z: float) -> None:
+    """Enter the prediction z of xᵀθ into b, and move the centre to A⁻¹b."""
+    for j in range(x.shape[0]):
+        b[j] += x[j] * z
+    matvec(A_inv, b, centre)
+
+
+@kernel
 def ons_step(
     A: FloatArray,
     A_inv: FloatArray,
@@ -36,14 +63,9 @@ def ons_step(
     Return the gain of log det A and ‖∇l‖²_{A⁻¹}, both with A after x was added.
     """
     gain = add_sample(A, A_inv, x, 1.0, count)
-    direction = np.empty(x.shape[0])
-    matvec(A_inv, x, direction)
-    for j in range(x.shape[0]):
-        theta[j] -= residual / c * direction[j]
-        b[j] += x[j] * z
-    project(A, S, theta)
-    matvec(A_inv, b, centre)
-    return gain, residual * residual * dot(x, direction)
+    gradient_norm = newton_move(A, A_inv, theta, x, residual, c, S)
+    predict(A_inv, b, centre, x, z)
+    return gain, gradient_norm
 
 
 @dataclass
