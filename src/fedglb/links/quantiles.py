@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from fedglb.kernels.jit import kernel
 
 _SMALLEST = 2.0**-54  # half the spacing of the uniforms: u = 0 must not give an infinite reward
@@ -45,7 +47,7 @@ def poisson_quantile(mean: float, u: float) -> float:
     spread = math.sqrt(mean)
     if mean > 1e8:  # the first two terms of Cornish and Fisher are right to a unit or so here
         z = normal_quantile(u)
-        return float(math.floor(mean + spread * z + (z * z - 1.0) / 6.0))
+        return float(np.floor(mean + spread * z + (z * z - 1.0) / 6.0))
     if u <= 0.5:
         k = float(max(math.floor(mean - 12.0 * spread - 20.0), 0))
         term = poisson_pmf(k, mean)

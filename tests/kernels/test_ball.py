@@ -1,0 +1,194 @@
+"""Quadratics over the ball against optimality conditions and a general-purpose solver."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+
+from fedglb.kernels.ball import minimise_quadratic, project
+
+EPS = 2.0**-52
+
+
+def random_matrix(rng, d):
+    """Positive definite with a condition number of up to 1e10, and any scale."""
+    Q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    condition = 10.0 ** rng.uniform(0.0, 10.0)
+    values = np.append(1.0, condition ** -rng.random(d - 1)) if d > 1 else np.ones(1)
+    if d > 1:
+        values[-1] = 1.0 / condition
+    H = (Q * (values * 10.0 ** rng.uniform(-3.0, 3.0))) @ Q.T
+    return 0.5 * (H + H.T)
+
+
+def cases():
+    """1,000 cases (H, w, S) with the free minimiser inside, near and far outside the ball."""
+    rng = np.random.default_rng(17)
+    for k in range(1000):
+        d = 1 + k % 8
+        H, S = random_matrix(rng, d), 10.0 ** rng.uniform(-1.0, 1.0)
+        point = rng.standard_normal(d)
+        point *= S * 10.0 ** rng.uniform(-1.0, 2.0) / np.linalg.norm(point)
+        yield H, H @ point, S
+
+
+def quadratic(H, w, theta):
+    return 0.5 * float(theta @ H @ theta) - float(w @ theta)
+
+
+def resolution(H, nu):
+    """How well ν can be resolved, and with it ‖θ‖, which is then scaled to S.
+
+    ν is added to H's diagonal, so it counts in ulps of ‖H + νI‖; ‖θ(ν)‖ changes by the condition
+    number times as much. Objectives do not notice (the tests above hold them to rounding).
+    """
+    return 8.0 * EPS * np.linalg.cond(H + nu * np.eye(len(H)))
+
+
+def by_slsqp(H, w, S):
+    """Scaled to the unit ball and to an objective of order 1."""
+    scale = S * S * np.linalg.norm(H, 2) + S * np.linalg.norm(w)
+    P, q = H * (S * S / scale), w * (S / scale)
+    found = minimize(
+        lambda v: 0.5 * v @ P @ v - q @ v,
+        np.zeros(len(w)),
+        jac=lambda v: P @ v - q,
+        method="SLSQP",
+        constraints={"type": "ineq", "fun": lambda v: 1.0 - v @ v, "jac": lambda v: -2.0 * v},
+        options={"ftol": 1e-13, "maxiter": 500},
+    )
+    return S * found.x / max(1.0, np.linalg.norm(found.x))
+
+
+def test_against_a_general_solver():
+    active = 0
+    for k, (H, w, S) in enumerate(cases()):
+        theta = np.full(len(w), np.nan)
+        nu = minimise_quadratic(H, w, S, theta)
+        assert np.linalg.norm(theta) <= S * (1.0 + 1e-12), k
+        ours, theirs = quadratic(H, w, theta), quadratic(H, w, by_slsqp(H, w, S))
+        # rounding of the two objectives themselves
+        size = 0.5 * np.linalg.norm(H, 2) * S * S + np.linalg.norm(w) * S
+        assert ours <= theirs + 8.0 * EPS * size, k
+        active += nu > 0.0
+    assert 200 < active < 900
+
+
+def test_optimality_conditions():
+    """(H + νI)θ = w with ν ≥ 0, and ν = 0 or ‖θ‖ = S: this alone makes θ the minimiser."""
+    inside = 0
+    for k, (H, w, S) in enumerate(cases()):
+        d = len(w)
+        theta = np.full(d, np.nan)
+        nu = minimise_quadratic(H, w, S, theta)
+        assert nu >= 0.0, k
+        length = np.linalg.norm(theta)
+        residual = np.linalg.norm((H + nu * np.eye(d)) @ theta - w)
+        if nu > 0.0:
+            assert abs(length - S) <= 2.0 * EPS * S, k
+            assert residual <= resolution(H, nu) * np.linalg.norm(w), k
+        else:
+            inside += 1
+            assert length <= S, k
+            assert residual <= 4.0 * EPS * np.linalg.norm(H, 2) * S, k  # Cholesky is stable
+            expected = np.linalg.solve(H, w)
+            assert_allclose(theta, expected, rtol=0.0, atol=1e-15 * np.linalg.cond(H) * d * S)
+    assert inside > 100
+
+
+def test_projection_against_a_general_solver():
+    """Nearest in the A-norm; compared by the distance itself."""
+    rng = np.random.default_rng(18)
+    active = 0
+    for k in range(300):
+        d = 1 + k % 8
+        A, S = random_matrix(rng, d), 10.0 ** rng.uniform(-1.0, 1.0)
+        point = rng.standard_normal(d)
+        point *= S * 10.0 ** rng.uniform(-1.0, 1.5) / np.linalg.norm(point)
+        theta = point.copy()
+        nu = project(A, S, theta)
+        if np.linalg.norm(point) <= S:
+            assert_array_equal(theta, point)
+            assert nu == 0.0
+            continue
+        active += 1
+        assert nu > 0.0
+        assert abs(np.linalg.norm(theta) - S) <= 2.0 * EPS * S
+        other = by_slsqp(A, A @ point, S)
+        ours, theirs = (theta - point) @ A @ (theta - point), (other - point) @ A @ (other - point)
+        # what is minimised is ½θᵀAθ − (Ap)ᵀθ: the distance is good to that one's rounding
+        size = np.linalg.norm(A, 2) * S * (S + np.linalg.norm(point))
+        assert ours <= theirs * (1.0 + 1e-13) + 16.0 * EPS * size, k
+        residual = A @ (theta - point) + nu * theta
+        assert np.linalg.norm(residual) <= resolution(A, nu) * np.linalg.norm(A @ point), k
+    assert active > 100
+
+
+def test_points_inside_stay_bit_for_bit():
+    rng = np.random.default_rng(19)
+    for d in range(1, 9):
+        for _ in range(50):
+            A, S = random_matrix(rng, d), 10.0 ** rng.uniform(-1.0, 1.0)
+            point = rng.standard_normal(d)
+            point *= S * rng.random() / np.linalg.norm(point)
+            theta = point.copy()
+            assert project(A, S, theta) == 0.0
+            assert_array_equal(theta, point)
+    # the ball is closed: a point of the sphere is inside
+    theta = np.array([0.6, -0.8])
+    assert math.hypot(*theta) == 1.0
+    assert project(random_matrix(rng, 2), 1.0, theta) == 0.0
+    assert_array_equal(theta, [0.6, -0.8])
+
+
+def test_one_dimension_and_identity_are_clipping():
+    theta = np.array([3.0])
+    nu = project(np.array([[2.0]]), 1.5, theta)
+    assert_array_equal(theta, [1.5])
+    assert_allclose(nu, 2.0 * (3.0 / 1.5 - 1.0), rtol=1e-15)  # A(θ − p) + νθ = 0
+    point = np.array([3.0, -4.0, 12.0])
+    theta = point.copy()
+    nu = project(np.eye(3), 2.0, theta)
+    assert_allclose(theta, point * (2.0 / 13.0), rtol=1e-15)
+    assert_allclose(nu, 13.0 / 2.0 - 1.0, rtol=1e-14)
+
+
+def test_the_projection_depends_on_the_norm():
+    """Not the Euclidean projection: the heavy direction is kept."""
+    theta = np.array([2.0, 2.0])
+    project(np.diag([1e6, 1.0]), 1.0, theta)
+    assert theta[0] > 0.99
+    assert abs(np.linalg.norm(theta) - 1.0) <= 2.0 * EPS
+
+
+@pytest.mark.parametrize("length", [1.0 + 2 * EPS, 1.0 + 1e-14, 1.0 + 1e-9, 1e8, 1e100])
+def test_just_outside_and_far_outside(length):
+    rng = np.random.default_rng(20)
+    for _ in range(20):
+        H = random_matrix(rng, 4)
+        point = rng.standard_normal(4)
+        point *= length / np.linalg.norm(point)
+        theta = point.copy()
+        nu = project(H, 1.0, theta)
+        assert nu >= 0.0
+        size = np.linalg.norm(theta)
+        assert size <= 1.0 + 2.0 * EPS
+        # ν = 0 where H⁻¹(Hp), rather than p, is inside: they differ by rounding times condition
+        assert size >= 1.0 - (2.0 * EPS if nu > 0.0 else resolution(H, 0.0))
+        residual = H @ (theta - point) + nu * theta
+        assert np.linalg.norm(residual) <= resolution(H, nu) * np.linalg.norm(H @ point)
+
+
+def test_not_positive_definite_gives_nan():
+    theta = np.zeros(2)
+    assert math.isnan(minimise_quadratic(-np.eye(2), np.ones(2), 1.0, theta))
+
+
+def test_no_force_no_motion():
+    H, theta = random_matrix(np.random.default_rng(1), 3), np.full(3, np.nan)
+    assert minimise_quadratic(H, np.zeros(3), 1.0, theta) == 0.0
+    assert_array_equal(theta, np.zeros(3))

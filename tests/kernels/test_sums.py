@@ -1,0 +1,108 @@
+"""A client's sums against NumPy and against finite differences of the loss."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from fedglb.kernels.sums import add_derivatives, map1, sum_loss
+from tests.links.families import FAMILIES
+
+
+def random_samples(name, n, d):
+    rng = np.random.default_rng([n, d, len(name)])
+    X = rng.standard_normal((n, d))
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1.0)
+    theta = rng.standard_normal(d)
+    y = FAMILIES[name].quantile(FAMILIES[name].mean(X @ theta), rng.uniform(0.01, 0.99, n))
+    return X, y, theta
+
+
+def derivatives(name, X, y, theta, *, with_hessian=True):
+    link, d = FAMILIES[name].link, X.shape[1]
+    gradient, hessian = np.zeros(d), np.zeros((d, d))
+    mean, variance = link.compiled_mean.address, link.compiled_variance.address
+    add_derivatives(X, y, theta, mean, variance, gradient, hessian, with_hessian)
+    return gradient, hessian
+
+
+def loss(name, X, y, theta):
+    return sum_loss(X, y, theta, FAMILIES[name].link.compiled_cumulant.address)
+
+
+SHAPES = [(1, 1), (7, 1), (40, 3), (200, 8)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_against_numpy(name, shape):
+    X, y, theta = random_samples(name, *shape)
+    family, z = FAMILIES[name], X @ theta
+    gradient, hessian = derivatives(name, X, y, theta)
+    # sums of n terms of order max(1, |y|), in another order
+    atol = 1e-15 * len(y) * (1.0 + np.abs(y).max() + np.abs(family.mean(z)).max())
+    assert_allclose(gradient, X.T @ (family.mean(z) - y), rtol=1e-13, atol=atol)
+    assert_allclose(hessian, (X.T * family.slope(z)) @ X, rtol=1e-13, atol=atol)
+    assert_array_equal(hessian, hessian.T)
+    expected = math.fsum(family.cumulant(z) - y * z)
+    assert_allclose(loss(name, X, y, theta), expected, rtol=1e-13, atol=atol)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_against_finite_differences(name, shape):
+    X, y, theta = random_samples(name, *shape)
+    d, h = shape[1], 1e-3
+    gradient, hessian = derivatives(name, X, y, theta)
+
+    def difference(function, e):  # fourth order
+        near = function(theta + h * e) - function(theta - h * e)
+        far = function(theta + 2 * h * e) - function(theta - 2 * h * e)
+        return (8.0 * near - far) / (12.0 * h)
+
+    slopes = np.array([difference(lambda t: loss(name, X, y, t), e) for e in np.eye(d)])
+    curvature = np.array(
+        [difference(lambda t: derivatives(name, X, y, t)[0], e) for e in np.eye(d)]
+    )
+    # truncation h⁴/30 a sample times a derivative of the order of the mean (e^|z| for Poisson),
+    # rounding an ulp of the sum over h
+    scale = len(y) * (1.0 + np.abs(y).max() + FAMILIES[name].mean(X @ theta).max())
+    assert_allclose(gradient, slopes, rtol=0.0, atol=1e-12 * scale)
+    assert_allclose(hessian, curvature, rtol=0.0, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sums_are_added_to_what_is_there(name):
+    X, y, theta = random_samples(name, 30, 4)
+    link = FAMILIES[name].link
+    mean, variance = link.compiled_mean.address, link.compiled_variance.address
+    whole = derivatives(name, X, y, theta)
+    gradient, hessian = np.zeros(4), np.zeros((4, 4))
+    for rows in (slice(0, 11), slice(11, 12), slice(12, 30)):
+        add_derivatives(X[rows], y[rows], theta, mean, variance, gradient, hessian, True)
+    assert_array_equal(gradient, whole[0])  # in order, so to the bit
+    assert_array_equal(hessian, whole[1])
+
+
+def test_without_the_hessian_it_is_not_touched():
+    X, y, theta = random_samples("logistic", 30, 4)
+    gradient, hessian = derivatives("logistic", X, y, theta, with_hessian=False)
+    assert_array_equal(gradient, derivatives("logistic", X, y, theta)[0])
+    assert_array_equal(hessian, np.zeros((4, 4)))
+
+
+def test_no_samples_no_sum():
+    X, y = np.empty((0, 3)), np.empty(0)
+    gradient, hessian = derivatives("poisson", X, y, np.ones(3))
+    assert_array_equal(gradient, np.zeros(3))
+    assert_array_equal(hessian, np.zeros((3, 3)))
+    assert loss("poisson", X, y, np.ones(3)) == 0.0
+
+
+def test_map1():
+    z = np.linspace(-3.0, 3.0, 50)
+    link = FAMILIES["probit"].link
+    assert_array_equal(map1(link.compiled_mean.address, z), [link.mean(float(v)) for v in z])

@@ -1,0 +1,96 @@
+"""A link of the user's own works wherever a shipped one does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import fedglb as fg
+from tests import plain
+from tests.links.families import Dip, Hyperbolic, KnownHyperbolic, Positive
+
+TOLERANCE = 1e-14
+D, N, K, T = 3, 3, 5, 40
+
+
+def algorithms(solver, **common):
+    return {
+        "fedglb_ucb": (fg.fedglb_ucb(2.0, solver, **common), {"threshold": 2.0}),
+        "fedglb_ucb_1": (fg.fedglb_ucb_1(5, solver, **common), {"updates": 5}),
+        "fedglb_ucb_2": (fg.fedglb_ucb_2(5, solver, **common), {"updates": 5}),
+        "fedglb_ucb_3": (fg.fedglb_ucb_3(5, **common), {"updates": 5}),
+        "one_ucb_glm": (fg.one_ucb_glm(tolerance=TOLERANCE, **common), {}),
+        "n_ucb_glm": (fg.n_ucb_glm(tolerance=TOLERANCE, **common), {}),
+        "n_ons_glm": (fg.n_ons_glm(**common), {}),
+        "dislinucb": (fg.dislinucb(2.0, **common), {"threshold": 2.0}),
+    }
+
+
+NAMES = list(algorithms(None))
+
+
+@pytest.mark.parametrize("link", [Hyperbolic(), KnownHyperbolic(), Positive(), Dip()], ids=repr)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_algorithm_runs(name, link):
+    env = fg.Synthetic(fg.Problem(D, link), clients=N, arms=K)
+    algorithm = algorithms(fg.Newton())[name][0]
+    run = fg.simulate(algorithm, env, horizon=T, seed=2)
+    assert run.choices.shape == (T, N)
+    assert set(np.unique(run.choices)) == set(range(K))
+    assert 0.0 < run.regret < 2.0 * N * T
+    assert np.isfinite(run.reward)
+    if run.theta is not None and name != "dislinucb":  # which does not project
+        assert 0.0 < np.linalg.norm(run.theta) <= 1.0 + 1e-12
+    again = fg.simulate(algorithm, env, horizon=T, seed=2)
+    assert_array_equal(again.choices, run.choices)
+    assert again.regret == run.regret
+
+
+@pytest.mark.parametrize("solver", [fg.AGD(), fg.LBFGS(), fg.Newton()], ids=repr)
+@pytest.mark.parametrize("projection", ["ball", "paper"])
+@pytest.mark.parametrize("link", [Hyperbolic(), Dip()], ids=repr)
+def test_every_solver_runs(solver, projection, link):
+    env = fg.Synthetic(fg.Problem(D, link), clients=N, arms=K)
+    solver = type(solver)(projection=projection)
+    run = fg.simulate(fg.fedglb_ucb(2.0, solver), env, horizon=T, seed=3)
+    assert run.syncs > 2
+    assert run.theta is not None
+    assert 0.0 < np.linalg.norm(run.theta) <= 1.0 + 1e-12
+
+
+@pytest.mark.parametrize("link", [Hyperbolic(), KnownHyperbolic()], ids=repr)
+@pytest.mark.parametrize("name", NAMES)
+def test_same_choices_as_the_plain_functions(name, link, monkeypatch):
+    monkeypatch.setitem(
+        plain.LINKS,
+        "hyperbolic",
+        plain.Link(
+            lambda z: 0.5 * (z + np.sqrt(1.0 + z * z)),
+            lambda z: 0.5 * (1.0 + z / np.sqrt(1.0 + z * z)),
+            lambda z: 0.5 * (1.0 + z * z) ** -1.5,
+        ),
+    )
+    problem = fg.Problem(D, link)
+    assert_allclose(problem.c_mu, 2.0**-2.5, rtol=1e-15)
+    rng = np.random.default_rng(11)
+    theta = rng.standard_normal(D)
+    theta /= np.linalg.norm(theta)
+    arms = rng.standard_normal((T, N, K, D))
+    arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
+    means = link.mean(arms @ theta)
+    rewards = np.asarray(link.sample(means, np.broadcast_to(rng.random((T, N, 1)), means.shape)))
+    env = fg.Recorded(problem, arms, means, rewards=rewards, parameter=theta)
+
+    common = {"ridge": 0.1, "delta": 0.05, "exploration": 0.1}
+    algorithm, arguments = algorithms(fg.Newton(tolerance=TOLERANCE), **common)[name]
+    if name == "fedglb_ucb_3":
+        arguments["y_range"] = (0.0, 1.0)
+    given = plain.Problem("hyperbolic", 1.0, 0.5, 2.0**-2.5, 0.1, 0.05, exploration=0.1)
+    expected = getattr(plain, name)(given, arms, rewards, **arguments)
+    run = fg.simulate(algorithm, env)
+    assert_array_equal(run.choices, expected.choices)
+    assert len(np.unique(run.choices)) > 2
+    if run.theta is not None and expected.thetas:
+        # a gap of 1e-14 in F, n ≤ 120, λ = 0.1: ‖θ − θ*‖ ≤ √(2·1e-14·120/0.1) < 5e-6
+        assert_allclose(run.theta, expected.thetas[-1], atol=5e-6)
