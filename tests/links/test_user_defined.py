@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -94,3 +96,20 @@ def test_same_choices_as_the_plain_functions(name, link, monkeypatch):
     if run.theta is not None and expected.thetas:
         # a gap of 1e-14 in F, n ≤ 120, λ = 0.1: ‖θ − θ*‖ ≤ √(2·1e-14·120/0.1) < 5e-6
         assert_allclose(run.theta, expected.thetas[-1], atol=5e-6)
+
+
+class Scaled(Hyperbolic):
+    """A link with an attribute of its own."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+
+
+def test_a_links_own_attributes_survive_a_process_boundary():
+    link = Scaled(2.0)
+    link.mean(0.3)
+    again = pickle.loads(pickle.dumps(link))
+    assert again.scale == 2.0
+    assert again == link
+    assert link != Scaled(3.0)
+    assert again.mean(0.3) == link.mean(0.3)

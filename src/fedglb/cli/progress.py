@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +15,18 @@ from fedglb.kernels.jit import cache
 _LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
 
+@functools.cache  # once a process
+def _announce_compilation() -> None:
+    if cache().fresh:
+        text = "compiling the kernels (once; later runs start at once)"
+        Console(stderr=True).print(text, style="dim")
+
+
 @contextmanager
 def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
     """Give a function to call with the number of steps done; draw a bar on a terminal."""
     console = Console(stderr=True)
-    if cache().fresh:
-        console.print("compiling the kernels (once; later runs start at once)", style="dim")
+    _announce_compilation()
     if console.is_terminal:
         columns = (
             TextColumn("{task.description}"), BarColumn(),

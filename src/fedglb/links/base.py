@@ -209,13 +209,14 @@ class Link(ABC):
         return f"{type(self).__name__}()"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        return type(self) is type(other) and self.__getstate__() == other.__getstate__()
 
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def __getstate__(self) -> dict[str, object]:
-        return {}  # compiled functions are per process
+    def __getstate__(self) -> dict[str, Any]:
+        # compiled functions are this process's own
+        return {k: v for k, v in vars(self).items() if not k.startswith("compiled_")}
 
 
 def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:
