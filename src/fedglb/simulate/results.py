@@ -112,8 +112,11 @@ class Recorder:
 
 
 def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:
-    """Return whether the client's ellipsoid of radius α holds θ*; None if θ* is not known."""
+    """Return whether the client's ellipsoid of radius α holds θ*; None if θ* is not known.
+
+    Before any data θ* on the sphere lies on its very edge: rounding must not push it out.
+    """
     if parameter is None:
         return None
     error = client.state.centre - parameter
-    return bool(np.sqrt(error @ client.state.matrix @ error) <= alpha)
+    return bool(np.sqrt(error @ client.state.matrix @ error) <= alpha * (1.0 + 1e-9))
