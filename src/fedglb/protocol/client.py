@@ -88,9 +88,7 @@ class Client:
 
     def choose(self, arms: ArrayLike) -> int:
         """Return the index of the arm to play; `arms` is (K, d). Changes nothing."""
-        table = array("arms", arms, (None, self.setting.problem.dim))
-        arms_in_unit_ball("arms", table)
-        return self.play(np.ascontiguousarray(table.T))
+        return self.play(self._columns(arms))
 
     def play(self, columns: FloatArray) -> int:
         """Return the index of the arm to play, for arms that are checked and (d, K) already."""
@@ -98,12 +96,14 @@ class Client:
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm; `arms` is (K, d)."""
-        table = array("arms", arms, (None, self.setting.problem.dim))
-        arms_in_unit_ball("arms", table)
-        out = np.empty(table.shape[0])
-        columns = np.ascontiguousarray(table.T)
+        columns = self._columns(arms)
+        out = np.empty(columns.shape[1])
         upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, out)
         return out
+
+    def _columns(self, arms: ArrayLike) -> FloatArray:
+        table = array("arms", arms, (None, self.setting.problem.dim))
+        return np.ascontiguousarray(arms_in_unit_ball("arms", table).T)
 
     def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
         """Learn from the reward of the arm `x` played in step t; return what is to be sent."""
@@ -174,10 +174,10 @@ class Client:
     def _evaluate(self, message: Evaluate) -> list[Message]:
         if message.update != self.update or message.update <= self.adopted:
             return []  # of an update that this client is no part of, or that is over
-        first = 0 if self._refits else self.covered
-        X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
         link, d = self.setting.problem.link, self.setting.problem.dim
         theta = array("theta", message.theta, (d,))
+        first = integer("since", message.since, at_least=0, at_most=self.frozen)
+        X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
         gradient, hessian = np.zeros(d), np.zeros((d, d))
         add_derivatives(
             X, y, theta, link.compiled_mean.address, link.compiled_variance.address,
@@ -203,11 +203,6 @@ class Client:
         local.adopt(self.setting, self.state, message.model)
         for index in range(self.covered, len(self.samples)):
             local.observe(self.setting, self.state, self.samples, index)
-
-    @property
-    def _refits(self) -> bool:
-        solver = self.algorithm.global_update
-        return solver is None or solver.refits
 
     def _add(self, x: FloatArray, y: float) -> None:
         index = self.samples.append(x, y)

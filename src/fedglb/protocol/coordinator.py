@@ -139,8 +139,19 @@ class Coordinator:
         query = None if self.solve is None else self.solve.query
         if query is None:
             return []
-        asked = (self.update, self.update_rounds, query.theta, query.hessian, query.loss)
-        return [Evaluate(c, *asked) for c in self.participants]
+        solver = self.algorithm.global_update
+        assert solver is not None
+        return [
+            Evaluate(
+                c, self.update, self.update_rounds, 0 if solver.refits else self._covers(c),
+                query.theta, query.hessian, query.loss,
+            )
+            for c in self.participants
+        ]  # fmt: skip
+
+    def _covers(self, client: ClientId) -> int:
+        """How many of a client's samples are in the model."""
+        return self.covered[client].samples if client in self.covered else 0
 
     def _gather(self, message: Covariance) -> list[Message]:
         if self.phase != GATHERING or not self._takes_part(message.client, message.update):
@@ -207,13 +218,7 @@ class Coordinator:
             projected=solve.solution.projected,
         )
         self._end()
-        nothing = Contribution(0, model.matrix, None)
-        return self._send(
-            [
-                NewModel(c, self.update, self.covered.get(c, nothing).samples, model)
-                for c in self.clients
-            ]
-        )
+        return self._send([NewModel(c, self.update, self._covers(c), model) for c in self.clients])
 
     def _end(self) -> None:
         self.phase = IDLE

@@ -67,11 +67,16 @@ class Covariance(Message):
 
 @dataclass(frozen=True)
 class Evaluate(Message):
-    """Send the sums of round `round` at θ: always the gradient."""
+    """Send the sums of round `round` at θ: always the gradient.
+
+    The sums leave out the client's first `since` samples, which are in the model already (0
+    where every update fits all samples anew).
+    """
 
     upward = False
     update: int
     round: int
+    since: int
     theta: FloatArray
     hessian: bool
     loss: bool
