@@ -47,6 +47,62 @@ def remainder_gap(
 
 
 @kernel
+def move_anchor(
+    X: FloatArray,
+    y: FloatArray,
+    theta: FloatArray,
+    anchor: FloatArray,
+    H: FloatArray,
+    w: FloatArray,
+    gradient: FloatArray,
+    ridge: float,
+    mean: int,
+    variance: int,
+) -> float:
+    """One pass over the samples: linearise at θ; return 1/tr(H⁻¹), a lower bound on λ_min(H)."""
+    d = theta.shape[0]
+    gradient[:] = 0.0
+    H[:] = 0.0
+    add_derivatives(X, y, theta, mean, variance, gradient, H, True)
+    for j in range(d):
+        gradient[j] += ridge * theta[j]
+        H[j, j] += ridge
+        anchor[j] = theta[j]
+    matvec(H, anchor, w)
+    for j in range(d):
+        w[j] -= gradient[j]
+    inverse = np.empty((d, d))
+    invert(H, inverse)
+    trace = 0.0
+    for j in range(d):
+        trace += inverse[j, j]
+    return 1.0 / trace
+
+
+@kernel
+def halve_until_lower(
+    X: FloatArray,
+    y: FloatArray,
+    theta: FloatArray,
+    anchor: FloatArray,
+    delta: FloatArray,
+    ridge: float,
+    cumulant: int,
+) -> float:
+    """Cut θ = anchor + Δ back until Φ is no higher than at the anchor; return the step's length."""
+    start = sum_loss(X, y, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
+    start += 1e-12 * (1.0 + abs(start))  # rounding
+    length = 1.0
+    while length > 1e-9:
+        if sum_loss(X, y, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
+            break
+        length *= 0.5
+        for j in range(theta.shape[0]):
+            theta[j] = anchor[j] + length * delta[j]
+    return length
+
+
+@kernel
 def mle_step(
     X: FloatArray,
     y: FloatArray,
@@ -83,7 +139,6 @@ def mle_step(
         w[j] += x[j] * (slope * z - residual)
     gradient = np.empty(d)
     delta = np.empty(d)
-    inverse = np.empty((d, d))
     passes = 0
     while True:
         nu = minimise_quadratic(H, w, S, theta)
@@ -98,38 +153,14 @@ def mle_step(
             else:
                 for j in range(d):
                     theta[j] = anchor[j] + length * delta[j]
-        elif not stuck:
-            start = sum_loss(X, y, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
-            start += 1e-12 * (1.0 + abs(start))  # rounding
-            length = 1.0
-            while length > 1e-9:
-                if sum_loss(X, y, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
-                    break
-                length *= 0.5
-                for j in range(d):
-                    theta[j] = anchor[j] + length * delta[j]
-            if length < 1.0:
-                nu = 0.0
+        elif halve_until_lower(X, y, theta, anchor, delta, ridge, cumulant) < 1.0:
+            nu = 0.0
         if stuck:  # nothing left to gain in double precision
             return floor, passes
         if passes == _MAX_PASSES:
             return floor, -1
-        gradient[:] = 0.0
-        H[:] = 0.0
-        add_derivatives(X, y, theta, mean, variance, gradient, H, True)
+        floor = move_anchor(X, y, theta, anchor, H, w, gradient, ridge, mean, variance)
         passes += 1
-        for j in range(d):
-            gradient[j] += ridge * theta[j]
-            H[j, j] += ridge
-            anchor[j] = theta[j]
-        matvec(H, anchor, w)
-        for j in range(d):
-            w[j] -= gradient[j]
-        invert(H, inverse)
-        trace = 0.0
-        for j in range(d):
-            trace += inverse[j, j]
-        floor = 1.0 / trace
         if s < 0.0:
             for j in range(d):
                 gradient[j] += nu * theta[j]
