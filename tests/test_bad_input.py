@@ -66,6 +66,12 @@ CASES = {
         ["curvature", "too large for a double"],
     ),
     "α < 0": (lambda: fg.Fixed(-1.0), ["alpha = -1.0", ">= 0"]),
+    "solver a name": (
+        lambda: fg.fedglb_ucb(1.0, "newton"), ["solver = 'newton'", "fg.Newton()"],
+    ),
+    "confidence a number": (
+        lambda: fg.n_ons_glm(confidence=0.3), ["confidence = 0.3", "fg.Fixed(0.3)"],
+    ),
     "tolerance 0": (lambda: fg.AGD(tolerance=0.0), ["tolerance = 0.0", "> 0"]),
     "stop": (lambda: fg.AGD(stop="certficate"), ["stop = 'certficate'", "mean certificate"]),
     "bound is AGD's": (lambda: fg.Newton(stop="bound"), ["stop = 'bound'", "certificate, fixed"]),

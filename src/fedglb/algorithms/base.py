@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedglb.confidence import Confidence
-from fedglb.errors import InvalidInput, integer, number
+from fedglb.errors import InvalidInput, instance, integer, number
 from fedglb.global_update import GlobalUpdate
 from fedglb.local_update import LocalUpdate
 from fedglb.problem import Problem
@@ -63,6 +63,11 @@ class Algorithm:
         number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)
         number("exploration", self.exploration, at_least=0.0)
+        instance("local_update", self.local_update, LocalUpdate, "Ons()")
+        if self.global_update is not None:
+            instance("solver", self.global_update, GlobalUpdate, "fg.Newton()")
+        instance("trigger", self.trigger, Trigger, "Event(10.0)")
+        instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
         never = isinstance(self.trigger, Never)
         if (self.global_update is None) != never:
             raise InvalidInput(

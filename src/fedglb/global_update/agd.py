@@ -59,10 +59,10 @@ class AGD(IterativeSolver):
         limit = self.rounds if self.stop == "fixed" else MAX_ROUNDS
         assert limit is not None
 
-        def confine(target: FloatArray, origin: FloatArray) -> FloatArray:
+        def confine(point: FloatArray, origin: FloatArray) -> FloatArray:
             if ball:
-                return project_euclidean(target, problem.S)
-            return within_reach(target, origin, problem.S) if with_loss else target
+                return project_euclidean(point, problem.S)
+            return within_reach(point, origin, problem.S) if with_loss else point
 
         momentum = _Momentum()
         theta = base = objective.start
@@ -83,9 +83,8 @@ class AGD(IterativeSolver):
                 limit = paper_rounds(objective, point.gradient, target)
             if with_loss:
                 if lowest is not None and point.above(lowest):
-                    # Back to where F was lowest, without momentum; a plain step that made F
-                    # rise was too long.
-                    step *= 0.5 if gamma == 0.0 else 1.0
+                    if gamma == 0.0:  # not momentum made F rise: the step was too long
+                        step *= 0.5
                     momentum = _Momentum()
                     point = lowest
                 lowest = point

@@ -53,13 +53,15 @@ class ReferenceEngine:
 
     def shared_theta(self) -> FloatArray | None:
         """Return the last model that all clients share, None if there was none."""
-        model = self.coordinator.model
         if self.centralised:
             return self.clients[0].state.theta.copy()
-        if model is None or model.theta is not None:
-            return None if model is None else model.theta
-        assert model.b is not None
-        return solve(model.matrix, model.b)
+        model = self.coordinator.model
+        if model is None:
+            return None
+        if model.theta is None:  # a linear model is its A and b
+            assert model.b is not None
+            return solve(model.matrix, model.b)
+        return model.theta
 
     def run(self, progress: Progress | None = None) -> None:
         """Play all steps."""
