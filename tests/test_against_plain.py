@@ -124,7 +124,12 @@ def check_same(name, link, case, alpha):
     def watch(t, i, client):
         alphas[t - 1, i] = client.alpha
 
-    exact = fg.simulate(pair(name, link, case.plain, alpha, ROUNDING)[0], case.env, observer=watch)
+    exact = fg.simulate(
+        pair(name, link, case.plain, alpha, ROUNDING)[0],
+        case.env,
+        engine="reference",
+        observer=watch,
+    )
     # 1e-6: where the ball is active, √(ν‖θ‖(S − ‖θ‖)) magnifies the last bit of ‖θ‖
     assert_allclose(alphas, expected.alphas, rtol=1e-6)
     if expected.thetas:

@@ -217,5 +217,11 @@ def test_a_recording_is_the_environments_own():
 def test_a_tiny_delta_and_a_tiny_curvature_still_give_a_radius():
     env = fg.Synthetic(fg.Problem(2, curvature=1e-70), 2, 3)
     radii = set()
-    fg.simulate(fg.n_ons_glm(delta=1e-300), env, 3, observer=lambda t, i, c: radii.add(c.alpha))
+    fg.simulate(
+        fg.n_ons_glm(delta=1e-300),
+        env,
+        3,
+        engine="reference",
+        observer=lambda t, i, c: radii.add(c.alpha),
+    )
     assert all(0.0 < alpha < math.inf for alpha in radii)

@@ -26,7 +26,7 @@ from fedglb.global_update import AGD, LBFGS, Newton
 from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 from fedglb.problem import Problem
 from fedglb.protocol import Client, Coordinator
-from fedglb.simulate import Run, simulate
+from fedglb.simulate import Run, lockstep, simulate
 
 __version__ = "0.1.0"
 
@@ -34,6 +34,6 @@ __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Client", "Coordinator", "Environment",
     "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
     "Poisson", "Probit", "Problem", "Recorded", "Run", "Synthetic", "dislinucb", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
-    "simulate",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "lockstep", "n_ons_glm", "n_ucb_glm",
+    "one_ucb_glm", "simulate",
 ]  # fmt: skip

@@ -195,7 +195,7 @@ def trace(algorithm: fg.Algorithm, case: Case) -> Trace:
 
     if algorithm.global_update is not None:
         algorithm = replace(algorithm, global_update=watched(algorithm.global_update, told))
-    fg.simulate(algorithm, env, observer=watch)
+    fg.simulate(algorithm, env, engine="reference", observer=watch)
     return Trace(moments, syncs)
 
 

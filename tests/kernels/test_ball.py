@@ -9,7 +9,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from fedglb.kernels.ball import minimise_quadratic, project
+from fedglb.kernels import ball
+from fedglb.kernels.ball import minimise_quadratic
 
 EPS = 2.0**-52
 
@@ -98,6 +99,10 @@ def test_optimality_conditions():
             expected = np.linalg.solve(H, w)
             assert_allclose(theta, expected, rtol=0.0, atol=1e-15 * np.linalg.cond(H) * d * S)
     assert inside > 100
+
+
+def project(A, S, theta):
+    return ball.project(A, np.linalg.inv(A), S, theta)
 
 
 def test_projection_against_a_general_solver():

@@ -140,7 +140,7 @@ def run(X, prior, *, refresh=True, weights=None):
     A, inverse, total = prior * np.eye(d), np.eye(d) / prior, 0.0
     for k in range(n):
         weight = 1.0 if weights is None else weights[k]
-        total += add_sample(A, inverse, X[k], weight, k if refresh else 0)
+        total += add_sample(A, inverse, X[k], weight, k if refresh else 0, np.empty(d))
     return A, inverse, total
 
 
@@ -185,9 +185,23 @@ def test_the_gain_is_that_of_one_sample():
     A = positive_definite(rng, 4)
     inverse, x = np.linalg.inv(A), rng.standard_normal(4)
     before = np.linalg.slogdet(A)[1]
-    gain = add_sample(A, inverse, x, 0.6, 0)
+    direction = np.empty(4)
+    gain = add_sample(A, inverse, x, 0.6, 0, direction)
+    assert_allclose(direction, np.linalg.solve(A, x), rtol=1e-11)
     assert_allclose(gain, np.linalg.slogdet(A)[1] - before, rtol=1e-12)
     assert_allclose(inverse, np.linalg.inv(A), rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-300, 0.3, 1.0, 1e6])
+@pytest.mark.parametrize("count", [0, REFRESH_EVERY - 1])
+def test_the_direction_is_the_new_inverse_times_x(weight, count):
+    rng = np.random.default_rng(10)
+    A = positive_definite(rng, 5)
+    inverse, x, direction = np.linalg.inv(A), rng.standard_normal(5), np.empty(5)
+    inverse = 0.5 * (inverse + inverse.T)
+    add_sample(A, inverse, x, weight, count, direction)
+    assert_allclose(direction, np.linalg.solve(A, x), rtol=1e-9)
+    assert_array_equal(inverse, inverse.T)
 
 
 def test_without_the_refresh_errors_stay():
@@ -211,7 +225,7 @@ def test_a_spoilt_inverse_is_healed_at_the_next_refresh(spoilt_at):
     for k in range(len(X)):
         if k == spoilt_at:
             inverse *= 1.01
-        add_sample(A, inverse, X[k], 1.0, k)
+        add_sample(A, inverse, X[k], 1.0, k, np.empty(d))
         errors.append(np.abs(inverse @ A - np.eye(d)).max())
     refreshed = REFRESH_EVERY - 1  # the index whose update is number REFRESH_EVERY
     assert all(e < 1e-13 for e in errors[:spoilt_at])

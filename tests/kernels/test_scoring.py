@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedglb.kernels.scoring import TIE, choose, pick, upper_bounds
+from fedglb.kernels import scoring
+from fedglb.kernels.scoring import TIE, pick, upper_bounds
 
 
 def plain_scores(arms, centre, A_inv, alpha):
@@ -21,7 +22,12 @@ def random_case(rng, K, d):
     return arms, rng.standard_normal(d), np.linalg.inv(0.1 * np.eye(d) + B.T @ B)
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 20])
+def choose(columns, *others):
+    scores, widths = np.empty((2, columns.shape[1]))
+    return scoring.choose(columns, *others, scores, widths)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 6, 8, 13, 20])
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 10.0])
 def test_scores_and_choice(d, alpha):
     rng = np.random.default_rng(d)
@@ -32,7 +38,7 @@ def test_scores_and_choice(d, alpha):
         expected = plain_scores(arms, centre, A_inv, alpha)
         scores = np.full(K, np.nan)
         columns = np.ascontiguousarray(arms.T)
-        upper_bounds(columns, centre, A_inv, alpha, scores)
+        upper_bounds(columns, centre, A_inv, alpha, scores, np.empty_like(scores))
         # sums of d² terms of at most max(A⁻¹) ≤ 10, under a root
         assert_allclose(scores, expected, rtol=1e-13, atol=1e-13 * (1.0 + alpha))
         arm = choose(columns, centre, A_inv, alpha)
@@ -61,7 +67,7 @@ def test_a_fresh_matrix_and_unit_arms_play_the_first():
         arms, _, _ = random_case(rng, 25, 10)
         columns = np.ascontiguousarray(arms.T)
         scores = np.empty(25)
-        upper_bounds(columns, np.zeros(10), np.eye(10) / 0.7, 2.0, scores)
+        upper_bounds(columns, np.zeros(10), np.eye(10) / 0.7, 2.0, scores, np.empty_like(scores))
         noisy += int(np.argmax(scores)) != 0
         assert choose(columns, np.zeros(10), np.eye(10) / 0.7, 2.0) == 0
     assert noisy > 100  # without the rule another arm would have been played
@@ -100,8 +106,8 @@ def test_a_width_rounded_below_zero_counts_as_zero():
     columns = np.array([[1.0, 0.0], [-1.0, 0.5]])
     A_inv = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-16]]) - 1e-17
     scores = np.empty(2)
-    upper_bounds(columns, np.zeros(2), A_inv, 1.0, scores)
+    upper_bounds(columns, np.zeros(2), A_inv, 1.0, scores, np.empty_like(scores))
     assert np.isfinite(scores).all()
     A_inv = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-10]])  # xᵀA⁻¹x = −1e-10 for the first arm
-    upper_bounds(columns, np.zeros(2), A_inv, 1.0, scores)
+    upper_bounds(columns, np.zeros(2), A_inv, 1.0, scores, np.empty_like(scores))
     assert scores[0] == 0.0

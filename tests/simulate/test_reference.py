@@ -84,8 +84,11 @@ def test_learning_helps():
 
 def test_progress_is_told_of_every_step():
     seen = []
-    fg.simulate(fg.n_ons_glm(), ENV, 7, progress=seen.append)
+    fg.simulate(fg.n_ons_glm(), ENV, 7, engine="reference", progress=seen.append)
     assert seen == list(range(1, 8))
+    seen.clear()
+    fg.simulate(fg.n_ons_glm(), ENV, 7, progress=seen.append)
+    assert seen == [7]  # one block
 
 
 SCRIPT = """

@@ -49,7 +49,9 @@ def test_a_sync_in_the_middle_of_a_step_serves_the_clients_after_it_at_once():
     def watch(t, i, client):
         seen[t, i] = (client.state.epoch, client.state.t_last)
 
-    run = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton()), env, 20, seed=1, observer=watch)
+    run = fg.simulate(
+        fg.fedglb_ucb(0.5, fg.Newton()), env, 20, seed=1, engine="reference", observer=watch
+    )
     rows = run.updates.select("t", "client").rows()
     middle = [(t, i) for t, i in rows if i < 3]
     assert middle

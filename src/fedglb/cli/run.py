@@ -78,7 +78,7 @@ def run(
     arms: Annotated[int, _option("K, arms offered in each step.", _PROBLEM)] = 25,
     horizon: Annotated[int, _option("T, steps.", _PROBLEM)] = 500,
     seed: Annotated[int, _option("Seeds parameter, arms and noise.", _PROBLEM)] = 0,
-    engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "reference",
+    engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "compiled",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, for scripts.")
     ] = False,

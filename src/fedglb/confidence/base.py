@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
 
 from fedglb.global_update import Objective, Solution
 from fedglb.local_update import LocalState
@@ -22,6 +25,8 @@ class Confidence(ABC, Generic[State]):
 
     #: The family of states that the lemma speaks of.
     state_type: ClassVar[type[LocalState]]
+    #: The kernel that computes the radius, with the signature `kernels.jit.RADIUS`.
+    formula: ClassVar[Callable[..., float]]
     #: Whether `exploration` multiplies the radius.
     scalable: ClassVar[bool] = True
 
@@ -36,5 +41,10 @@ class Confidence(ABC, Generic[State]):
         return ()
 
     @abstractmethod
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return the numbers that `formula` needs."""
+
     def radius(self, setting: Setting, state: State) -> float:
         """Return α for a client in this state."""
+        constants = np.array(self.constants(setting))
+        return self.formula(state.vectors, state.counters, state.numbers, constants)

@@ -11,8 +11,10 @@ from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import dot
+from fedglb.kernels.places import CENTRE, EPOCH
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import OnsState
+from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.setting import Setting
 
 
@@ -57,11 +59,28 @@ def fedglb_radius(
     return ellipsoid_radius(beta, ridge / c * S * S, squares, centre, b)
 
 
+@kernel
+def fedglb_formula(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """The radius of a client: before the first model r_g is √(λ/c)S, and β_global 0."""
+    start_radius, beta_global = constants[0], 0.0
+    if numbers.shape[0] > 0:
+        start_radius = numbers[0]
+        beta_global = start_radius * start_radius
+    return fedglb_radius(
+        vectors[CENTRE], vectors[B], counters[SQUARES], counters[GRADIENT_NORMS],
+        start_radius, beta_global, int(counters[EPOCH]), int(constants[1]), constants[2],
+        constants[3], constants[4], constants[5], constants[6],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FedGLB(Confidence[OnsState]):
     """The radius of FedGLB-UCB, its variant 2, and (without any update) N-ONS-GLM."""
 
     state_type = OnsState
+    formula = staticmethod(fedglb_formula)
 
     def at_sync(
         self, setting: Setting, objective: Objective, solution: Solution
@@ -69,16 +88,10 @@ class FedGLB(Confidence[OnsState]):
         """Return r_g(δ/2)."""
         return (sync_radius(setting, objective, solution, setting.delta / 2.0),)
 
-    def radius(self, setting: Setting, state: OnsState) -> float:
-        """Return α."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return √(λ/c)S, N, δ, c, R, λ and S."""
         problem = setting.problem
-        if state.base is None:
-            start_radius, beta_global = setting.prior_width, 0.0
-        else:
-            start_radius = float(state.base.numbers[0])
-            beta_global = start_radius * start_radius
-        return fedglb_radius(
-            state.centre, state.b, state.squares, state.gradient_norms,
-            start_radius, beta_global, state.epoch, setting.clients, setting.delta,
+        return (
+            setting.prior_width, setting.clients, setting.delta,
             problem.c_mu, problem.R, setting.ridge, problem.S,
         )  # fmt: skip

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.confidence.base import Confidence
-from fedglb.confidence.fedglb import ellipsoid_radius, ons_regret_bound
+from fedglb.confidence.fedglb import FedGLB, ellipsoid_radius, ons_regret_bound
 from fedglb.confidence.global_model import sync_radius
 from fedglb.confidence.online import prediction_error_bound
 from fedglb.errors import number
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import log_det
+from fedglb.kernels.places import CENTRE
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import OnsState
+from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 
@@ -42,6 +44,21 @@ def printed_radius(
     return ellipsoid_radius(beta, ridge / c * S * S, squares, centre, b)
 
 
+@kernel
+def printed_formula(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """The radius of a client: before the first model r_g is √(λ/c)S, and β_global 0."""
+    start_radius, beta_global = constants[0], 0.0
+    if numbers.shape[0] > 0:
+        start_radius, beta_global = numbers[0], numbers[1]
+    return printed_radius(
+        vectors[CENTRE], vectors[B], counters[SQUARES], counters[GRADIENT_NORMS],
+        start_radius, beta_global, int(constants[1]), constants[2],
+        constants[3], constants[4], constants[5], constants[6],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class FedGLBPrinted(Confidence[OnsState]):
     """β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), no union over epochs.
@@ -53,6 +70,7 @@ class FedGLBPrinted(Confidence[OnsState]):
     """
 
     state_type = OnsState
+    formula = staticmethod(printed_formula)
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
@@ -79,14 +97,6 @@ class FedGLBPrinted(Confidence[OnsState]):
         """Return that nothing is proven."""
         return ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
 
-    def radius(self, setting: Setting, state: OnsState) -> float:
-        """Return α."""
-        problem = setting.problem
-        start_radius, beta_global = setting.prior_width, 0.0
-        if state.base is not None:
-            start_radius, beta_global = (float(v) for v in state.base.numbers)
-        return printed_radius(
-            state.centre, state.b, state.squares, state.gradient_norms,
-            start_radius, beta_global, setting.clients, setting.delta,
-            problem.c_mu, problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return √(λ/c)S, N, δ, c, R, λ and S, as `FedGLB` does."""
+        return FedGLB().constants(setting)

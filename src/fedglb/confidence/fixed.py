@@ -6,9 +6,19 @@ from dataclasses import dataclass
 
 from fedglb.confidence.base import Confidence
 from fedglb.errors import number
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.types import FloatArray
 from fedglb.local_update import LocalState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+
+
+@kernel
+def constant_radius(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """α."""
+    return float(constants[0])
 
 
 @dataclass(frozen=True)
@@ -25,6 +35,7 @@ class Fixed(Confidence[LocalState]):
     """
 
     state_type = LocalState
+    formula = staticmethod(constant_radius)
     scalable = False
     alpha: float
 
@@ -35,6 +46,6 @@ class Fixed(Confidence[LocalState]):
         """Return that nothing is proven."""
         return ("the radius is a constant: no coverage is claimed",)
 
-    def radius(self, setting: Setting, state: LocalState) -> float:
+    def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return α."""
-        return float(self.alpha)
+        return (self.alpha,)

@@ -11,6 +11,8 @@ from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import log_det, solve
+from fedglb.kernels.places import LOG_GAIN, UPDATES
+from fedglb.kernels.types import FloatArray
 from fedglb.local_update import FrozenState, MleState
 from fedglb.setting import Setting
 
@@ -49,11 +51,33 @@ def sync_radius(setting: Setting, objective: Objective, solution: Solution, delt
     )
 
 
+@kernel
+def sent_radius(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """r_g(δ) of the last update; √(λ/c)S before the first."""
+    return float(numbers[0] if numbers.shape[0] > 0 else constants[0])
+
+
+@kernel
+def own_formula(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """r_g(δ/N) with residual 0; √(λ/c)S before the first sample."""
+    if counters[UPDATES] == 0.0:
+        return float(constants[0])
+    return global_model_radius(
+        0.0, 0.0, counters[LOG_GAIN],
+        constants[1], constants[2], constants[3], constants[4], constants[5],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class GlobalModel(Confidence[FrozenState]):
     """The ellipsoid around the last global model, for clients that do not learn between."""
 
     state_type = FrozenState
+    formula = staticmethod(sent_radius)
 
     def at_sync(
         self, setting: Setting, objective: Objective, solution: Solution
@@ -61,9 +85,9 @@ class GlobalModel(Confidence[FrozenState]):
         """Return r_g(δ)."""
         return (sync_radius(setting, objective, solution, setting.delta),)
 
-    def radius(self, setting: Setting, state: FrozenState) -> float:
-        """Return r_g(δ) of the last update; √(λ/c)S before the first."""
-        return setting.prior_width if state.base is None else float(state.base.numbers[0])
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return √(λ/c)S."""
+        return (setting.prior_width,)
 
 
 @dataclass(frozen=True)
@@ -75,13 +99,12 @@ class OwnModel(Confidence[MleState]):
     """
 
     state_type = MleState
+    formula = staticmethod(own_formula)
 
-    def radius(self, setting: Setting, state: MleState) -> float:
-        """Return r_g(δ/N) with residual 0; √(λ/c)S before the first sample."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return √(λ/c)S, δ/N, c, R, λ and S."""
         problem = setting.problem
-        if state.updates == 0:
-            return setting.prior_width
-        return global_model_radius(
-            0.0, 0.0, state.log_gain, setting.delta / setting.clients,
+        return (
+            setting.prior_width, setting.delta / setting.clients,
             problem.c_mu, problem.R, setting.ridge, problem.S,
         )  # fmt: skip

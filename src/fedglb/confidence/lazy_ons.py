@@ -10,9 +10,11 @@ from fedglb.confidence.fedglb import ellipsoid_radius
 from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
+from fedglb.kernels.places import CENTRE
 from fedglb.kernels.types import FloatArray
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import LazyOnsState
+from fedglb.local_update.lazy_ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 
@@ -44,11 +46,27 @@ def lazy_ons_radius(
     return ellipsoid_radius(beta, ridge * S * S, squares, centre, b)
 
 
+@kernel
+def lazy_ons_formula(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """The radius of a client: sums over all batches, and over its own samples since."""
+    norms, squares = counters[GRADIENT_NORMS], counters[SQUARES]
+    if numbers.shape[0] > 0:
+        norms += numbers[0]
+        squares += numbers[1]
+    return lazy_ons_radius(
+        vectors[CENTRE], vectors[B], squares, norms, constants[0], int(constants[1]),
+        int(constants[2]), constants[3], constants[4], constants[5], constants[6], constants[7],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class LazyONS(Confidence[LazyOnsState]):
     """The radius of FedGLB-UCB₃."""
 
     state_type = LazyOnsState
+    formula = staticmethod(lazy_ons_formula)
     rate: LazyRate
 
     def at_sync(
@@ -67,14 +85,10 @@ class LazyONS(Confidence[LazyOnsState]):
             return ()
         return ("unbounded rewards: their bound G may fail too, so the sets hold with 1 − 2δ",)
 
-    def radius(self, setting: Setting, state: LazyOnsState) -> float:
-        """Return α."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return γ, B, N, δ, c, R, λ and S."""
         problem = setting.problem
-        norms, squares = state.gradient_norms, state.squares
-        if state.base is not None:
-            norms += float(state.base.numbers[0])
-            squares += float(state.base.numbers[1])
-        return lazy_ons_radius(
-            state.centre, state.b, squares, norms, self.rate.gamma(setting), self.rate.updates,
-            setting.clients, setting.delta, problem.c_mu, problem.R, setting.ridge, problem.S,
+        return (
+            self.rate.gamma(setting), self.rate.updates, setting.clients, setting.delta,
+            problem.c_mu, problem.R, setting.ridge, problem.S,
         )  # fmt: skip

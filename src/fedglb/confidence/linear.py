@@ -9,6 +9,8 @@ from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.linalg import log_det
+from fedglb.kernels.places import EPOCH, LOG_GAIN
+from fedglb.kernels.types import FloatArray
 from fedglb.links import Identity
 from fedglb.local_update import RidgeState
 from fedglb.problem import Problem
@@ -24,11 +26,26 @@ def linear_radius(
     return R * math.sqrt(log_ratio + union) + math.sqrt(ridge) * S
 
 
+@kernel
+def linear_formula(
+    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+) -> float:
+    """The radius of a client: log det of the last model's A, and what was gained since."""
+    log_ratio = counters[LOG_GAIN]
+    if numbers.shape[0] > 0:
+        log_ratio += numbers[0]
+    return linear_radius(
+        log_ratio, int(counters[EPOCH]), int(constants[0]),
+        constants[1], constants[2], constants[3], constants[4],
+    )  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Linear(Confidence[RidgeState]):
     """The radius of DisLinUCB, proven for the identity link."""
 
     state_type = RidgeState
+    formula = staticmethod(linear_formula)
 
     def at_sync(
         self, setting: Setting, objective: Objective, solution: Solution
@@ -42,13 +59,7 @@ class Linear(Confidence[RidgeState]):
             return ()
         return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
 
-    def radius(self, setting: Setting, state: RidgeState) -> float:
-        """Return α."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return N, δ, R, λ and S."""
         problem = setting.problem
-        log_ratio = state.log_gain
-        if state.base is not None:
-            log_ratio += float(state.base.numbers[0])
-        return linear_radius(
-            log_ratio, state.epoch, setting.clients, setting.delta,
-            problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+        return setting.clients, setting.delta, problem.R, setting.ridge, problem.S

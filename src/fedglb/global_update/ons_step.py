@@ -8,7 +8,7 @@ import numpy as np
 
 from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps
 from fedglb.kernels.ball import project
-from fedglb.kernels.linalg import solve
+from fedglb.kernels.linalg import invert, solve
 from fedglb.lazy_rate import LazyRate
 
 
@@ -42,7 +42,9 @@ class OnsStep(GlobalUpdate):
         squares = float(theta @ objective.covariance @ theta)
         b = b + objective.covariance @ theta
         theta = theta - direction / self.rate.gamma(setting)
-        nu = project(A, setting.problem.S, theta)
+        inverse = np.empty_like(A)
+        invert(A, inverse)
+        nu = project(A, inverse, setting.problem.S, theta)
         return Solution(
             theta=theta,
             gradient=sums.gradient,

@@ -5,25 +5,46 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.jit import kernel
-from fedglb.kernels.linalg import cholesky, dot, matvec, norm, solve_lower, solve_lower_transposed
+from fedglb.kernels.linalg import (
+    cholesky,
+    dot,
+    matvec,
+    norm,
+    quadratic,
+    solve_lower,
+    solve_lower_transposed,
+)
 from fedglb.kernels.types import FloatArray
 
 _MAX_STEPS = 200
+#: Relative distance from the sphere below which the last steps need no new factorisation.
+_CLOSE = 1e-4
 
 
 @kernel
 def minimise_quadratic(H: FloatArray, w: FloatArray, S: float, theta: FloatArray) -> float:
     """Write argmin ½θᵀHθ − wᵀθ over ‖θ‖ ≤ S to `theta`; return the multiplier ν ≥ 0.
 
-    H is positive definite. (H + νI)θ = w with ν = 0, or ν > 0 and ‖θ‖ = S. The function
-    ν ↦ 1/S − 1/‖θ(ν)‖ is convex and decreasing, so Newton's method on it from ν = 0 increases
-    monotonically to the root (docs/theory.md). NaN if H is not positive definite.
+    H is positive definite. (H + νI)θ = w with ν = 0, or ν > 0 and ‖θ‖ = S. NaN if H is not
+    positive definite.
+    """
+    return solve_secular(H, w, S, theta, 0.0)
+
+
+@kernel
+def solve_secular(H: FloatArray, w: FloatArray, S: float, theta: FloatArray, start: float) -> float:
+    """`minimise_quadratic`, from a ν that is known to be at most the multiplier.
+
+    The function ν ↦ 1/S − 1/‖θ(ν)‖ is convex and decreasing, so Newton's method on it from
+    below increases monotonically to the root (docs/theory.md).
     """
     d = w.shape[0]
     L = np.zeros((d, d))
     shifted = H.copy()
-    half = np.empty(d)
-    nu = 0.0
+    work = np.empty((3, d))
+    half, first, second = work[0], work[1], work[2]
+    size = norm(w)
+    nu = start
     for _ in range(_MAX_STEPS):
         for j in range(d):
             shifted[j, j] = H[j, j] + nu
@@ -35,9 +56,26 @@ def minimise_quadratic(H: FloatArray, w: FloatArray, S: float, theta: FloatArray
         if length <= S:  # inside already, or the root met to rounding
             break
         solve_lower(L, theta, half)
-        step = length * length / dot(half, half) * (length - S) / S
+        slope = dot(half, half)  # θᵀ(H + νI)⁻¹θ
+        step = length * length / slope * (length - S) / S
         if not nu + step > nu:
             break
+        if length - S <= _CLOSE * S:
+            # θ(ν + δ) = θ − δGθ + δ²G²θ up to an equation error of exactly δ³G²θ, G = (H + νI)⁻¹
+            solve_lower_transposed(L, half, first)
+            solve_lower(L, first, half)
+            solve_lower_transposed(L, half, second)
+            # δ from ‖θ(ν + δ)‖² = ‖θ‖² − 2δ θᵀGθ + 3δ² θᵀG²θ − 4δ³ θᵀG³θ + …
+            curve, delta = 1.5 * dot(first, first), step
+            for _ in range(3):
+                value = 0.5 * (length * length - S * S) - delta * slope + delta * delta * curve
+                delta += value / (slope - 2.0 * delta * curve)
+            cube = delta * delta * delta
+            if cube * norm(second) <= 1e-16 * size and cube * dot(first, second) <= 1e-16 * S * S:
+                for j in range(d):
+                    theta[j] += delta * (delta * second[j] - first[j])
+                nu += delta
+                break
         nu += step
     if nu > 0.0:
         length = norm(theta)
@@ -47,13 +85,16 @@ def minimise_quadratic(H: FloatArray, w: FloatArray, S: float, theta: FloatArray
 
 
 @kernel
-def project(A: FloatArray, S: float, theta: FloatArray) -> float:
+def project(A: FloatArray, A_inv: FloatArray, S: float, theta: FloatArray) -> float:
     """Replace `theta` by its projection onto ‖·‖ ≤ S in the A-norm; return the multiplier.
 
-    Algorithm 2 of the paper; the ball, not the sphere: a point inside stays as it is.
+    Algorithm 2 of the paper; the ball, not the sphere: a point inside stays as it is. The first
+    of Newton's steps starts at ν = 0, where A⁻¹ is all that it needs.
     """
-    if norm(theta) <= S:
+    length = norm(theta)
+    if length <= S:
         return 0.0
     w = np.empty(theta.shape[0])
     matvec(A, theta, w)
-    return minimise_quadratic(A, w, S, theta)
+    start = length * length / quadratic(A_inv, theta) * (length - S) / S
+    return solve_secular(A, w, S, theta, start)

@@ -7,6 +7,8 @@
   kernel serves every link, user-defined ones included, stays on disk, and the call costs
   nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a
   vectorised one that rounds differently in another place.
+* A part's step and its radius are kernels that reach the block loop in the same way: what
+  Python calls for one interaction and what the loop calls is one and the same machine code.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class ScalarFunction:
 
 
 # With NUMBA_DISABLE_JIT=1 an "address" is a number that stands for the Python function.
-_python_functions: dict[int, Callable[..., float]] = {}
+_python_functions: dict[int, Callable[..., Any]] = {}
 
 
 @functools.cache
@@ -106,14 +108,14 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
     return ScalarFunction(int(compiled.address), call)
 
 
+def _interpreted(address: int, *values: Any) -> Any:
+    return _python_functions[address](*values)
+
+
 def _call_pointer(arguments: int) -> Callable[..., float]:
     """Build the kernel-side ``f(address, x, …)`` for pointers to functions of floats."""
     if numba.config.DISABLE_JIT:
-
-        def interpreted(address: int, *values: float) -> float:
-            return _python_functions[address](*values)
-
-        return interpreted
+        return _interpreted
 
     def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         double = ir.DoubleType()
@@ -136,3 +138,58 @@ def _call_pointer(arguments: int) -> Callable[..., float]:
 
 call1 = _call_pointer(1)
 call3 = _call_pointer(3)
+
+
+# -- kernels by address ------------------------------------------------------------------------
+
+_REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
+_WHOLES = types.Array(types.int64, 1, "C")
+#: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
+STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1])
+#: (vectors, counters, numbers, constants) -> the radius.
+RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
+
+
+def address_of(function: Callable[..., Any], signature: Any) -> int:
+    """Return the address of a kernel's machine code for these types (compiled now if need be)."""
+    if numba.config.DISABLE_JIT:
+        return compile_scalar(function, 0).address
+    dispatcher = cast("Any", function)
+    with _own_cache():
+        dispatcher.compile(signature)
+    compiled = dispatcher.overloads[signature.args]
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def _emit_native_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Call machine code at args[0] the way numba's own functions call each other."""
+    convention, kinds = context.call_conv, signature.args[1:]
+    prototype = convention.get_function_type(signature.return_type, kinds)
+    pointer = builder.inttoptr(args[0], prototype.as_pointer())
+    status, result = convention.call_function(
+        builder, pointer, signature.return_type, kinds, args[1:]
+    )
+    with builder.if_then(status.is_error, likely=False):
+        convention.return_status_propagate(builder, status)
+    return result
+
+
+def _native(signature: Any) -> Any:
+    return signature.return_type(types.int64, *signature.args), _emit_native_call
+
+
+def _typed_step(
+    typing: Any, address: Any, vectors: Any, matrices: Any, counters: Any, X: Any, y: Any,
+    functions: Any, constants: Any,
+) -> Any:  # fmt: skip
+    return _native(STEP)
+
+
+def _typed_radius(
+    typing: Any, address: Any, vectors: Any, counters: Any, numbers: Any, constants: Any
+) -> Any:
+    return _native(RADIUS)
+
+
+call_step = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_step)
+call_radius = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_radius)

@@ -43,6 +43,18 @@ def matvec(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
 
 
 @kernel
+def symmetric_matvec(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
+    """Write A x to `out` for an exactly symmetric A: the same sums as `matvec`, row by row."""
+    d = x.shape[0]
+    for i in range(d):
+        out[i] = 0.0
+    for j in range(d):
+        w = x[j]
+        for i in range(d):
+            out[i] += A[j, i] * w
+
+
+@kernel
 def quadratic(A: FloatArray, x: FloatArray) -> float:
     """Return xᵀAx."""
     total = 0.0
@@ -77,11 +89,12 @@ def cholesky(A: FloatArray, L: FloatArray) -> bool:
             return False
         pivot = math.sqrt(total)
         L[j, j] = pivot
+        scale = 1.0 / pivot
         for i in range(j + 1, d):
             total = A[i, j]
             for k in range(j):
                 total -= L[i, k] * L[j, k]
-            L[i, j] = total / pivot
+            L[i, j] = total * scale
     return True
 
 
@@ -150,20 +163,52 @@ def invert(A: FloatArray, out: FloatArray) -> bool:
 
 
 @kernel
-def add_sample(A: FloatArray, A_inv: FloatArray, x: FloatArray, weight: float, count: int) -> float:
+def add_square(A: FloatArray, x: FloatArray, sign: float) -> None:
+    """A += sign · x xᵀ for a sign of ±1: rows run through memory, and symmetry is exact."""
+    d = x.shape[0]
+    for i in range(d):
+        w = sign * x[i]
+        for j in range(d):
+            A[i, j] += w * x[j]
+
+
+@kernel
+def add_sample(
+    A: FloatArray,
+    A_inv: FloatArray,
+    x: FloatArray,
+    weight: float,
+    count: int,
+    direction: FloatArray,
+) -> float:
     """A += weight·x xᵀ and A⁻¹ with it; return what log det A gains, log(1 + weight·xᵀA⁻¹x).
 
-    `count` is the number of updates before this one. A is the exact sum; A⁻¹ follows by the
-    Sherman–Morrison formula, and from A itself at every `REFRESH_EVERY`-th update, which is
-    what keeps rounding errors from building up in it.
+    `direction` becomes A⁻¹x with A after the update. `count` is the number of updates before
+    this one. A is the exact sum; A⁻¹ follows by the Sherman–Morrison formula, and from A itself
+    at every `REFRESH_EVERY`-th update (`refreshed`), which keeps rounding errors from building up.
     """
     d = x.shape[0]
-    v = np.empty(d)
-    matvec(A_inv, x, v)
-    width = weight * dot(x, v)
-    add_outer(A, x, weight)
-    if (count + 1) % REFRESH_EVERY == 0:
-        invert(A, A_inv)
+    symmetric_matvec(A_inv, x, direction)
+    width = weight * dot(x, direction)
+    if weight == 1.0:
+        add_square(A, x, 1.0)
     else:
-        add_outer(A_inv, v, -weight / (1.0 + width))
+        add_outer(A, x, weight)
+    scale = 1.0 / (1.0 + width)
+    if refreshed(count):
+        invert(A, A_inv)
+    elif weight > 0.0:
+        root = math.sqrt(weight * scale)
+        for j in range(d):
+            direction[j] *= root
+        add_square(A_inv, direction, -1.0)
+        scale /= root
+    for j in range(d):
+        direction[j] *= scale
     return math.log1p(width)
+
+
+@kernel
+def refreshed(count: int) -> bool:
+    """Whether `add_sample` with this count computes A⁻¹ from A."""
+    return (count + 1) % REFRESH_EVERY == 0

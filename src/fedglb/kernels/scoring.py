@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from fedglb.kernels.jit import kernel
 from fedglb.kernels.types import FloatArray
 
@@ -14,28 +12,71 @@ TIE = 1e-12
 
 @kernel
 def upper_bounds(
-    arms: FloatArray, centre: FloatArray, A_inv: FloatArray, alpha: float, scores: FloatArray
+    arms: FloatArray,
+    centre: FloatArray,
+    A_inv: FloatArray,
+    alpha: float,
+    scores: FloatArray,
+    widths: FloatArray,
 ) -> None:
-    """Write xᵀcentre + α‖x‖_{A⁻¹} for every arm x to `scores`.
+    """Write xᵀcentre + α‖x‖_{A⁻¹} for every arm x to `scores`, ‖x‖²_{A⁻¹} to `widths`.
 
-    `arms` is (d, K): the inner loop runs over arms and vectorises without reordering any sum.
+    `arms` is (d, K): the inner loops run over arms and vectorise without reordering any sum.
+    Rows of A⁻¹ are taken two at a time and its columns four at a time, which halves the traffic
+    between registers and cache; only one triangle of A⁻¹ is read.
     """
     d, K = arms.shape
-    widths = np.zeros(K)
     for k in range(K):
         scores[k] = 0.0
-    for i in range(d):
-        c = centre[i]
-        diagonal = A_inv[i, i]
+        widths[k] = 0.0
+    for i in range(0, d - 1, 2):
+        c0, c1 = centre[i], centre[i + 1]
+        m00, m10, m11 = A_inv[i, i], 2.0 * A_inv[i + 1, i], A_inv[i + 1, i + 1]
         for k in range(K):
-            scores[k] += arms[i, k] * c
-            widths[k] += arms[i, k] * arms[i, k] * diagonal
+            x0, x1 = arms[i, k], arms[i + 1, k]
+            scores[k] += x0 * c0 + x1 * c1
+            widths[k] += x0 * (x0 * m00) + x1 * (x1 * m11 + x0 * m10)
+        _add_products(arms, A_inv, i, widths)
+    if d % 2 == 1:
+        i = d - 1
+        c0, m00 = centre[i], A_inv[i, i]
+        for k in range(K):
+            x0 = arms[i, k]
+            scores[k] += x0 * c0
+            widths[k] += x0 * (x0 * m00)
         for j in range(i):
             twice = 2.0 * A_inv[i, j]
             for k in range(K):
-                widths[k] += arms[i, k] * arms[j, k] * twice
+                widths[k] += arms[i, k] * (arms[j, k] * twice)
     for k in range(K):
         scores[k] += alpha * math.sqrt(max(widths[k], 0.0))
+
+
+@kernel
+def _add_products(arms: FloatArray, A_inv: FloatArray, i: int, widths: FloatArray) -> None:
+    """Add what rows i, i + 1 (i even) have in common with the rows before them."""
+    K = arms.shape[1]
+    j = 0
+    while j + 4 <= i:
+        a0, a1, a2, a3 = (
+            2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1], 2.0 * A_inv[i, j + 2], 2.0 * A_inv[i, j + 3],
+        )  # fmt: skip
+        b0, b1, b2, b3 = (
+            2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1],
+            2.0 * A_inv[i + 1, j + 2], 2.0 * A_inv[i + 1, j + 3],
+        )  # fmt: skip
+        for k in range(K):
+            y0, y1, y2, y3 = arms[j, k], arms[j + 1, k], arms[j + 2, k], arms[j + 3, k]
+            widths[k] += arms[i, k] * (a0 * y0 + a1 * y1 + a2 * y2 + a3 * y3) + arms[i + 1, k] * (
+                b0 * y0 + b1 * y1 + b2 * y2 + b3 * y3
+            )
+        j += 4
+    if j < i:
+        a0, a1 = 2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1]
+        b0, b1 = 2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1]
+        for k in range(K):
+            y0, y1 = arms[j, k], arms[j + 1, k]
+            widths[k] += arms[i, k] * (a0 * y0 + a1 * y1) + arms[i + 1, k] * (b0 * y0 + b1 * y1)
 
 
 @kernel
@@ -56,8 +97,14 @@ def pick(scores: FloatArray) -> int:
 
 
 @kernel
-def choose(arms: FloatArray, centre: FloatArray, A_inv: FloatArray, alpha: float) -> int:
-    """Return the index of the arm to play; `arms` is (d, K)."""
-    scores = np.empty(arms.shape[1])
-    upper_bounds(arms, centre, A_inv, alpha, scores)
+def choose(
+    arms: FloatArray,
+    centre: FloatArray,
+    A_inv: FloatArray,
+    alpha: float,
+    scores: FloatArray,
+    widths: FloatArray,
+) -> int:
+    """Return the index of the arm to play; `arms` is (d, K), `scores` and `widths` are scratch."""
+    upper_bounds(arms, centre, A_inv, alpha, scores, widths)
     return pick(scores)

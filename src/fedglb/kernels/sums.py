@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.jit import call1, kernel
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.linalg import add_square
+from fedglb.kernels.places import CUMULANT, MEAN, VARIANCE
+from fedglb.kernels.types import FloatArray, IntArray
 
 
 @kernel
@@ -64,3 +66,70 @@ def map1(function: int, z: FloatArray) -> FloatArray:
     for k in range(z.shape[0]):
         out[k] = call1(function, z[k])
     return out
+
+
+@kernel
+def sum_over_clients(
+    X: FloatArray,
+    y: FloatArray,
+    first: IntArray,
+    last: IntArray,
+    theta: FloatArray,
+    functions: IntArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+    with_hessian: bool,
+    with_loss: bool,
+) -> float:
+    """Add up what each client answers to a round, in their order; return the loss (0 if not asked).
+
+    `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1.
+    """
+    d = theta.shape[0]
+    own_gradient = np.empty(d)
+    own_hessian = np.empty((d, d))
+    loss = 0.0
+    for i in range(X.shape[0]):
+        own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
+        own_gradient[:] = 0.0
+        own_hessian[:] = 0.0
+        add_derivatives(
+            own_X,
+            own_y,
+            theta,
+            functions[MEAN],
+            functions[VARIANCE],
+            own_gradient,
+            own_hessian,
+            with_hessian,
+        )
+        gradient += own_gradient
+        if with_hessian:
+            hessian += own_hessian
+        if with_loss:
+            loss += sum_loss(own_X, own_y, theta, functions[CUMULANT])
+    return loss
+
+
+@kernel
+def add_moments(X: FloatArray, y: FloatArray, covariance: FloatArray, moment: FloatArray) -> None:
+    """Add Σ x xᵀ and Σ x y over the rows of X in order, as a client does sample by sample."""
+    for s in range(X.shape[0]):
+        add_square(covariance, X[s], 1.0)
+        for j in range(X.shape[1]):
+            moment[j] += y[s] * X[s, j]
+
+
+@kernel
+def add_all_moments(
+    X: FloatArray,
+    y: FloatArray,
+    first: IntArray,
+    last: IntArray,
+    covariances: FloatArray,
+    moments: FloatArray,
+) -> None:
+    """`add_moments` for each client i over its rows first[i] … last[i] − 1."""
+    for i in range(X.shape[0]):
+        own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
+        add_moments(own_X, own_y, covariances[i], moments[i])

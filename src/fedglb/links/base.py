@@ -15,7 +15,7 @@ from scipy.optimize import minimize_scalar
 from fedglb.errors import InvalidInput
 from fedglb.kernels.jit import ScalarFunction, call3, compile_scalar, kernel
 from fedglb.kernels.sums import map1
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.links.quantiles import normal_quantile
 
 
@@ -127,6 +127,12 @@ class Link(ABC):
     def compiled_variance(self) -> ScalarFunction:
         """The derivative μ′, compiled."""
         return compile_scalar(type(self).scalar_variance, 1)
+
+    @cached_property
+    def compiled_functions(self) -> IntArray:
+        """Addresses for kernels, at the places MEAN, VARIANCE and CUMULANT."""
+        every = (self.compiled_mean, self.compiled_variance, self.compiled_cumulant)
+        return np.array([function.address for function in every], dtype=np.int64)
 
     @cached_property
     def compiled_sample(self) -> ScalarFunction:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 
 from fedglb.kernels.linalg import invert, matvec
+from fedglb.kernels.places import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.types import FloatArray
+from fedglb.local_update.fields import Count, Counter, Matrix, Vector, size
 from fedglb.model import SharedModel
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -18,6 +21,16 @@ from fedglb.setting import Setting
 @dataclass
 class LocalState:
     """The ellipsoid that a client chooses by, and what it was last given.
+
+    Three arrays, which kernels change in place, and the last shared model. The names below are
+    places in them; a family adds its own.
+
+    Parameters
+    ----------
+    vectors, matrices, counters
+        Shapes (·, d), (·, d, d) and (·,).
+    base
+        The last shared model, or None before the first.
 
     Attributes
     ----------
@@ -33,23 +46,30 @@ class LocalState:
         Rank-one updates of `inverse` since it was computed from a matrix that was given.
     epoch
         e: 1 before the first model, 2 after it, …
-    base
-        The last shared model, or None before the first.
     """
 
-    theta: FloatArray
-    matrix: FloatArray
-    inverse: FloatArray
-    centre: FloatArray
-    log_gain: float
-    updates: int
-    epoch: int
+    vectors: FloatArray
+    matrices: FloatArray
+    counters: FloatArray
     base: SharedModel | None
+
+    theta = Vector(THETA)
+    centre = Vector(CENTRE)
+    matrix = Matrix(MATRIX)
+    inverse = Matrix(INVERSE)
+    log_gain = Counter(LOG_GAIN)
+    updates = Count(UPDATES)
+    epoch = Count(EPOCH)
 
     @property
     def t_last(self) -> int:
         """The step of the last shared model, 0 before the first."""
         return 0 if self.base is None else self.base.t
+
+    @property
+    def numbers(self) -> FloatArray:
+        """What the last shared model holds for the radius's sake; empty before the first."""
+        return np.empty(0) if self.base is None else self.base.numbers
 
 
 State = TypeVar("State", bound=LocalState)
@@ -62,6 +82,8 @@ class LocalUpdate(ABC, Generic[State]):
     """
 
     state_type: ClassVar[type[LocalState]]
+    #: The kernel that takes in the last row of X, y, with the signature `kernels.jit.STEP`.
+    step: ClassVar[Callable[..., int]]
     #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
     tracks_gain: ClassVar[bool] = True
     #: What a shared model must hold beside A to replace the state; None: no model can.
@@ -74,33 +96,48 @@ class LocalUpdate(ABC, Generic[State]):
         """Return the multiple of the identity that A starts from."""
 
     @abstractmethod
-    def begin(self, setting: Setting) -> State:
-        """Return the state before any sample."""
-
-    @abstractmethod
-    def observe(self, setting: Setting, state: State, samples: Samples, index: int) -> None:
-        """Take in the sample at `index`."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return the numbers that `step` needs."""
 
     @abstractmethod
     def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
-        """Replace the state by a shared model; samples it does not cover are replayed after."""
+        """Replace the state by a shared model; samples it does not cover are replayed after.
+
+        What it leaves depends on the shared models so far alone: clients that were given the
+        same ones hold the same state.
+        """
+
+    def begin(self, setting: Setting) -> State:
+        """Return the state before any sample."""
+        d, prior, kind = setting.problem.dim, self.prior(setting), self.state_type
+        state = kind(
+            vectors=np.zeros((size(kind, Vector), d)),
+            matrices=np.zeros((size(kind, Matrix), d, d)),
+            counters=np.zeros(size(kind, Counter)),
+            base=None,
+        )
+        state.matrix[:] = prior * np.eye(d)
+        state.inverse[:] = np.eye(d) / prior
+        state.epoch = 1
+        return cast("State", state)
+
+    def observe(self, setting: Setting, state: State, samples: Samples, index: int) -> None:
+        """Take in the sample at `index`."""
+        n = index + 1
+        status = self.step(
+            state.vectors, state.matrices, state.counters, samples.X[:n], samples.y[:n],
+            setting.problem.link.compiled_functions, np.array(self.constants(setting)),
+        )  # fmt: skip
+        if status != 0:
+            raise self.failure(n)
+
+    def failure(self, n: int) -> Exception:
+        """Return what to raise where the step of the n-th sample returned other than 0."""
+        return FloatingPointError(f"{self} failed at sample {n}")
 
     def caveats(self) -> tuple[str, ...]:
         """Return what is not proven with this choice."""
         return ()
-
-    def _begin(self, setting: Setting) -> LocalState:
-        d, prior = setting.problem.dim, self.prior(setting)
-        return LocalState(
-            theta=np.zeros(d),
-            matrix=prior * np.eye(d),
-            inverse=np.eye(d) / prior,
-            centre=np.zeros(d),
-            log_gain=0.0,
-            updates=0,
-            epoch=1,
-            base=None,
-        )
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fedglb.kernels.jit import kernel
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix
 from fedglb.model import SharedModel
-from fedglb.samples import Samples
 from fedglb.setting import Setting
+
+
+@kernel
+def change_nothing(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Take in a sample by leaving everything as it is."""
+    return 0
 
 
 @dataclass
@@ -20,18 +35,16 @@ class Frozen(LocalUpdate[FrozenState]):
     """Keep θ and A as they were after the last global update."""
 
     state_type = FrozenState
+    step = staticmethod(change_nothing)
     tracks_gain = False
 
     def prior(self, setting: Setting) -> float:
         """Return λ/c."""
         return setting.ridge / setting.problem.c_mu
 
-    def begin(self, setting: Setting) -> FrozenState:
-        """Return the state before any sample."""
-        return FrozenState(**vars(self._begin(setting)))
-
-    def observe(self, setting: Setting, state: FrozenState, samples: Samples, index: int) -> None:
-        """Change nothing."""
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return nothing."""
+        return ()
 
     def adopt(self, setting: Setting, state: FrozenState, model: SharedModel) -> None:
         """Hold θ_t and A_t."""

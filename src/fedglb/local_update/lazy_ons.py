@@ -6,42 +6,48 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.jit import call1, kernel
 from fedglb.kernels.linalg import add_sample, dot, invert
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.local_update.fields import Counter, Matrix, Vector
 from fedglb.local_update.ons import newton_move, predict
 from fedglb.model import SharedModel
-from fedglb.samples import Samples
 from fedglb.setting import Setting
+
+B, DIRECTION, GRADIENT_DIRECTION = 2, 3, 4
+GRADIENT_MATRIX, GRADIENT_INVERSE = 2, 3
+SQUARES, GRADIENT_NORMS = 3, 4
 
 
 @kernel
 def lazy_ons_step(
-    V: FloatArray,
-    V_inv: FloatArray,
-    A: FloatArray,
-    A_inv: FloatArray,
-    theta: FloatArray,
-    b: FloatArray,
-    centre: FloatArray,
-    x: FloatArray,
-    z: float,
-    residual: float,
-    gamma: float,
-    S: float,
-    count: int,
-) -> tuple[float, float]:
-    """One local step of variant 3 in place, with z = xᵀθ and residual = μ(z) − y before it.
-
-    Return the gain of log det V and ‖∇l‖²_{A⁻¹}. Erratum 5: the step is 1/γ, not 1/c_μ.
-    """
-    gain = add_sample(V, V_inv, x, 1.0, count)
-    add_sample(A, A_inv, x, residual * residual, count)
-    gradient_norm = newton_move(A, A_inv, theta, x, residual, gamma, S)
-    predict(V_inv, b, centre, x, z)
-    return gain, gradient_norm
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """One local step of variant 3, on the last sample. Erratum 5: the step is 1/γ, not 1/c_μ."""
+    n = X.shape[0] - 1
+    x, theta = X[n], vectors[THETA]
+    V_inv, A, A_inv = matrices[INVERSE], matrices[GRADIENT_MATRIX], matrices[GRADIENT_INVERSE]
+    towards, along = vectors[DIRECTION], vectors[GRADIENT_DIRECTION]
+    gamma, S = constants[0], constants[1]
+    count = int(counters[UPDATES])
+    z = dot(x, theta)
+    residual = call1(functions[MEAN], z) - y[n]
+    counters[LOG_GAIN] += add_sample(matrices[MATRIX], V_inv, x, 1.0, count, towards)
+    add_sample(A, A_inv, x, residual * residual, count, along)
+    counters[GRADIENT_NORMS] += newton_move(A, A_inv, theta, x, along, residual, gamma, S)
+    counters[SQUARES] += z * z
+    counters[UPDATES] += 1.0
+    predict(V_inv, vectors[B], vectors[CENTRE], x, towards, z, count)
+    return 0
 
 
 @dataclass
@@ -58,13 +64,17 @@ class LazyOnsState(LocalState):
         Σ z² over the samples since the last model.
     gradient_norms
         Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model.
+    direction, gradient_direction
+        V⁻¹x and A⁻¹x of the last sample since the last model.
     """
 
-    gradient_matrix: FloatArray
-    gradient_inverse: FloatArray
-    b: FloatArray
-    squares: float
-    gradient_norms: float
+    b = Vector(B)
+    direction = Vector(DIRECTION)
+    gradient_direction = Vector(GRADIENT_DIRECTION)
+    gradient_matrix = Matrix(GRADIENT_MATRIX)
+    gradient_inverse = Matrix(GRADIENT_INVERSE)
+    squares = Counter(SQUARES)
+    gradient_norms = Counter(GRADIENT_NORMS)
 
 
 @dataclass(frozen=True)
@@ -72,6 +82,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     """Online Newton steps of size 1/γ; the ellipsoid is V's, centred at V⁻¹b."""
 
     state_type = LazyOnsState
+    step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
     rate: LazyRate
 
@@ -79,39 +90,25 @@ class LazyOns(LocalUpdate[LazyOnsState]):
         """Return λ."""
         return setting.ridge
 
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return γ and S."""
+        return self.rate.gamma(setting), setting.problem.S
+
     def begin(self, setting: Setting) -> LazyOnsState:
         """Return the state before any sample."""
+        state = super().begin(setting)
         d, ridge = setting.problem.dim, setting.ridge
-        return LazyOnsState(
-            **vars(self._begin(setting)),
-            gradient_matrix=ridge * np.eye(d),
-            gradient_inverse=np.eye(d) / ridge,
-            b=np.zeros(d),
-            squares=0.0,
-            gradient_norms=0.0,
-        )
-
-    def observe(self, setting: Setting, state: LazyOnsState, samples: Samples, index: int) -> None:
-        """One online Newton step."""
-        problem = setting.problem
-        x = samples.X[index]
-        z = dot(x, state.theta)
-        residual = problem.link.mean(z) - float(samples.y[index])
-        gain, gradient_norm = lazy_ons_step(
-            state.matrix, state.inverse, state.gradient_matrix, state.gradient_inverse,
-            state.theta, state.b, state.centre,
-            x, z, residual, self.rate.gamma(setting), problem.S, state.updates,
-        )  # fmt: skip
-        state.log_gain += gain
-        state.gradient_norms += gradient_norm
-        state.squares += z * z
-        state.updates += 1
+        state.gradient_matrix[:] = ridge * np.eye(d)
+        state.gradient_inverse[:] = np.eye(d) / ridge
+        return state
 
     def adopt(self, setting: Setting, state: LazyOnsState, model: SharedModel) -> None:
         """Hold θ_t, V_t, A_t and b_t."""
         assert model.b is not None
         assert model.gradient_matrix is not None
         adopt_matrix(state, model)
+        state.direction[:] = 0.0
+        state.gradient_direction[:] = 0.0
         state.gradient_matrix[:] = model.gradient_matrix
         invert(state.gradient_matrix, state.gradient_inverse)
         state.b[:] = model.b

@@ -19,15 +19,29 @@ from fedglb.errors import InvalidInput, number
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.jit import call1, kernel
 from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
+from fedglb.kernels.places import (
+    CENTRE,
+    CUMULANT,
+    INVERSE,
+    LOG_GAIN,
+    MATRIX,
+    MEAN,
+    THETA,
+    UPDATES,
+    VARIANCE,
+)
 from fedglb.kernels.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.kernels.sums import add_derivatives, sum_loss
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate
+from fedglb.local_update.fields import Count, Counter, Matrix, Vector
 from fedglb.model import SharedModel
-from fedglb.samples import Samples
 from fedglb.setting import Setting
 
 _MAX_PASSES = 200
+ANCHOR, TARGET, DIRECTION = 2, 3, 4
+HESSIAN = 2
+FLOOR, PASSES = 3, 4
 
 
 @kernel
@@ -169,6 +183,39 @@ def mle_step(
                 return floor, passes
 
 
+@kernel
+def mle_observe(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Refit with the last sample; −1 where the tolerance was not reached."""
+    n = X.shape[0]
+    A_inv, theta = matrices[INVERSE], vectors[THETA]
+    tolerance = constants[4]
+    count = int(counters[UPDATES])
+    counters[LOG_GAIN] += add_sample(
+        matrices[MATRIX], A_inv, X[n - 1], 1.0, count, vectors[DIRECTION]
+    )
+    counters[UPDATES] += 1.0
+    floor, passes = mle_step(
+        X, y, theta, vectors[ANCHOR], matrices[HESSIAN], vectors[TARGET], A_inv,
+        constants[0], constants[1], constants[2], constants[3], counters[FLOOR],
+        n * tolerance if tolerance > 0.0 else 1.0 / n,
+        functions[MEAN], functions[VARIANCE], functions[CUMULANT],
+    )  # fmt: skip
+    counters[FLOOR] = floor
+    if passes < 0:
+        return -1
+    counters[PASSES] += passes
+    vectors[CENTRE] = theta
+    return 0
+
+
 @dataclass
 class MleState(LocalState):
     """State of a client that refits after every sample; the centre is θ.
@@ -179,17 +226,20 @@ class MleState(LocalState):
         Where the samples are linearised, shape (d,).
     hessian, target
         Φ's Hessian H at the anchor, and H·anchor − gradient; shapes (d, d) and (d,).
+    direction
+        A⁻¹x of the last sample.
     floor
         A lower bound on the smallest eigenvalue of H.
     passes
         Passes over all samples so far.
     """
 
-    anchor: FloatArray
-    hessian: FloatArray
-    target: FloatArray
-    floor: float
-    passes: int
+    anchor = Vector(ANCHOR)
+    target = Vector(TARGET)
+    direction = Vector(DIRECTION)
+    hessian = Matrix(HESSIAN)
+    floor = Counter(FLOOR)
+    passes = Count(PASSES)
 
 
 @dataclass(frozen=True)
@@ -197,6 +247,7 @@ class Mle(LocalUpdate[MleState]):
     """The minimiser of F over the ball, certified to `tolerance` (None: 1/n²)."""
 
     state_type = MleState
+    step = staticmethod(mle_observe)
     model_fields = None
     tolerance: float | None = None
 
@@ -208,41 +259,30 @@ class Mle(LocalUpdate[MleState]):
         """Return λ/c."""
         return setting.ridge / setting.problem.c_mu
 
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return λ, S, s (−1: none is known), a lower bound on μ′ on the ball, ε (0: 1/n²)."""
+        problem = setting.problem
+        s = problem.link.self_concordance(problem.S)
+        return (
+            setting.ridge, problem.S, -1.0 if s is None else s,
+            min(problem.c_mu, problem.slope_infimum),
+            0.0 if self.tolerance is None else self.tolerance,
+        )  # fmt: skip
+
     def begin(self, setting: Setting) -> MleState:
         """Return the state before any sample."""
-        d = setting.problem.dim
-        return MleState(
-            **vars(self._begin(setting)),
-            anchor=np.zeros(d),
-            hessian=setting.ridge * np.eye(d),
-            target=np.zeros(d),
-            floor=setting.ridge,
-            passes=0,
-        )
+        state = super().begin(setting)
+        state.hessian[:] = setting.ridge * np.eye(setting.problem.dim)
+        state.floor = setting.ridge
+        return state
 
-    def observe(self, setting: Setting, state: MleState, samples: Samples, index: int) -> None:
-        """Refit with the samples up to `index`."""
-        problem, n = setting.problem, index + 1
-        X = samples.X[:n]
-        state.log_gain += add_sample(state.matrix, state.inverse, X[index], 1.0, state.updates)
-        state.updates += 1
-        s = problem.link.self_concordance(problem.S)
-        epsilon = 1.0 / n**2 if self.tolerance is None else self.tolerance
-        state.floor, passes = mle_step(
-            X, samples.y[:n], state.theta, state.anchor, state.hessian, state.target, state.inverse,
-            setting.ridge, problem.S, -1.0 if s is None else s,
-            min(problem.c_mu, problem.slope_infimum), state.floor, n * epsilon,
-            problem.link.compiled_mean.address, problem.link.compiled_variance.address,
-            problem.link.compiled_cumulant.address,
+    def failure(self, n: int) -> Exception:
+        """Say that the tolerance is out of reach."""
+        return InvalidInput(
+            "tolerance", 1.0 / n**2 if self.tolerance is None else self.tolerance,
+            f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
+            "passes (a larger ridge or a smaller radius makes the problem easier)",
         )  # fmt: skip
-        if passes < 0:
-            raise InvalidInput(
-                "tolerance", epsilon,
-                f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
-                "passes (a larger ridge or a smaller radius makes the problem easier)",
-            )  # fmt: skip
-        state.passes += passes
-        state.centre[:] = state.theta
 
     def adopt(self, setting: Setting, state: MleState, model: SharedModel) -> None:
         """Refuse: a refit over the client's own samples has no use for a shared model."""

@@ -8,13 +8,17 @@ import numpy as np
 
 from fedglb.errors import one_of
 from fedglb.kernels.ball import project
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic, refreshed
+from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.local_update.fields import Counter, Vector
 from fedglb.model import SharedModel
-from fedglb.samples import Samples
 from fedglb.setting import Setting
+
+B, BASE_B, DIRECTION = 2, 3, 4
+SQUARES, GRADIENT_NORMS, BASE_SQUARES = 3, 4, 5
 
 
 @kernel
@@ -23,49 +27,68 @@ def newton_move(
     A_inv: FloatArray,
     theta: FloatArray,
     x: FloatArray,
+    direction: FloatArray,
     residual: float,
     rate: float,
     S: float,
 ) -> float:
-    """θ ← projection of θ − (1/rate) A⁻¹∇l onto the ball, ∇l = residual·x; return ‖∇l‖²_{A⁻¹}."""
-    direction = np.empty(x.shape[0])
-    matvec(A_inv, x, direction)
+    """θ ← projection of θ − (1/rate) A⁻¹∇l onto the ball, ∇l = residual·x; return ‖∇l‖²_{A⁻¹}.
+
+    `direction` is A⁻¹x.
+    """
     for j in range(x.shape[0]):
         theta[j] -= residual / rate * direction[j]
-    project(A, S, theta)
+    project(A, A_inv, S, theta)
     return residual * residual * dot(x, direction)
 
 
 @kernel
-def predict(A_inv: FloatArray, b: FloatArray, centre: FloatArray, x: FloatArray, z: float) -> None:
-    """Enter the prediction z of xᵀθ into b, and move the centre to A⁻¹b."""
+def predict(
+    A_inv: FloatArray,
+    b: FloatArray,
+    centre: FloatArray,
+    x: FloatArray,
+    direction: FloatArray,
+    z: float,
+    count: int,
+) -> None:
+    """Enter the prediction z of xᵀθ into b, and move the centre to A⁻¹b.
+
+    `direction` is A⁻¹x, with x in A already: the centre moves along it, and is computed anew
+    whenever A⁻¹ is.
+    """
+    error = z - dot(x, centre)
     for j in range(x.shape[0]):
         b[j] += x[j] * z
-    matvec(A_inv, b, centre)
+        centre[j] += error * direction[j]
+    if refreshed(count):
+        matvec(A_inv, b, centre)
 
 
 @kernel
 def ons_step(
-    A: FloatArray,
-    A_inv: FloatArray,
-    theta: FloatArray,
-    b: FloatArray,
-    centre: FloatArray,
-    x: FloatArray,
-    z: float,
-    residual: float,
-    c: float,
-    S: float,
-    count: int,
-) -> tuple[float, float]:
-    """One step of Algorithm 2 in place, with z = xᵀθ and residual = μ(z) − y before it.
-
-    Return the gain of log det A and ‖∇l‖²_{A⁻¹}, both with A after x was added.
-    """
-    gain = add_sample(A, A_inv, x, 1.0, count)
-    gradient_norm = newton_move(A, A_inv, theta, x, residual, c, S)
-    predict(A_inv, b, centre, x, z)
-    return gain, gradient_norm
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """One step of Algorithm 2, on the last sample."""
+    n = X.shape[0] - 1
+    x, theta, direction = X[n], vectors[THETA], vectors[DIRECTION]
+    A, A_inv = matrices[MATRIX], matrices[INVERSE]
+    c, S = constants[0], constants[1]
+    count = int(counters[UPDATES])
+    z = dot(x, theta)
+    residual = call1(functions[MEAN], z) - y[n]
+    counters[LOG_GAIN] += add_sample(A, A_inv, x, 1.0, count, direction)
+    counters[GRADIENT_NORMS] += newton_move(A, A_inv, theta, x, direction, residual, c, S)
+    counters[SQUARES] += z * z
+    counters[UPDATES] += 1.0
+    predict(A_inv, vectors[B], vectors[CENTRE], x, direction, z, count)
+    return 0
 
 
 @dataclass
@@ -82,13 +105,16 @@ class OnsState(LocalState):
         Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model.
     base_b, base_squares
         b and ‖z‖² right after the last model.
+    direction
+        A⁻¹x of the last sample since the last model.
     """
 
-    b: FloatArray
-    squares: float
-    gradient_norms: float
-    base_b: FloatArray
-    base_squares: float
+    b = Vector(B)
+    base_b = Vector(BASE_B)
+    direction = Vector(DIRECTION)
+    squares = Counter(SQUARES)
+    gradient_norms = Counter(GRADIENT_NORMS)
+    base_squares = Counter(BASE_SQUARES)
 
 
 @dataclass(frozen=True)
@@ -104,6 +130,7 @@ class Ons(LocalUpdate[OnsState]):
     """
 
     state_type = OnsState
+    step = staticmethod(ons_step)
     b_rule: str = "refit"
 
     def __post_init__(self) -> None:
@@ -119,32 +146,9 @@ class Ons(LocalUpdate[OnsState]):
         """Return λ/c."""
         return setting.ridge / setting.problem.c_mu
 
-    def begin(self, setting: Setting) -> OnsState:
-        """Return the state before any sample."""
-        d = setting.problem.dim
-        return OnsState(
-            **vars(self._begin(setting)),
-            b=np.zeros(d),
-            squares=0.0,
-            gradient_norms=0.0,
-            base_b=np.zeros(d),
-            base_squares=0.0,
-        )
-
-    def observe(self, setting: Setting, state: OnsState, samples: Samples, index: int) -> None:
-        """One online Newton step."""
-        problem = setting.problem
-        x = samples.X[index]
-        z = dot(x, state.theta)
-        residual = problem.link.mean(z) - float(samples.y[index])
-        gain, gradient_norm = ons_step(
-            state.matrix, state.inverse, state.theta, state.b, state.centre,
-            x, z, residual, problem.c_mu, problem.S, state.updates,
-        )  # fmt: skip
-        state.log_gain += gain
-        state.gradient_norms += gradient_norm
-        state.squares += z * z
-        state.updates += 1
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return c_μ and S."""
+        return setting.problem.c_mu, setting.problem.S
 
     def adopt(self, setting: Setting, state: OnsState, model: SharedModel) -> None:
         """Hold θ_t, A_t and the b that goes with them."""
@@ -159,6 +163,7 @@ class Ons(LocalUpdate[OnsState]):
         state.base_b += predicted
         state.base_squares += quadratic(covered, model.theta)
         adopt_matrix(state, model)
+        state.direction[:] = 0.0
         state.b[:] = state.base_b
         state.squares = state.base_squares
         state.gradient_norms = 0.0

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedglb.kernels.jit import kernel
-from fedglb.kernels.linalg import add_sample, matvec
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.linalg import add_sample
+from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
+from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.local_update.fields import Vector
+from fedglb.local_update.ons import predict
 from fedglb.model import SharedModel
-from fedglb.samples import Samples
 from fedglb.setting import Setting
+
+B, DIRECTION = 2, 3
 
 
 @kernel
 def ridge_step(
-    A: FloatArray,
-    A_inv: FloatArray,
-    b: FloatArray,
-    centre: FloatArray,
-    x: FloatArray,
-    y: float,
-    count: int,
-) -> float:
-    """Take in one sample in place; return the gain of log det A."""
-    gain = add_sample(A, A_inv, x, 1.0, count)
-    for j in range(x.shape[0]):
-        b[j] += x[j] * y
-    matvec(A_inv, b, centre)
-    return gain
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Add the last sample to A and b: its reward stands where a prediction stands in ONS."""
+    n = X.shape[0] - 1
+    x, A_inv, centre = X[n], matrices[INVERSE], vectors[CENTRE]
+    count = int(counters[UPDATES])
+    counters[LOG_GAIN] += add_sample(matrices[MATRIX], A_inv, x, 1.0, count, vectors[DIRECTION])
+    counters[UPDATES] += 1.0
+    predict(A_inv, vectors[B], centre, x, vectors[DIRECTION], y[n], count)
+    vectors[THETA] = centre
+    return 0
 
 
 @dataclass
 class RidgeState(LocalState):
     """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y, shape (d,)."""
 
-    b: FloatArray
+    b = Vector(B)
+    direction = Vector(DIRECTION)
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,7 @@ class Ridge(LocalUpdate[RidgeState]):
     """Exact ridge regression on the rewards themselves; the link plays no part."""
 
     state_type = RidgeState
+    step = staticmethod(ridge_step)
     model_fields = frozenset({"b"})
     shares_moment = True
 
@@ -52,23 +59,15 @@ class Ridge(LocalUpdate[RidgeState]):
         """Return λ."""
         return setting.ridge
 
-    def begin(self, setting: Setting) -> RidgeState:
-        """Return the state before any sample."""
-        return RidgeState(**vars(self._begin(setting)), b=np.zeros(setting.problem.dim))
-
-    def observe(self, setting: Setting, state: RidgeState, samples: Samples, index: int) -> None:
-        """Add the sample to A and b."""
-        state.log_gain += ridge_step(
-            state.matrix, state.inverse, state.b, state.centre,
-            samples.X[index], float(samples.y[index]), state.updates,
-        )  # fmt: skip
-        state.theta[:] = state.centre
-        state.updates += 1
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return nothing."""
+        return ()
 
     def adopt(self, setting: Setting, state: RidgeState, model: SharedModel) -> None:
         """Hold A_t and b_t."""
         assert model.b is not None
         adopt_matrix(state, model)
+        state.direction[:] = 0.0
         state.b[:] = model.b
         recentre(state, state.b)
         state.theta[:] = state.centre

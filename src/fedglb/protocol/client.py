@@ -11,9 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
-from fedglb.kernels.linalg import add_outer
 from fedglb.kernels.scoring import choose, upper_bounds
-from fedglb.kernels.sums import add_derivatives, sum_loss
+from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import LocalState
 from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
@@ -92,14 +91,15 @@ class Client:
 
     def play(self, columns: FloatArray) -> int:
         """Return the index of the arm to play, for arms that are checked and (d, K) already."""
-        return choose(columns, self.state.centre, self.state.inverse, self.alpha)
+        scores, widths = np.empty((2, columns.shape[1]))
+        return choose(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm; `arms` is (K, d)."""
         columns = self._columns(arms)
-        out = np.empty(columns.shape[1])
-        upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, out)
-        return out
+        scores, widths = np.empty((2, columns.shape[1]))
+        upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
+        return scores
 
     def _columns(self, arms: ArrayLike) -> FloatArray:
         table = array("arms", arms, (None, self.setting.problem.dim))
@@ -166,9 +166,7 @@ class Client:
         if n == len(self.samples):
             return self.covariance.copy(), self.moment.copy()
         covariance, moment = np.zeros_like(self.covariance), np.zeros_like(self.moment)
-        for x, y in zip(self.samples.X[:n], self.samples.y[:n], strict=True):
-            add_outer(covariance, x, 1.0)
-            moment += y * x
+        add_moments(self.samples.X[:n], self.samples.y[:n], covariance, moment)
         return covariance, moment
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
@@ -206,8 +204,8 @@ class Client:
 
     def _add(self, x: FloatArray, y: float) -> None:
         index = self.samples.append(x, y)
-        add_outer(self.covariance, x, 1.0)
-        self.moment += y * x
+        row = slice(index, index + 1)
+        add_moments(self.samples.X[row], self.samples.y[row], self.covariance, self.moment)
         self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
 
     # -- persistence -----------------------------------------------------------------------------

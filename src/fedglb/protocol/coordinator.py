@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
-from fedglb.global_update import Solve, Sums
+from fedglb.global_update import Query, Solve, Sums
 from fedglb.model import SharedModel
 from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, stack, to_arrays, unstack
 from fedglb.protocol.checks import check_covariance, check_derivatives, check_identities
@@ -106,13 +106,48 @@ class Coordinator:
 
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it."""
-        if self.algorithm.global_update is None or self.phase != IDLE:
-            raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
-        self.update += 1
-        self.phase, self.t, self.asked_by = GATHERING, t, client
-        self.participants = dict(self.clients)
-        self.update_rounds = 0
+        self._open(t, client)
         return self._send(self._requests())
+
+    def update_at_once(
+        self,
+        t: int,
+        client: ClientId | None,
+        gathered: Mapping[ClientId, Contribution],
+        answer: Callable[[Query], Sums],
+    ) -> SharedModel:
+        """Make a whole update for who holds all clients in one memory; return the model.
+
+        The same update as message by message, and the same entries in the ledger, `client`'s
+        request included; `gathered` is what each client's samples amount to, and `answer` gives
+        the sums over them: each client's own, then added up in the sorted order of clients.
+        """
+        first, everybody = next(iter(self.clients)), len(self.clients)
+        if client is not None:
+            self.ledger.count(SyncRequest(client, t, self.finished))
+        self._open(t, client)
+        self.gathered = dict(gathered)
+        part = self.gathered[first]
+        self.ledger.count(CovarianceRequest(first, self.update), everybody)
+        self.ledger.count(
+            Covariance(first, self.update, part.samples, part.matrix, part.b), everybody
+        )
+        self.solve, self.phase = self._solve([]), SOLVING
+        while self.solve.query is not None:
+            query = self.solve.query
+            self._count_round()
+            self.ledger.count(self._evaluate(first, query), everybody)
+            sums = answer(query)
+            self.ledger.count(
+                Derivatives(
+                    first, self.update, self.update_rounds, sums.gradient, sums.hessian, sums.loss
+                ),
+                everybody,
+            )
+            self.solve.tell(sums)
+        model = self._conclude()
+        self.ledger.count(NewModel(first, self.update, self._covers(first), model), everybody)
+        return model
 
     def leave_out(self, client: ClientId) -> list[Message]:
         """Go on with the update without `client`, from the start if rounds were made with it."""
@@ -132,6 +167,14 @@ class Coordinator:
 
     # -- an update, phase by phase -------------------------------------------------------------
 
+    def _open(self, t: int, client: ClientId | None) -> None:
+        if self.algorithm.global_update is None or self.phase != IDLE:
+            raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
+        self.update += 1
+        self.phase, self.t, self.asked_by = GATHERING, t, client
+        self.participants = dict(self.clients)
+        self.update_rounds = 0
+
     def _requests(self) -> list[Message]:
         """What the participants are asked at this point."""
         if self.phase == GATHERING:
@@ -139,15 +182,19 @@ class Coordinator:
         query = None if self.solve is None else self.solve.query
         if query is None:
             return []
+        return [self._evaluate(c, query) for c in self.participants]
+
+    def _evaluate(self, client: ClientId, query: Query) -> Evaluate:
+        return Evaluate(
+            client, self.update, self.update_rounds, self.since(client),
+            query.theta, query.hessian, query.loss,
+        )  # fmt: skip
+
+    def since(self, client: ClientId) -> int:
+        """How many of a client's oldest samples an update leaves out: those it does not refit."""
         solver = self.algorithm.global_update
         assert solver is not None
-        return [
-            Evaluate(
-                c, self.update, self.update_rounds, 0 if solver.refits else self._covers(c),
-                query.theta, query.hessian, query.loss,
-            )
-            for c in self.participants
-        ]  # fmt: skip
+        return 0 if solver.refits else self._covers(client)
 
     def _covers(self, client: ClientId) -> int:
         """How many of a client's samples are in the model."""
@@ -179,10 +226,16 @@ class Coordinator:
     def _next_round(self) -> list[Message]:
         assert self.solve is not None
         if self.solve.query is None:
-            return self._finish()
+            model = self._conclude()
+            return self._send(
+                [NewModel(c, self.update, self._covers(c), model) for c in self.clients]
+            )
+        self._count_round()
+        return self._send(self._requests())
+
+    def _count_round(self) -> None:
         self.update_rounds += 1
         self.rounds += 1
-        return self._send(self._requests())
 
     def _collect(self, message: Derivatives) -> list[Message]:
         if self.phase != SOLVING or not self._takes_part(message.client, message.update):
@@ -198,7 +251,7 @@ class Coordinator:
         self.solve.tell(sum_replies(ordered, self.setting.problem.dim))
         return self._next_round()
 
-    def _finish(self) -> list[Message]:
+    def _conclude(self) -> SharedModel:
         solve = self.solve
         assert solve is not None
         assert solve.solution is not None
@@ -218,7 +271,7 @@ class Coordinator:
             projected=solve.solution.projected,
         )
         self._end()
-        return self._send([NewModel(c, self.update, self._covers(c), model) for c in self.clients])
+        return model
 
     def _end(self) -> None:
         self.phase = IDLE

@@ -35,10 +35,10 @@ class Ledger:
 
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
 
-    def count(self, message: Message) -> None:
-        """Enter one message."""
+    def count(self, message: Message, times: int = 1) -> None:
+        """Enter a message, or as many that differ in nothing but their client and values."""
         direction = "up" if message.upward else "down"
-        self.add(type(message).__name__, direction, 1, message.scalars())
+        self.add(type(message).__name__, direction, times, message.scalars())
 
     def add(self, kind: str, direction: str, messages: int, scalars_each: int) -> None:
         """Enter a number of equal messages at once."""

@@ -1,6 +1,7 @@
-"""Simulation: engines that run an algorithm on an environment, and what they return."""
+"""Simulation: engines, and what a run leaves."""
 
+from fedglb.simulate.lockstep import lockstep
 from fedglb.simulate.results import Run
 from fedglb.simulate.simulate import ENGINES, simulate
 
-__all__ = ["ENGINES", "Run", "simulate"]
+__all__ = ["ENGINES", "Run", "lockstep", "simulate"]

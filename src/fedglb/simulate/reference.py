@@ -10,20 +10,18 @@ import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
-from fedglb.kernels.linalg import solve
-from fedglb.kernels.types import FloatArray
-from fedglb.protocol import Client, Coordinator, Ledger
+from fedglb.protocol import Client
 from fedglb.protocol.messages import ClientId, Message
-from fedglb.simulate.results import Recorder
+from fedglb.simulate.engine import Engine, Progress
 
 #: Called as observer(t, i, client) right before client i chooses in step t.
 Observer: TypeAlias = Callable[[int, int, Client], None]
-#: Called with the number of steps done.
-Progress: TypeAlias = Callable[[int], None]
 
 
-class ReferenceEngine:
-    """One run: N clients and a coordinator, or one learner for all where it is centralised."""
+class ReferenceEngine(Engine):
+    """Clients and a coordinator as a federation runs them; every message is delivered."""
+
+    name = "reference"
 
     def __init__(
         self,
@@ -33,35 +31,17 @@ class ReferenceEngine:
         seed: int,
         observer: Observer | None = None,
     ) -> None:
-        self.env, self.horizon, self.seed = env, horizon, seed
+        super().__init__(algorithm, env, horizon, seed)
         self.observer = observer
-        setting = algorithm.setting(env.problem, env.clients, horizon)
         if algorithm.centralised:
-            shared = Client(0, algorithm, setting)
+            shared = Client(0, algorithm, self.setting)
             self.clients = [shared] * env.clients
         else:
-            self.clients = [Client(i, algorithm, setting) for i in range(env.clients)]
-        self.coordinator = Coordinator(algorithm, setting, range(setting.clients))
-        self.centralised = algorithm.centralised
-        choices = np.full((horizon, env.clients), -1, dtype=np.int64)
-        self.recorder = Recorder(choices, env.parameter(seed))
+            self.clients = [Client(i, algorithm, self.setting) for i in range(env.clients)]
 
-    @property
-    def ledger(self) -> Ledger:
-        """The communication so far."""
-        return self.coordinator.ledger
-
-    def shared_theta(self) -> FloatArray | None:
-        """Return the last model that all clients share, None if there was none."""
-        if self.centralised:
-            return self.clients[0].state.theta.copy()
-        model = self.coordinator.model
-        if model is None:
-            return None
-        if model.theta is None:  # a linear model is its A and b
-            assert model.b is not None
-            return solve(model.matrix, model.b)
-        return model.theta
+    def client(self, i: int) -> Client:
+        """Return client i."""
+        return self.clients[i]
 
     def run(self, progress: Progress | None = None) -> None:
         """Play all steps."""
@@ -84,11 +64,11 @@ class ReferenceEngine:
             reward = self._reward(block, step, i, arm)
             self.recorder.played(t, i, arm, float(means.max() - means[arm]), reward)
             self._deliver(client.learn(arms[arm], reward, t))
-            if self.centralised:
-                self._count_centralised(arms)
+            if self.algorithm.centralised:
+                self.count_centralised(1)
         self._deliver(self.coordinator.end_step(t))
-        c = self.coordinator
-        self.recorder.stepped(t, c.syncs, c.rounds, c.ledger.transfers, c.ledger.scalars)
+        self.recorder.stepped(t)
+        self.recorder.counted(t, t, self.coordinator)
 
     def _reward(self, block: Block, step: int, i: int, arm: int) -> float:
         if block.rewards is not None:
@@ -107,18 +87,12 @@ class ReferenceEngine:
             if message.upward:
                 queue.extend(self.coordinator.receive(message))
             else:
-                queue.extend(self._client(message.client).receive(message))
+                queue.extend(self._addressee(message.client).receive(message))
         if self.coordinator.syncs > before:
             record = self.coordinator.last_update
             assert record is not None
             self.recorder.updated(record, self.clients[0])
 
-    def _client(self, client: ClientId) -> Client:
+    def _addressee(self, client: ClientId) -> Client:
         assert isinstance(client, int)
         return self.clients[client]
-
-    def _count_centralised(self, arms: FloatArray) -> None:
-        """The paper's count: each interaction is one update, one gradient to each of N clients."""
-        self.coordinator.syncs += 1
-        self.coordinator.rounds += 1
-        self.ledger.add("Centralised", "down", len(self.clients), arms.shape[1])

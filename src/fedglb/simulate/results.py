@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fedglb.kernels.play import Log
 from fedglb.kernels.types import FloatArray, IntArray
-from fedglb.protocol import Client, UpdateRecord
+from fedglb.protocol import Client, Coordinator, UpdateRecord
 
 _TRACE = {
     "t": pl.Int64, "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64,
@@ -72,22 +73,35 @@ class Run:
         }
 
 
-@dataclass
 class Recorder:
-    """Collects what a run leaves, step by step."""
+    """Collects what a run leaves, step by step.
 
-    choices: IntArray
-    parameter: FloatArray | None
-    regret: float = 0.0
-    reward: float = 0.0
-    trace: list[tuple[Any, ...]] = field(default_factory=list)
-    updates: list[tuple[Any, ...]] = field(default_factory=list)
+    Attributes
+    ----------
+    log
+        Choices, and regret and reward so far at the end of each step.
+    counts
+        At the end of each step: syncs, rounds, transfers, scalars; shape (4, T).
+    updates
+        One row a global update.
+    """
+
+    def __init__(self, horizon: int, clients: int, parameter: FloatArray | None) -> None:
+        self.log = Log(
+            choices=np.full((horizon, clients), -1, dtype=np.int64),
+            regret=np.zeros(horizon),
+            reward=np.zeros(horizon),
+            interactions=np.zeros(horizon, dtype=np.int64),
+            totals=np.zeros(3),
+        )
+        self.counts = np.zeros((4, horizon), dtype=np.int64)
+        self.updates: list[tuple[Any, ...]] = []
+        self.parameter = parameter
 
     def played(self, t: int, client: int, arm: int, regret: float, reward: float) -> None:
         """Enter one interaction."""
-        self.choices[t - 1, client] = arm
-        self.regret += regret
-        self.reward += reward
+        self.log.choices[t - 1, client] = arm
+        self.log.totals[:] += (regret, reward, 1.0)
 
     def updated(self, record: UpdateRecord, client: Client) -> None:
         """Enter one global update; `client` is any that holds the new model."""
@@ -99,16 +113,29 @@ class Recorder:
             )
         )  # fmt: skip
 
-    def stepped(self, t: int, syncs: int, rounds: int, transfers: int, scalars: int) -> None:
-        """Enter the totals at the end of a step."""
-        self.trace.append((t, self.regret, self.reward, syncs, rounds, transfers, scalars))
+    def stepped(self, t: int) -> None:
+        """Enter the regret and reward so far at the end of a step."""
+        regret, reward, interactions = self.log.totals
+        self.log.regret[t - 1] = regret
+        self.log.reward[t - 1] = reward
+        self.log.interactions[t - 1] = interactions
 
-    def frames(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Return trace and updates."""
-        return (
-            pl.DataFrame(self.trace, schema=_TRACE, orient="row"),
-            pl.DataFrame(self.updates, schema=_UPDATES, orient="row"),
+    def counted(self, first: int, last: int, coordinator: Coordinator) -> None:
+        """Enter the communication so far at the end of the steps `first` … `last`."""
+        ledger = coordinator.ledger
+        totals = (coordinator.syncs, coordinator.rounds, ledger.transfers, ledger.scalars)
+        self.counts[:, first - 1 : last] = np.array(totals)[:, None]
+
+    def trace(self) -> pl.DataFrame:
+        """Return one row a step."""
+        t = np.arange(1, self.log.regret.size + 1)
+        return pl.DataFrame(
+            [t, self.log.regret, self.log.reward, *self.counts], schema=_TRACE, orient="col"
         )
+
+    def update_frame(self) -> pl.DataFrame:
+        """Return one row a global update."""
+        return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
 
 
 def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:

@@ -25,6 +25,7 @@ class Event(Trigger):
             allowed="a number D >= 0, or infinity for no updates at all",
         )  # fmt: skip
 
-    def fires(self, t: int, t_last: int, log_gain: float) -> bool:
-        """Return whether the client's data has changed its picture enough."""
-        return (t - t_last) * log_gain >= self.threshold
+    @property
+    def level(self) -> float:
+        """D."""
+        return self.threshold

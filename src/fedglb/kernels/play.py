@@ -1,0 +1,140 @@
+"""The block loop of the compiled engine: many interactions of many clients in one call."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedglb.kernels.jit import call3, call_radius, call_step, kernel
+from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN
+from fedglb.kernels.scoring import choose
+from fedglb.kernels.types import BoolArray, FloatArray, IntArray
+
+#: Why the loop came back: all is played; a client asks for a global update; the radius is not
+#: finite; a client's step failed.
+DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
+
+
+class Offer(NamedTuple):
+    """What s steps offer to N clients; of uniforms and rewards, and of active, one may be empty.
+
+    `arms` is (s, N, d, K), `means` (s, N, K), `best` the largest mean (s, N), `uniforms` (s, N),
+    `rewards` (s, N, K), `active` (s, N).
+    """
+
+    first: int
+    arms: FloatArray
+    means: FloatArray
+    best: FloatArray
+    uniforms: FloatArray
+    rewards: FloatArray
+    active: BoolArray
+
+
+class Rules(NamedTuple):
+    """How clients choose and learn: addresses of machine code, and the numbers they need."""
+
+    step: int
+    radius: int
+    sample: int
+    functions: IntArray
+    step_constants: FloatArray
+    radius_constants: FloatArray
+    noise: float
+    scale: float
+    level: float
+
+
+class Learners(NamedTuple):
+    """States and samples of all learners, one behind the other: N of them, or one for all.
+
+    `vectors` is (L, ·, d), `matrices` (L, ·, d, d), `counters` (L, ·), `X` (L, ·, d), `y` (L, ·),
+    `counts` (L,): how many rows of X and y are samples.
+    """
+
+    vectors: FloatArray
+    matrices: FloatArray
+    counters: FloatArray
+    X: FloatArray
+    y: FloatArray
+    counts: IntArray
+
+
+class Log(NamedTuple):
+    """What happened: arms played (T, N), cumulative regret and reward at the end of steps (T,).
+
+    `totals` are regret, reward and interactions so far.
+    """
+
+    choices: IntArray
+    regret: FloatArray
+    reward: FloatArray
+    interactions: IntArray
+    totals: FloatArray
+
+
+@kernel
+def play(
+    offer: Offer,
+    rules: Rules,
+    learners: Learners,
+    log: Log,
+    numbers: FloatArray,
+    t_last: int,
+    step: int,
+    client: int,
+    stop: int,
+) -> tuple[int, int, int]:
+    """Go on at `client` of `step`, up to the end of step `stop` − 1; return step, client, why.
+
+    `numbers` and `t_last` are the last shared model's. Where a client asks for an update, its
+    own sample is taken in already.
+    """
+    N, K = offer.arms.shape[1], offer.arms.shape[3]
+    one_for_all = learners.counts.shape[0] == 1
+    scores, widths = np.empty(K), np.empty(K)
+    for s in range(step, stop):
+        t = offer.first + s
+        for i in range(client, N):
+            if offer.active.size > 0 and not offer.active[s, i]:
+                continue
+            k = 0 if one_for_all else i
+            vectors, matrices, counters = (
+                learners.vectors[k], learners.matrices[k], learners.counters[k],
+            )  # fmt: skip
+            radius = call_radius(rules.radius, vectors, counters, numbers, rules.radius_constants)
+            if not math.isfinite(radius):
+                return s, i, BAD_RADIUS
+            arms = offer.arms[s, i]
+            alpha = radius * rules.scale
+            arm = choose(arms, vectors[CENTRE], matrices[INVERSE], alpha, scores, widths)
+            mean = offer.means[s, i, arm]
+            if offer.rewards.size > 0:
+                reward = offer.rewards[s, i, arm]
+            else:
+                reward = call3(rules.sample, mean, offer.uniforms[s, i], rules.noise)
+            n = learners.counts[k]
+            for j in range(arms.shape[0]):
+                learners.X[k, n, j] = arms[j, arm]
+            learners.y[k, n] = reward
+            learners.counts[k] = n + 1
+            log.choices[t - 1, i] = arm
+            log.totals[0] += offer.best[s, i] - mean
+            log.totals[1] += reward
+            log.totals[2] += 1.0
+            status = call_step(
+                rules.step, vectors, matrices, counters,
+                learners.X[k, : n + 1], learners.y[k, : n + 1],
+                rules.functions, rules.step_constants,
+            )  # fmt: skip
+            if status != 0:
+                return s, i, BAD_STEP
+            if (t - t_last) * counters[LOG_GAIN] >= rules.level:
+                return s, i, ASKS
+        client = 0
+        log.regret[t - 1] = log.totals[0]
+        log.reward[t - 1] = log.totals[1]
+        log.interactions[t - 1] = int(log.totals[2])
+    return stop, 0, DONE
