@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedglb.kernels.jit import call3, call_radius, call_step, kernel
+from fedglb.kernels.jit import borrow, call3, call_radius, call_step, kernel
 from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN
 from fedglb.kernels.scoring import choose
 from fedglb.kernels.types import BoolArray, FloatArray, IntArray
@@ -94,6 +94,9 @@ def play(
     """
     N, K = offer.arms.shape[1], offer.arms.shape[3]
     one_for_all = learners.counts.shape[0] == 1
+    all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
+    all_counters, all_arms = borrow(learners.counters), borrow(offer.arms)
+    X, y = borrow(learners.X), borrow(learners.y)
     scores, widths = np.empty(K), np.empty(K)
     for s in range(step, stop):
         t = offer.first + s
@@ -101,13 +104,11 @@ def play(
             if offer.active.size > 0 and not offer.active[s, i]:
                 continue
             k = 0 if one_for_all else i
-            vectors, matrices, counters = (
-                learners.vectors[k], learners.matrices[k], learners.counters[k],
-            )  # fmt: skip
+            vectors, matrices, counters = all_vectors[k], all_matrices[k], all_counters[k]
             radius = call_radius(rules.radius, vectors, counters, numbers, rules.radius_constants)
             if not math.isfinite(radius):
                 return s, i, BAD_RADIUS
-            arms = offer.arms[s, i]
+            arms = all_arms[s, i]
             alpha = radius * rules.scale
             arm = choose(arms, vectors[CENTRE], matrices[INVERSE], alpha, scores, widths)
             mean = offer.means[s, i, arm]
@@ -117,8 +118,8 @@ def play(
                 reward = call3(rules.sample, mean, offer.uniforms[s, i], rules.noise)
             n = learners.counts[k]
             for j in range(arms.shape[0]):
-                learners.X[k, n, j] = arms[j, arm]
-            learners.y[k, n] = reward
+                X[k, n, j] = arms[j, arm]
+            y[k, n] = reward
             learners.counts[k] = n + 1
             log.choices[t - 1, i] = arm
             log.totals[0] += offer.best[s, i] - mean
@@ -126,8 +127,7 @@ def play(
             log.totals[2] += 1.0
             status = call_step(
                 rules.step, vectors, matrices, counters,
-                learners.X[k, : n + 1], learners.y[k, : n + 1],
-                rules.functions, rules.step_constants,
+                X[k, : n + 1], y[k, : n + 1], rules.functions, rules.step_constants,
             )  # fmt: skip
             if status != 0:
                 return s, i, BAD_STEP

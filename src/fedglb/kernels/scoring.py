@@ -29,16 +29,52 @@ def upper_bounds(
     for k in range(K):
         scores[k] = 0.0
         widths[k] = 0.0
-    for i in range(0, d - 1, 2):
+    i = 0
+    while i + 2 <= d:
         c0, c1 = centre[i], centre[i + 1]
         m00, m10, m11 = A_inv[i, i], 2.0 * A_inv[i + 1, i], A_inv[i + 1, i + 1]
-        for k in range(K):
-            x0, x1 = arms[i, k], arms[i + 1, k]
-            scores[k] += x0 * c0 + x1 * c1
-            widths[k] += x0 * (x0 * m00) + x1 * (x1 * m11 + x0 * m10)
-        _add_products(arms, A_inv, i, widths)
-    if d % 2 == 1:
-        i = d - 1
+        j = 0
+        if i >= 4:
+            a0, a1, a2, a3 = (
+                2.0 * A_inv[i, 0],
+                2.0 * A_inv[i, 1],
+                2.0 * A_inv[i, 2],
+                2.0 * A_inv[i, 3],
+            )
+            b0, b1 = 2.0 * A_inv[i + 1, 0], 2.0 * A_inv[i + 1, 1]
+            b2, b3 = 2.0 * A_inv[i + 1, 2], 2.0 * A_inv[i + 1, 3]
+            for k in range(K):
+                x0, x1 = arms[i, k], arms[i + 1, k]
+                y0, y1, y2, y3 = arms[0, k], arms[1, k], arms[2, k], arms[3, k]
+                scores[k] += x0 * c0 + x1 * c1
+                widths[k] += x0 * (x0 * m00 + a0 * y0 + a1 * y1 + a2 * y2 + a3 * y3) + x1 * (
+                    x1 * m11 + x0 * m10 + b0 * y0 + b1 * y1 + b2 * y2 + b3 * y3
+                )
+            j = 4
+        else:
+            for k in range(K):
+                x0, x1 = arms[i, k], arms[i + 1, k]
+                scores[k] += x0 * c0 + x1 * c1
+                widths[k] += x0 * (x0 * m00) + x1 * (x1 * m11 + x0 * m10)
+        while j + 4 <= i:
+            a0, a1 = 2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1]
+            a2, a3 = 2.0 * A_inv[i, j + 2], 2.0 * A_inv[i, j + 3]
+            b0, b1 = 2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1]
+            b2, b3 = 2.0 * A_inv[i + 1, j + 2], 2.0 * A_inv[i + 1, j + 3]
+            for k in range(K):
+                y0, y1, y2, y3 = arms[j, k], arms[j + 1, k], arms[j + 2, k], arms[j + 3, k]
+                widths[k] += arms[i, k] * (a0 * y0 + a1 * y1 + a2 * y2 + a3 * y3) + arms[
+                    i + 1, k
+                ] * (b0 * y0 + b1 * y1 + b2 * y2 + b3 * y3)
+            j += 4
+        if j < i:
+            a0, a1 = 2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1]
+            b0, b1 = 2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1]
+            for k in range(K):
+                y0, y1 = arms[j, k], arms[j + 1, k]
+                widths[k] += arms[i, k] * (a0 * y0 + a1 * y1) + arms[i + 1, k] * (b0 * y0 + b1 * y1)
+        i += 2
+    if i < d:
         c0, m00 = centre[i], A_inv[i, i]
         for k in range(K):
             x0 = arms[i, k]
@@ -50,33 +86,6 @@ def upper_bounds(
                 widths[k] += arms[i, k] * (arms[j, k] * twice)
     for k in range(K):
         scores[k] += alpha * math.sqrt(max(widths[k], 0.0))
-
-
-@kernel
-def _add_products(arms: FloatArray, A_inv: FloatArray, i: int, widths: FloatArray) -> None:
-    """Add what rows i, i + 1 (i even) have in common with the rows before them."""
-    K = arms.shape[1]
-    j = 0
-    while j + 4 <= i:
-        a0, a1, a2, a3 = (
-            2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1], 2.0 * A_inv[i, j + 2], 2.0 * A_inv[i, j + 3],
-        )  # fmt: skip
-        b0, b1, b2, b3 = (
-            2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1],
-            2.0 * A_inv[i + 1, j + 2], 2.0 * A_inv[i + 1, j + 3],
-        )  # fmt: skip
-        for k in range(K):
-            y0, y1, y2, y3 = arms[j, k], arms[j + 1, k], arms[j + 2, k], arms[j + 3, k]
-            widths[k] += arms[i, k] * (a0 * y0 + a1 * y1 + a2 * y2 + a3 * y3) + arms[i + 1, k] * (
-                b0 * y0 + b1 * y1 + b2 * y2 + b3 * y3
-            )
-        j += 4
-    if j < i:
-        a0, a1 = 2.0 * A_inv[i, j], 2.0 * A_inv[i, j + 1]
-        b0, b1 = 2.0 * A_inv[i + 1, j], 2.0 * A_inv[i + 1, j + 1]
-        for k in range(K):
-            y0, y1 = arms[j, k], arms[j + 1, k]
-            widths[k] += arms[i, k] * (a0 * y0 + a1 * y1) + arms[i + 1, k] * (b0 * y0 + b1 * y1)
 
 
 @kernel

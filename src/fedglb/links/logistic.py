@@ -28,9 +28,8 @@ class Logistic(Link):
 
     @staticmethod
     def scalar_mean(z: float) -> float:
-        """Return 1/(1 + e^{−z})."""
-        e = math.exp(-abs(z))
-        return 1.0 / (1.0 + e) if z >= 0.0 else e / (1.0 + e)
+        """Return 1/(1 + e^{−z}): no branch on the sign, which nothing could predict."""
+        return 1.0 / (1.0 + math.exp(-z))
 
     @staticmethod
     def scalar_variance(z: float) -> float:
