@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Generator, Sequence
-from contextlib import closing
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -37,8 +37,12 @@ def run_locally(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
         pre_dispatch="n_jobs",
     )  # fmt: skip
+    outcomes = pool(calls)
     try:
-        with closing(pool(calls)) as outcomes:  # closing ends the workers, after Ctrl-C too
-            yield from outcomes
+        yield from outcomes
     except TerminatedWorkerError as error:
         raise WorkerDied(str(error)) from None
+    finally:
+        with warnings.catch_warnings():  # that running tasks are given up is the point
+            warnings.simplefilter("ignore")
+            outcomes.close()  # ends the workers, after Ctrl-C too
