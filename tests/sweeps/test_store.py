@@ -17,12 +17,6 @@ from fedglb.sweeps.task import deal
 from tests.sweeps.tiny import bytes_of, parts, start, tables, until
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("undisturbed") / "out"
-    return folder, fg.sweep(tables(), folder, jobs=1)
-
-
 class Stop(Exception):
     pass
 
@@ -39,7 +33,7 @@ def interrupted(folder, after, experiment=None):
 
 
 def test_rows_are_the_simulations(undisturbed):
-    _, result = undisturbed
+    result = fg.load_sweep(undisturbed)
     env = fg.Synthetic(fg.Problem(3), clients=2, arms=4)
     algorithms = [
         fg.fedglb_ucb(0.1, fg.Newton(), 0.1), fg.fedglb_ucb(1.0, fg.Newton(), 0.1),
@@ -67,7 +61,7 @@ def test_rows_are_the_simulations(undisturbed):
 
 
 def test_manifest(undisturbed):
-    folder, result = undisturbed
+    folder, result = undisturbed, fg.load_sweep(undisturbed)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest == result.manifest
     assert manifest["complete"]
@@ -114,13 +108,13 @@ def test_a_resumed_sweep_keeps_what_was_finished_and_ends_the_same(tmp_path, und
     kept = fg.load_sweep(folder, partial=True)
     assert kept.runs.height == 6
     assert not kept.manifest["complete"]
-    assert_frame_equal(kept.runs, undisturbed[1].runs.filter(pl.col("seed") <= 2))
+    assert_frame_equal(kept.runs, fg.load_sweep(undisturbed).runs.filter(pl.col("seed") <= 2))
     with pytest.raises(fg.InvalidInput, match="resumes"):
         fg.load_sweep(folder)
     seen = []
     fg.sweep(tables(), folder, jobs=1, progress=lambda s: seen.append(len(s.finished)))
     assert seen[0] in (6, 9)
-    assert bytes_of(folder) == bytes_of(undisturbed[0])
+    assert bytes_of(folder) == bytes_of(undisturbed)
     assert len(fg.load_sweep(folder).manifest["sessions"]) == 2
 
 
@@ -132,7 +126,7 @@ def test_a_damaged_part_is_run_again(tmp_path, undisturbed, damage):
     part.write_bytes(damage(part.read_bytes()))
     assert fg.load_sweep(folder, partial=True).runs.height == 3
     fg.sweep(tables(), folder, jobs=1)
-    assert bytes_of(folder) == bytes_of(undisturbed[0])
+    assert bytes_of(folder) == bytes_of(undisturbed)
 
 
 def test_a_flipped_bit_in_a_part_is_noticed(tmp_path, undisturbed):
@@ -143,7 +137,7 @@ def test_a_flipped_bit_in_a_part_is_noticed(tmp_path, undisturbed):
     content[40] ^= 1
     part.write_bytes(content)
     fg.sweep(tables(), folder, jobs=1)
-    assert bytes_of(folder) == bytes_of(undisturbed[0])
+    assert bytes_of(folder) == bytes_of(undisturbed)
 
 
 def test_a_damaged_result_is_refused_and_repaired(tmp_path, undisturbed):
@@ -153,7 +147,7 @@ def test_a_damaged_result_is_refused_and_repaired(tmp_path, undisturbed):
     with pytest.raises(fg.InvalidInput, match=r"traces\.parquet is damaged"):
         fg.load_sweep(folder)
     fg.sweep(tables(), folder, jobs=1)
-    assert bytes_of(folder) == bytes_of(undisturbed[0])
+    assert bytes_of(folder) == bytes_of(undisturbed)
 
 
 def test_a_complete_sweep_is_read_not_run(tmp_path, monkeypatch):

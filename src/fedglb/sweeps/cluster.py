@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import re
+import socket
 import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
@@ -35,16 +37,33 @@ def connected(address: str) -> Iterator[Any]:
     except ImportError:
         allowed = "no cluster, or install what it takes: pip install 'fedglb[cluster]'"
         raise InvalidInput("cluster", address, allowed) from None
+    _reachable(address)
     try:
         client = Client(address, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
-        reason = str(error).partition("\n")[0]
-        allowed = f"the address of a Dask scheduler, as tcp://host:8786: {reason}"
-        raise InvalidInput("cluster", address, allowed) from None
+        raise _no_scheduler(address, str(error).partition("\n")[0]) from None
     try:
         yield client
     finally:
         client.close(timeout=2)
+
+
+def _reachable(address: str) -> None:
+    """Raise unless somebody listens there: a client that cannot connect takes long to say so."""
+    parts = re.fullmatch(r"(?:(\w+)://)?\[?([^\[\]]+)\]?:(\d+)", address)
+    if parts is None:
+        raise _no_scheduler(address, "this has no host and port")
+    if parts[1] not in (None, "tcp", "tls"):
+        return
+    try:
+        socket.create_connection((parts[2], int(parts[3])), timeout=_CONNECT).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _no_scheduler(address, str(error)) from None
+
+
+def _no_scheduler(address: str, reason: str) -> InvalidInput:
+    allowed = f"the address of a Dask scheduler, as tcp://host:8786 ({reason})"
+    return InvalidInput("cluster", address, allowed)
 
 
 def run_on_cluster(

@@ -130,14 +130,16 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
         elif manifest["identity"] != identity(experiment.document):
             raise InvalidInput("folder", str(folder), _another(manifest, experiment))
         store = Store(folder, experiment, manifest)
-        if not store.complete:
+        if store.complete:
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+        else:
             manifest |= {"complete": False, "files": {}}
             begun = {"started": _now(), "wall_seconds": None, **how, "machine": machine()}
             manifest["sessions"].append(begun)
-            (folder / PARTS).mkdir(exist_ok=True)
             remove_unfinished(folder)
+            store.save()  # first of all: it says whose the folder is
+            (folder / PARTS).mkdir(exist_ok=True)
             remove_unfinished(folder / PARTS)
-            store.save()
         yield store
 
 

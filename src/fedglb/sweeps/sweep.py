@@ -109,8 +109,8 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
             except ClusterLost as error:
                 raise SweepFailed(str(error)) from None
     if failures:
-        more = f" (and {len(failures) - 1} more failed)" if failures[1:] else ""
-        raise SweepFailed(failures[0] + more)
+        more = f"; and {len(failures) - 3} more" if failures[3:] else ""
+        raise SweepFailed("; ".join(failures[:3]) + more)
 
 
 def _tasks(
