@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,12 @@ def test_the_paper_figure():
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda p: p.stem)
 def test_every_experiment_is_sound_and_named_as_its_file(path):
     assert fg.read_experiment(path).name == path.stem
+
+
+def test_the_file_in_the_documentation_is_sound():
+    text = (EXPERIMENTS.parent / "docs" / "sweeps.md").read_text()
+    tables = tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])
+    assert fg.read_experiment(tables).runs == (3 + 4 + 2) * 3
 
 
 def test_grids_multiply_and_solvers_and_radii_come_in_words():

@@ -94,7 +94,7 @@ def test_long_traces_are_thinned(tmp_path):
 
 
 def test_tasks_cover_everything_once_at_most_16_at_a_time():
-    pending = [(i, seed) for seed in (3, 1) for i in range(46)]
+    pending = [(i, seed) for seed in (3, 1) for i in range(49)]
     for jobs in (1, 2, 7, 200):
         tasks = deal(pending, jobs)
         assert sorted((i, t.seed) for t in tasks for i in t.configurations) == sorted(pending)
@@ -113,7 +113,8 @@ def test_a_resumed_sweep_keeps_what_was_finished_and_ends_the_same(tmp_path, und
         fg.load_sweep(folder)
     seen = []
     fg.sweep(tables(), folder, jobs=1, progress=lambda s: seen.append(len(s.finished)))
-    assert seen[0] in (6, 9)
+    assert set(seen) <= {6, 9, 12}  # never more: nothing is run twice
+    assert seen[-1] == 12
     assert bytes_of(folder) == bytes_of(undisturbed)
     assert len(fg.load_sweep(folder).manifest["sessions"]) == 2
 

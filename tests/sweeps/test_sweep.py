@@ -204,7 +204,7 @@ def test_progress_moves_during_a_task(tmp_path):
 def test_workers_report_steps(tmp_path):
     report = tmp_path / "report"
     experiment = fg.read_experiment(tables())
-    progress = task._reporter(report, os.getppid())
+    progress = task._reporter(report)
     progress(7)
     assert report.read_text() == "7"
     watch = fg.sweeps.progress.Watch(experiment, fg.sweeps.parts.no_parts(), None)

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -90,7 +91,9 @@ def work(document: str, code: str, task: Task, report: Path | None, parent: int 
         text = "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
         return Outcome(task, None, (text,))
     experiment = _experiment(document)
-    progress = _reporter(report, parent)
+    if parent is not None:
+        _leave_with(parent)
+    progress = _reporter(report)
     progress(0)
     begin = time.perf_counter()
     done: tuple[int, ...] = task.configurations
@@ -117,7 +120,19 @@ def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None
     return lockstep(algorithms, experiment.env, experiment.horizon, task.seed, progress=progress)
 
 
-def _reporter(report: Path | None, parent: int | None) -> Callable[[int], None]:
+@functools.cache  # once a worker
+def _leave_with(parent: int) -> None:
+    """End this process soon after its parent, busy or idle."""
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _reporter(report: Path | None) -> Callable[[int], None]:
     """Return a function to call with the number of steps done."""
     last = -_REPORT_EVERY
 
@@ -127,8 +142,6 @@ def _reporter(report: Path | None, parent: int | None) -> Callable[[int], None]:
         if now - last < _REPORT_EVERY:
             return
         last = now
-        if parent is not None and os.getppid() != parent:
-            os._exit(1)  # the sweep was killed
         if report is not None:
             with contextlib.suppress(OSError):  # only the view would miss it
                 report.write_text(str(steps))
