@@ -27,13 +27,16 @@ from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 from fedglb.problem import Problem
 from fedglb.protocol import Client, Coordinator
 from fedglb.simulate import Run, lockstep, simulate
+from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
+from fedglb.sweeps import load as load_sweep
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Client", "Coordinator", "Environment",
-    "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
-    "Poisson", "Probit", "Problem", "Recorded", "Run", "Synthetic", "dislinucb", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "lockstep", "n_ons_glm", "n_ucb_glm",
-    "one_ucb_glm", "simulate",
+    "Experiment", "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic",
+    "Newton", "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
+    "Synthetic", "dislinucb", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
+    "load_sweep", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "read_experiment",
+    "simulate", "sweep",
 ]  # fmt: skip

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedglb.cli.demo import demo
 from fedglb.cli.run import run
+from fedglb.cli.sweep import sweep
 from fedglb.errors import InvalidInput
 
 app = typer.Typer(
@@ -17,6 +18,7 @@ app = typer.Typer(
     help="Federated contextual bandits with generalized linear models.",
 )
 app.command()(run)
+app.command()(sweep)
 app.command()(demo)
 
 

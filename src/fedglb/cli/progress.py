@@ -12,11 +12,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fedglb.kernels.jit import cache
 
-_LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
+LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
 
 @functools.cache  # once a process
-def _announce_compilation() -> None:
+def announce_compilation() -> None:
+    """Say that the first run compiles, where it does."""
     if cache().fresh:
         text = "compiling the kernels (once; later runs start at once)"
         Console(stderr=True).print(text, style="dim")
@@ -26,7 +27,7 @@ def _announce_compilation() -> None:
 def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
     """Give a function to call with the number of steps done; draw a bar on a terminal."""
     console = Console(stderr=True)
-    _announce_compilation()
+    announce_compilation()
     if console.is_terminal:
         columns = (
             TextColumn("{task.description}"), BarColumn(),
@@ -40,7 +41,7 @@ def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
 
     def line(done: int) -> None:
         nonlocal last
-        if time.monotonic() - last >= _LINE_EVERY:
+        if time.monotonic() - last >= LINE_EVERY:
             last = time.monotonic()
             console.print(f"{title}: step {done}/{steps}")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
+from collections.abc import Collection
 from typing import Annotated, Any
 
 import typer
@@ -12,18 +12,22 @@ from rich.console import Console
 from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
+from fedglb.algorithms.named import (
+    RADII,
+    SOLVERS,
+    all_parameters,
+    build,
+    parameters,
+    solver_options,
+)
 from fedglb.cli.progress import progress
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed
 from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, integer, one_of
-from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.simulate import ENGINES, Run, simulate
 
-_SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
-_RADII = ("lemma", "printed", "fixed")
-_OF_SOLVER = ("tolerance", "stop", "rounds", "projection", "memory")
+_OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
 _NAMES = ("message", "direction")  # columns of the ledger that hold words
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
 
@@ -45,7 +49,7 @@ def run(
     ] = 1.0,
     ridge: Annotated[float, _option("λ.", _ALGORITHM)] = 1.0,
     delta: Annotated[float, _option("δ, the failure probability.", _ALGORITHM)] = 0.01,
-    confidence: Annotated[str, _option(f"The radius: {', '.join(_RADII)}.", _ALGORITHM)] = "lemma",
+    confidence: Annotated[str, _option(f"The radius: {', '.join(RADII)}.", _ALGORITHM)] = "lemma",
     alpha: Annotated[
         float | None, _option("The constant radius of --confidence fixed.", _ALGORITHM)
     ] = None,
@@ -55,7 +59,7 @@ def run(
     batch_limit: Annotated[
         int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
     ] = None,
-    solver: Annotated[str, _option(f"{', '.join(_SOLVERS)}.", _SOLVER)] = "agd",
+    solver: Annotated[str, _option(f"{', '.join(SOLVERS)}.", _SOLVER)] = "agd",
     tolerance: Annotated[float | None, _option("ε with F − min F ≤ ε.", _SOLVER, "1/n²")] = None,
     stop: Annotated[
         str, _option("certificate, fixed, or (agd) bound, the paper's J_t.", _SOLVER)
@@ -110,42 +114,42 @@ def run(
 
 def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
     """Build the preset from the options it takes; refuse those it does not."""
-    preset = ALGORITHMS[name]
-    takes = set(inspect.signature(preset).parameters)
-    with_solver = "solver" in takes
+    takes = set(parameters(name))
     chosen = {key: values[key] for key in takes - {"solver", "confidence"}}
-    if with_solver:
-        chosen["solver"] = _solver(values, given)
+    one_of("--solver", values["solver"], SOLVERS)
+    if "solver" in takes:
+        options = {key: values[key] for key in _OF_SOLVER if key in given}
+        _refuse(options, solver_options(values["solver"]), f"the solver {values['solver']}")
+        chosen["solver"] = {"name": values["solver"], **options}
         takes |= set(_OF_SOLVER)
-    every = {key for p in ALGORITHMS.values() for key in inspect.signature(p).parameters}
-    for key in sorted((every | set(_OF_SOLVER)) & given - takes):
+    known = set(all_parameters()) | set(_OF_SOLVER)
+    _refuse({key: values[key] for key in known & given}, takes, name)
+    try:
+        return build(name, {**chosen, "confidence": _radius(values, given)})
+    except InvalidInput as error:
+        fixed = error.argument == "confidence.fixed"
+        option = "--alpha" if fixed else f"--{_dashed(error.argument.rpartition('.')[2])}"
+        raise InvalidInput(option, error.value, error.allowed) from None
+
+
+def _refuse(given: dict[str, Any], takes: Collection[str], whose: str) -> None:
+    for key in sorted(set(given) - set(takes)):
         allowed = ", ".join(f"--{_dashed(k)}" for k in sorted(takes))
         raise InvalidInput(
-            f"--{_dashed(key)}", values[key], f"options that {name} takes: {allowed}"
+            f"--{_dashed(key)}", given[key], f"options that {whose} takes: {allowed}"
         )
-    return preset(**chosen, confidence=_confidence(values, given))
 
 
-def _solver(values: dict[str, Any], given: set[str]) -> GlobalUpdate:
-    kind = _SOLVERS[one_of("--solver", values["solver"], _SOLVERS)]
-    takes = set(inspect.signature(kind).parameters)
-    for key in sorted(set(_OF_SOLVER) & given - takes):
-        allowed = ", ".join(f"--{k}" for k in sorted(takes))
-        raise InvalidInput(
-            f"--{key}", values[key], f"options that the solver {values['solver']} takes: {allowed}"
-        )
-    return kind(**{key: values[key] for key in _OF_SOLVER if key in takes})
-
-
-def _confidence(values: dict[str, Any], given: set[str]) -> Confidence[Any] | None:
-    kind = one_of("--confidence", values["confidence"], _RADII)
+def _radius(values: dict[str, Any], given: set[str]) -> str | dict[str, float]:
+    """Return the radius in words."""
+    kind = one_of("--confidence", values["confidence"], RADII)
     if kind == "fixed":
         if values["alpha"] is None:
             raise InvalidInput("--alpha", None, "the radius, e.g. --alpha 0.3")
-        return Fixed(values["alpha"])
+        return {"fixed": values["alpha"]}
     if "alpha" in given:
         raise InvalidInput("--alpha", values["alpha"], "--alpha only with --confidence fixed")
-    return FedGLBPrinted(values["tolerance"]) if kind == "printed" else None
+    return kind
 
 
 def _dashed(name: str) -> str:

@@ -45,16 +45,22 @@ class Cache:
 
 
 @functools.cache
-def cache() -> Cache:
-    """Return the folder of compiled kernels: per user, per digest of the package's sources."""
+def source_digest() -> str:
+    """Return a digest of the package's sources, which tells two versions of it apart."""
     digest = hashlib.sha256()
     for source in sorted(_PACKAGE.rglob("*.py")):
         digest.update(source.relative_to(_PACKAGE).as_posix().encode() + b"\0")
         digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def cache() -> Cache:
+    """Return the folder of compiled kernels: per user, per digest of the package's sources."""
     root = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fedglb"
     )
-    folder = os.path.join(root, "kernels-" + digest.hexdigest()[:16])
+    folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError:  # a read-only home: compile anew in every process

@@ -1,0 +1,112 @@
+"""How far a sweep is, on standard error: a live view on a terminal, else a line every 30 s."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import fmean
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedglb.cli.progress import LINE_EVERY, announce_compilation
+from fedglb.sweeps import Finished, Status
+
+_MOST_SHOWN = 5
+
+
+@contextmanager
+def view(title: str) -> Iterator[Callable[[Status], None]]:
+    """Give a function to call with the status of a sweep."""
+    console = Console(stderr=True)
+    announce_compilation()
+    if console.is_terminal:
+        with Live(console=console, transient=True, refresh_per_second=4) as live:
+            yield lambda status: live.update(drawing(title, status))
+        return
+    last = time.monotonic()
+
+    def line(status: Status) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LINE_EVERY:
+            last = time.monotonic()
+            console.print(f"{title}: {in_a_line(status)}", soft_wrap=True, highlight=False)
+
+    yield line
+
+
+def in_a_line(status: Status) -> str:
+    """Return the status in words.
+
+    Examples
+    --------
+    >>> done = (Finished("a", 1, 10.0, 50, 500), Finished("b", 1, 20.0, 60, 600))
+    >>> in_a_line(Status(runs=4, finished=done, interactions=4000, left=4000, seconds=2.0))
+    '2/4 runs, 2,000 interactions/s, 2 s left; best so far: a (regret 10.0, 50 transfers)'
+    """
+    text = f"{len(status.finished)}/{status.runs} runs, {_speed(status)}, {_left(status)} left"
+    best = [f"{n} (regret {r:,.1f}, {c:,.0f} transfers)" for n, r, c in trade_offs(status.finished)]
+    return text + (f"; best so far: {', '.join(best)}" if best else "")
+
+
+def drawing(title: str, status: Status) -> RenderableType:
+    """Return the live view."""
+    head = Text(f"{title}: {len(status.finished)}/{status.runs} runs, ")
+    head.append(f"{_speed(status)}, {_left(status)} left")
+    whole = status.interactions + status.left
+    parts: list[RenderableType] = [
+        head, ProgressBar(total=whole or 1, completed=status.interactions, width=60),
+    ]  # fmt: skip
+    best = trade_offs(status.finished)
+    if best:
+        table = Table(title="best trade-offs so far", title_justify="left")
+        table.add_column("configuration", no_wrap=True)
+        table.add_column("regret", justify="right")
+        table.add_column("transfers", justify="right")
+        for name, regret, transfers in best:
+            table.add_row(name, f"{regret:,.1f}", f"{transfers:,.0f}")
+        parts.append(table)
+    return Group(*parts)
+
+
+def trade_offs(finished: Sequence[Finished]) -> list[tuple[str, float, float]]:
+    """Return those that no other beats in both mean regret and mean transfers, a few of them.
+
+    Examples
+    --------
+    >>> runs = [Finished("a", 1, 10.0, 50, 0), Finished("b", 1, 20.0, 60, 0),
+    ...         Finished("c", 1, 30.0, 0, 0), Finished("c", 2, 40.0, 0, 0)]
+    >>> trade_offs(runs)
+    [('c', 35.0, 0.0), ('a', 10.0, 50.0)]
+    """
+    grouped: dict[str, list[Finished]] = {}
+    for run in finished:
+        grouped.setdefault(run.label, []).append(run)
+    means = [
+        (label, fmean(r.regret for r in runs), fmean(r.transfers for r in runs))
+        for label, runs in grouped.items()
+    ]
+    front: list[tuple[str, float, float]] = []
+    for mean in sorted(means, key=lambda m: (m[2], m[1])):  # transfers rise: regret has to fall
+        if not front or mean[1] < front[-1][1]:
+            front.append(mean)
+    if len(front) <= _MOST_SHOWN:
+        return front
+    return [front[round(i * (len(front) - 1) / (_MOST_SHOWN - 1))] for i in range(_MOST_SHOWN)]
+
+
+def _speed(status: Status) -> str:
+    return f"{status.interactions / max(status.seconds, 1e-9):,.0f} interactions/s"
+
+
+def _left(status: Status) -> str:
+    if not status.interactions:
+        return "unknown time"
+    seconds = status.left * status.seconds / status.interactions
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,155 @@
+"""`fedglb sweep`: algorithms × parameter grids × seeds, from a TOML file."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import polars as pl
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedglb.cli.live import view
+from fedglb.errors import InvalidInput
+from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment
+from fedglb.sweeps import sweep as run_sweep
+
+_INTERRUPTED = 130
+
+
+def sweep(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The experiment, a TOML file.")],
+    out: Annotated[
+        str | None,
+        typer.Option(help="Folder of the results.", show_default="results/NAME"),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Worker processes.", show_default="one a core")
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Run on the Dask cluster of this scheduler.")
+    ] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="How many, or which (3,7), instead of the file's."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file, list what it would run.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
+    ] = False,
+) -> None:
+    """Run algorithms × parameter grids × seeds; a sweep that was stopped resumes.
+
+    Example: fedglb sweep experiments/small.toml --jobs 2
+    """
+    experiment = read_experiment(file, _seeds(seeds))
+    folder = Path("results") / experiment.name if out is None else Path(out)
+    if dry_run:
+        _list(experiment, folder, as_json=as_json)
+        return
+    kept = "what is finished is kept, and the same command resumes"
+    try:
+        with view(experiment.name) as tell:
+            result = run_sweep(experiment, folder, jobs, cluster, tell)
+    except InvalidInput as error:
+        options = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster"}
+        argument = options.get(error.argument, error.argument)
+        raise InvalidInput(argument, error.value, error.allowed) from None
+    except KeyboardInterrupt:
+        _fail(f"stopped; {kept}", _INTERRUPTED)
+    except SweepFailed as error:
+        _fail(f"{error}; {kept}", 1)
+    except OSError as error:
+        name = error.filename or folder
+        _fail(f"cannot write {name}: {error.strerror or error}; {kept}", 1)
+    summary = summarise(result.runs)
+    if as_json:
+        typer.echo(json.dumps({"folder": str(folder), **_plain(result, summary)}, allow_nan=False))
+    else:
+        _show(result, summary, folder)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(f"fedglb: {text}", style="red", markup=False, highlight=False)
+    raise typer.Exit(code)
+
+
+def _seeds(text: str | None) -> int | list[int] | None:
+    if text is None:
+        return None
+    try:
+        return [int(part) for part in text.split(",")] if "," in text else int(text)
+    except ValueError:
+        allowed = "their number, as 10, or a list, as 3,7"
+        raise InvalidInput("--seeds", text, allowed) from None
+
+
+def summarise(runs: pl.DataFrame) -> pl.DataFrame:
+    """Return one row a configuration: means over the seeds, sorted by regret."""
+    return (
+        runs.group_by("label", maintain_order=True)
+        .agg(
+            pl.len().alias("seeds"),
+            pl.col("regret").mean(),
+            (pl.col("regret").std() / pl.len().sqrt()).alias("standard_error"),
+            pl.col("transfers", "scalars").mean(),
+        )
+        .sort("regret", "label")
+    )
+
+
+def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
+    labels = [c.label for c in experiment.configurations]
+    interactions = experiment.runs * experiment.interactions
+    if as_json:
+        answer = {
+            "folder": str(folder), "labels": labels, "seeds": list(experiment.seeds),
+            "runs": experiment.runs, "interactions": interactions,
+        }  # fmt: skip
+        typer.echo(json.dumps(answer, ensure_ascii=False))
+        return
+    for label in labels:
+        typer.echo(label)
+    typer.echo(
+        f"{len(labels)} configurations × {len(experiment.seeds)} seeds = {experiment.runs:,} runs "
+        f"of {experiment.interactions:,} interactions, {interactions:,} in all, to {folder}"
+    )
+
+
+def _plain(result: SweepResult, summary: pl.DataFrame) -> dict[str, Any]:
+    rows = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
+        for row in summary.to_dicts()
+    ]
+    names = ("name", "identity", "started", "wall_seconds", "seeds")
+    return {**{name: result.manifest[name] for name in names}, "configurations": rows}
+
+
+def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
+    console = Console()
+    manifest = result.manifest
+    table = Table(
+        title=f"{manifest['name']}: {manifest['clients']} clients, {manifest['horizon']} steps, "
+        f"{manifest['arms']} arms, {len(manifest['seeds'])} seeds",
+        title_justify="left",
+    )
+    table.add_column("configuration", overflow="fold")
+    for column in ("regret", "± s.e.", "transfers", "scalars"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in summary.to_dicts():
+        error = row["standard_error"]
+        table.add_row(
+            row["label"], f"{row['regret']:,.1f}", "" if error is None else f"{error:,.1f}",
+            f"{row['transfers']:,.0f}", f"{row['scalars']:,.0f}",
+        )  # fmt: skip
+    console.print(table)
+    console.print(
+        f"{result.runs.height:,} runs; tables and manifest are in {folder}",
+        soft_wrap=True, highlight=False,
+    )  # fmt: skip

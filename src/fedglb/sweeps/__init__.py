@@ -1,0 +1,11 @@
+"""Sweeps: algorithms × parameter grids × seeds, on all cores or a cluster, kept as they finish."""
+
+from fedglb.sweeps.experiment import Experiment, read_experiment
+from fedglb.sweeps.progress import Finished, Status
+from fedglb.sweeps.store import SweepResult, load
+from fedglb.sweeps.sweep import SweepFailed, sweep
+
+__all__ = [
+    "Experiment", "Finished", "Status", "SweepFailed", "SweepResult", "load", "read_experiment",
+    "sweep",
+]  # fmt: skip

@@ -1,0 +1,110 @@
+"""Tasks on a Dask cluster.
+
+Through `distributed` itself rather than joblib's dask backend: there, a task that the scheduler
+gives up (its workers died, or could not import the package) never reaches a generator of
+results, which then waits for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import socket
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from fedglb.errors import InvalidInput
+from fedglb.sweeps.experiment import Experiment
+from fedglb.sweeps.progress import Watch
+from fedglb.sweeps.provenance import code_digest
+from fedglb.sweeps.task import Outcome, Task, work
+
+_CONNECT = 5.0  # seconds
+_WAIT_FOR_WORKERS = 60.0
+
+
+class ClusterLost(Exception):
+    """The scheduler is gone, or has had no worker for a minute."""
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Connect to a scheduler; the client is closed at the end."""
+    try:
+        from distributed import Client
+    except ImportError:
+        allowed = "no cluster, or install what it takes: pip install 'fedglb[cluster]'"
+        raise InvalidInput("cluster", address, allowed) from None
+    _reachable(address)
+    try:
+        client = Client(address, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise _no_scheduler(address, str(error).partition("\n")[0]) from None
+    try:
+        yield client
+    finally:
+        client.close(timeout=2)
+
+
+def _reachable(address: str) -> None:
+    """Raise unless somebody listens there: a client that cannot connect takes long to say so."""
+    parts = re.fullmatch(r"(?:(\w+)://)?\[?([^\[\]]+)\]?:(\d+)", address)
+    if parts is None:
+        raise _no_scheduler(address, "this has no host and port")
+    if parts[1] not in (None, "tcp", "tls"):
+        return
+    try:
+        socket.create_connection((parts[2], int(parts[3])), timeout=_CONNECT).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _no_scheduler(address, str(error)) from None
+
+
+def _no_scheduler(address: str, reason: str) -> InvalidInput:
+    allowed = f"the address of a Dask scheduler, as tcp://host:8786 ({reason})"
+    return InvalidInput("cluster", address, allowed)
+
+
+def run_on_cluster(
+    client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes as they come; Dask itself gives the tasks of a dead worker to another."""
+    done: queue.Queue[Any] = queue.Queue()
+    code, document = code_digest(), experiment.document
+    futures = {}
+    for task in tasks:
+        future = client.submit(work, document, code, task, None, None, pure=False)
+        futures[future] = task
+        future.add_done_callback(done.put)
+    seen = time.monotonic()
+    while futures:
+        try:
+            future = done.get(timeout=1.0)
+        except queue.Empty:
+            seen = _check(client, seen)
+            continue
+        seen = time.monotonic()
+        if future.status == "finished":
+            yield future.result(timeout=_CONNECT)
+        elif future.status == "error":
+            what = f"{type(future.exception()).__name__}: {future.exception()}"
+            yield Outcome(
+                futures[future], None, (f"{futures[future].describe(experiment)}: {what}",)
+            )
+        else:
+            raise ClusterLost("the connection to the scheduler is lost")
+        del futures[future]
+
+
+def _check(client: Any, seen: float) -> float:
+    """Return when a worker was last seen; raise if that is too long ago."""
+    try:
+        workers = client.nthreads()
+    except Exception as error:
+        raise ClusterLost(f"the connection to the scheduler is lost: {error}") from None
+    if workers:
+        return time.monotonic()
+    if time.monotonic() - seen > _WAIT_FOR_WORKERS:
+        raise ClusterLost(f"the scheduler has had no worker for {_WAIT_FOR_WORKERS:.0f} seconds")
+    return seen

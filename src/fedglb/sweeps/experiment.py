@@ -1,0 +1,142 @@
+"""An experiment: which algorithms, on which problem, for which seeds. Checked as a whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedglb.environments import Environment, Synthetic
+from fedglb.errors import InvalidInput, integer, one_of
+from fedglb.links import LINKS
+from fedglb.problem import Problem
+from fedglb.sweeps.document import Document, parse, read_file
+from fedglb.sweeps.grid import Configuration, choices, configurations
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a sweep runs; made by `read_experiment`, which checks it.
+
+    Attributes
+    ----------
+    name
+        Its name; results go to results/NAME.
+    env
+        Where arms and rewards come from, the problem included.
+    horizon
+        T.
+    seeds
+        In the order of the results.
+    configurations
+        The algorithms, in the order of the results.
+    document
+        The tables of the file, as JSON: what a worker needs to build the same experiment.
+    """
+
+    name: str
+    env: Environment
+    horizon: int
+    seeds: tuple[int, ...]
+    configurations: tuple[Configuration, ...]
+    document: str
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self.configurations) * len(self.seeds)
+
+    @property
+    def interactions(self) -> int:
+        """How many interactions one run has."""
+        return self.env.clients * self.horizon
+
+
+def read_experiment(
+    source: str | Path | Mapping[str, Any], seeds: int | Sequence[int] | None = None
+) -> Experiment:
+    """Read an experiment and check all of it; nothing is run.
+
+    Parameters
+    ----------
+    source
+        A TOML file, or its tables as a dictionary.
+    seeds
+        Instead of the file's own: a number n for 1 … n, or a list.
+
+    Examples
+    --------
+    >>> experiment = read_experiment({
+    ...     "name": "example", "horizon": 100, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 5, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [1, 10], "solver": "newton"}],
+    ... })
+    >>> [c.label for c in experiment.configurations], experiment.seeds
+    (['FedGLB-UCB D=1 newton', 'FedGLB-UCB D=10 newton'], (1, 2))
+    """
+    if isinstance(source, Mapping):
+        where, raw = "experiment", dict(source)
+    elif isinstance(source, str | Path):
+        where, raw = str(source), read_file(Path(source))
+    else:
+        raise InvalidInput("experiment", source, "a TOML file, or its tables as a dictionary")
+    if seeds is not None:
+        raw["seeds"] = seeds if isinstance(seeds, int) else list(seeds)
+    document = parse(raw, where)
+    try:
+        return _build(document, raw)
+    except InvalidInput as error:
+        argument = f"{where}: {error.argument}"
+        raise InvalidInput(argument, error.value, error.allowed) from None
+
+
+def _build(document: Document, raw: dict[str, Any]) -> Experiment:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
+        allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
+        raise InvalidInput("name", document.name, allowed)
+    integer("horizon", document.horizon)
+    table = document.problem
+    one_of("problem.link", table.link, LINKS)
+    try:
+        problem = Problem(
+            table.dim, LINKS[table.link](), table.radius, table.noise, table.curvature
+        )
+    except InvalidInput as error:
+        raise _under("problem", error) from None
+    try:
+        env = Synthetic(problem, document.environment.clients, document.environment.arms)
+    except InvalidInput as error:
+        raise _under("environment", error) from None
+    made = []
+    for choice in choices(document.algorithm, document.defaults):
+        algorithm = choice.build()
+        try:
+            algorithm.setting(problem, env.clients, document.horizon)
+        except InvalidInput as error:
+            if choice.where(error.argument) is None and error.argument in table.__struct_fields__:
+                raise _under("problem", error) from None
+            raise choice.blame(error) from None
+        made.append((choice, algorithm))
+    return Experiment(
+        document.name, env, document.horizon, _seeds(document.seeds), configurations(made),
+        json.dumps(raw, sort_keys=True, default=str),
+    )  # fmt: skip
+
+
+def _under(table: str, error: InvalidInput) -> InvalidInput:
+    return InvalidInput(f"{table}.{error.argument}", error.value, error.allowed)
+
+
+def _seeds(given: int | list[int]) -> tuple[int, ...]:
+    if isinstance(given, int):
+        return tuple(range(1, integer("seeds", given, at_most=1_000_000) + 1))
+    if not given:
+        raise InvalidInput("seeds", [], "at least one seed, or their number")
+    for i, seed in enumerate(given):
+        integer(f"seeds[{i}]", seed, at_least=0, at_most=2**63 - 1)
+    if len(set(given)) < len(given):
+        raise InvalidInput("seeds", given, "each seed once")
+    return tuple(given)

@@ -1,0 +1,48 @@
+"""Tasks on the cores of this machine, through joblib."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Generator, Sequence
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from fedglb.sweeps.experiment import Experiment
+from fedglb.sweeps.progress import Watch
+from fedglb.sweeps.provenance import code_digest
+from fedglb.sweeps.task import Outcome, Task, work
+
+
+class WorkerDied(Exception):
+    """A worker process ended without a result: killed, out of memory, crashed."""
+
+
+def run_locally(
+    experiment: Experiment, tasks: Sequence[Task], jobs: int, watch: Watch
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes as they come; one process a job, or this very one if there is one job."""
+    code, document = code_digest(), experiment.document
+    if jobs == 1:
+        for task in tasks:
+            yield work(document, code, task, watch.report_file(task), None)
+        return
+    calls = (
+        joblib.delayed(work)(document, code, task, watch.report_file(task), os.getpid())
+        for task in tasks
+    )
+    # One task a message, handed over when a worker is free: nothing waits behind a long one.
+    pool = joblib.Parallel(
+        n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
+        pre_dispatch="n_jobs",
+    )  # fmt: skip
+    outcomes = pool(calls)
+    try:
+        yield from outcomes
+    except TerminatedWorkerError as error:
+        raise WorkerDied(str(error)) from None
+    finally:
+        with warnings.catch_warnings():  # that running tasks are given up is the point
+            warnings.simplefilter("ignore")
+            outcomes.close()  # ends the workers, after Ctrl-C too

@@ -1,0 +1,148 @@
+"""Run a sweep: deal tasks, keep what they return at once, go on after faults."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Any
+
+from fedglb.errors import integer
+from fedglb.sweeps.cluster import ClusterLost, connected, run_on_cluster
+from fedglb.sweeps.experiment import Experiment, read_experiment
+from fedglb.sweeps.local import WorkerDied, run_locally
+from fedglb.sweeps.parts import from_bytes
+from fedglb.sweeps.progress import OnStatus, Watch
+from fedglb.sweeps.provenance import cores
+from fedglb.sweeps.store import Store, SweepResult, load, opened
+from fedglb.sweeps.task import Outcome, Task, deal
+
+#: After so many dead workers without a finished task in between a sweep gives up.
+MOST_DEATHS = 3
+
+
+class SweepFailed(Exception):
+    """A sweep could not be completed; what was finished is kept, and a rerun resumes."""
+
+
+def sweep(
+    experiment: Experiment | str | Path | Mapping[str, Any],
+    folder: str | Path,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    progress: OnStatus | None = None,
+) -> SweepResult:
+    """Run every configuration with every seed and return the result.
+
+    A folder that holds a part of this very sweep is completed; one that holds all of it is read.
+
+    Parameters
+    ----------
+    experiment
+        A TOML file, its tables as a dictionary, or what `read_experiment` made of them.
+    folder
+        Where results are kept.
+    jobs
+        Worker processes; None: one a core.
+    cluster
+        The address of a Dask scheduler, to run there instead.
+    progress
+        Called now and then with a `Status`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = fg.sweep(tables, folder, jobs=1)
+    >>> result.runs.height, result.traces.height
+    (6, 120)
+    """
+    made = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
+    count = cores() if jobs is None else integer("jobs", jobs)
+    how = {"jobs": None, "cluster": cluster} if cluster else {"jobs": count, "cluster": None}
+    with (
+        connected(cluster) if cluster else nullcontext() as client,
+        opened(Path(folder), made, how) as store,
+    ):
+        if not store.complete:
+            try:
+                _complete(store, count, client, progress)
+            except BaseException:
+                store.note_time_if_possible()
+                raise
+            store.finish()
+    return load(folder)
+
+
+def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -> None:
+    """Run what is missing."""
+    experiment = store.experiment
+    kept = store.finished()
+    done = set(kept.select("configuration", "seed").iter_rows())
+    watch = Watch(experiment, kept, progress)
+    failures: list[str] = []
+    suspects: list[Task] = []
+    deaths = 0
+    with watch.watching():
+        while tasks := _tasks(experiment, done, suspects, jobs, client):
+            try:
+                with closing(_outcomes(experiment, tasks, jobs, client, watch)) as outcomes:
+                    for outcome in outcomes:
+                        failures += outcome.failures
+                        done |= {(i, outcome.task.seed) for i in outcome.task.configurations}
+                        if outcome.part is not None:
+                            store.add(outcome.part)
+                            watch.finished(outcome.task, from_bytes(outcome.part))
+                            deaths = 0
+            except WorkerDied:
+                deaths += 1
+                suspects = watch.running()
+                watch.forget()
+                if deaths == MOST_DEATHS:
+                    raise SweepFailed(_died(experiment, suspects)) from None
+            except ClusterLost as error:
+                raise SweepFailed(str(error)) from None
+    if failures:
+        more = f"; and {len(failures) - 3} more" if failures[3:] else ""
+        raise SweepFailed("; ".join(failures[:3]) + more)
+
+
+def _tasks(
+    experiment: Experiment,
+    done: set[tuple[int, int]],
+    suspects: Sequence[Task],
+    jobs: int,
+    client: Any,
+) -> list[Task]:
+    """Deal what is missing; what was running when a worker died comes last, one by one."""
+    workers = jobs if client is None else max(sum(client.nthreads().values()), 1)
+    alone = {(i, task.seed) for task in suspects for i in task.configurations} - done
+    pending = [
+        (i, seed)
+        for seed in experiment.seeds
+        for i in range(len(experiment.configurations))
+        if (i, seed) not in done | alone
+    ]
+    return deal(pending, workers) + [Task(seed, (i,)) for i, seed in sorted(alone)]
+
+
+def _outcomes(
+    experiment: Experiment, tasks: Sequence[Task], jobs: int, client: Any, watch: Watch
+) -> Generator[Outcome, None, None]:
+    if client is None:
+        return run_locally(experiment, tasks, jobs, watch)
+    return run_on_cluster(client, experiment, tasks, watch)
+
+
+def _died(experiment: Experiment, running: Sequence[Task]) -> str:
+    what = "; ".join(task.describe(experiment) for task in running[:3]) or "nothing yet"
+    return (
+        f"a worker process died {MOST_DEATHS} times (killed, or out of memory: fewer --jobs need "
+        f"less); running were: {what}"
+    )

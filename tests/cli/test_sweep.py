@@ -1,0 +1,117 @@
+"""`fedglb sweep` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fedglb as fg
+from fedglb.cli import live
+from fedglb.sweeps import Finished, Status
+from tests.sweeps.tiny import fedglb, tables, toml
+
+
+def test_the_table_and_where_the_files_are(tmp_path):
+    folder = tmp_path / "out"
+    out = fedglb("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1", "--seeds", "2")
+    assert out.returncode == 0, out.stderr
+    for part in ("N-ONS-GLM", "FedGLB-UCB D=0.1 newton", "2 seeds", "6 runs", str(folder)):
+        assert part in out.stdout
+    assert fg.load_sweep(folder).manifest["seeds"] == [1, 2]
+
+
+def test_json_is_the_result(tmp_path):
+    folder = tmp_path / "out"
+    out = fedglb(
+        "sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1", "--seeds", "3,7", "--json"
+    )
+    answer = json.loads(out.stdout)
+    result = fg.sweep(tables(seeds=[3, 7]), tmp_path / "again", jobs=1)
+    assert answer["seeds"] == [3, 7]
+    assert len(answer["configurations"]) == 3
+    for row in answer["configurations"]:
+        own = result.runs.filter(label=row["label"])
+        assert row["regret"] == pytest.approx(own["regret"].mean(), rel=1e-12)
+        assert row["standard_error"] == pytest.approx(own["regret"].std() / 2**0.5, rel=1e-12)
+        assert row["transfers"] == own["transfers"].mean()
+    regrets = [row["regret"] for row in answer["configurations"]]
+    assert regrets == sorted(regrets)
+
+
+def test_a_dry_run_lists_and_runs_nothing(tmp_path):
+    out = fedglb("sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--dry-run")
+    assert out.returncode == 0
+    assert "FedGLB-UCB D=1 newton\n" in out.stdout
+    assert "3 configurations × 4 seeds = 12 runs of 24 interactions, 288 in all" in out.stdout
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.toml"], "missing.toml"),
+        (["FILE", "--seeds", "many"], "--seeds = 'many'"),
+        (["FILE", "--seeds", "0"], "seeds = 0"),
+        (["FILE", "--jobs", "0"], "--jobs = 0"),
+        (["FILE", "--out", "FILE"], "--out"),
+        (["FILE", "--cluster", "nonsense"], "--cluster = 'nonsense'"),
+        ([], "FILE"),
+    ],
+)
+def test_mistakes_are_one_clear_error(tmp_path, arguments, said):
+    file = toml(tmp_path)
+    arguments = [file if a == "FILE" else a for a in arguments]
+    defaults = [] if "--out" in arguments else ["--out", str(tmp_path / "out")]
+    out = fedglb("sweep", *arguments, *defaults)
+    assert out.returncode == 2, out.stderr
+    assert said in out.stderr
+    assert out.stdout == ""
+    assert "Traceback" not in out.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_help_shows_an_example():
+    text = fedglb("sweep", "--help").stdout
+    for part in ("Example:", "experiments/small.toml", "--cluster", "--dry-run", "results/NAME"):
+        assert part in text
+
+
+def status(count):
+    done = tuple(Finished(f"c{i}", 1, 100.0 - i, 10 * i, 0) for i in range(count))
+    return Status(runs=20, finished=done, interactions=1000, left=3000, seconds=2.0)
+
+
+def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live, "announce_compilation", lambda: None)
+    with live.view("tiny") as tell:
+        for second in range(100):
+            now[0] = float(second)
+            tell(status(2))
+    lines = capsys.readouterr().err.splitlines()
+    assert (
+        lines
+        == [
+            "tiny: 2/20 runs, 500 interactions/s, 6 s left; best so far: "
+            "c0 (regret 100.0, 0 transfers), c1 (regret 99.0, 10 transfers)"
+        ]
+        * 3
+    )
+
+
+def test_the_live_view_shows_what_was_asked_for():
+    from rich.console import Console
+
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(live.drawing("tiny", status(12)))
+    text = console.export_text()
+    console.file.close()
+    for part in ("12/20 runs", "500 interactions/s", "6 s left", "best trade-offs", "c0", "c11"):
+        assert part in text
+    assert text.count("c") < 40  # a few, not all
+
+
+def test_nothing_is_known_before_the_first_interaction():
+    assert "unknown time left" in live.in_a_line(Status(3, (), 0, 100, 0.0))

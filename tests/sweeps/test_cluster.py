@@ -1,0 +1,131 @@
+"""A sweep on a real Dask cluster: a scheduler and two workers, each a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import fedglb as fg
+from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
+
+pytest.importorskip("distributed")
+
+
+@contextmanager
+def process(*arguments, **environment):
+    """A Dask process, its output thrown away; ended at the end."""
+    started = subprocess.Popen(
+        [sys.executable, "-m", "dask", *arguments],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **environment},
+    )  # fmt: skip
+    try:
+        yield started
+    finally:
+        started.kill()
+        started.wait()
+
+
+def worker(stack, file, folder, **environment):
+    return stack.enter_context(
+        process(
+            "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny",
+            "--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(folder),
+            **environment,
+        )
+    )  # fmt: skip
+
+
+@contextmanager
+def cluster(folder, workers, **environment):
+    """Give the address of a scheduler and its worker processes."""
+    file = folder / "scheduler.json"
+    with ExitStack() as stack:
+        stack.enter_context(
+            process(
+                "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+                "--scheduler-file", str(file), **environment,
+            )
+        )  # fmt: skip
+        until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
+        running = [worker(stack, file, folder, **environment) for _ in range(workers)]
+        yield json.loads(file.read_text())["address"], running
+
+
+def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
+    folder = tmp_path / "out"
+    experiment, expected = longer
+    with cluster(tmp_path, 2) as (address, (first, _)):
+        sweep = start(
+            "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--cluster", address
+        )
+        until(lambda: len(parts(folder)) >= 5, sweep)
+        first.send_signal(signal.SIGKILL)
+        _, err = sweep.communicate(timeout=300)
+    assert sweep.returncode == 0, err
+    result = fg.load_sweep(folder)
+    assert result.manifest["sessions"][0]["cluster"] == address
+    assert bytes_of(folder) == bytes_of(expected)
+
+
+DEADLY = """
+import sys
+if "worker" in sys.argv:
+    import os, signal
+    import fedglb.sweeps.task as task
+    real = task.lockstep
+    def lockstep(algorithms, env, horizon, seed, **options):
+        if seed == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(algorithms, env, horizon, seed, **options)
+    task.lockstep = lockstep
+"""
+
+
+def test_what_kills_its_workers_is_named_and_the_rest_is_kept(tmp_path):
+    folder = tmp_path / "out"
+    deadly = patched(tmp_path, DEADLY)
+    once = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+    with cluster(tmp_path, 2, **deadly, **once) as (address, _):
+        out = fedglb("sweep", toml(tmp_path), "--out", str(folder), "--cluster", address)
+    assert out.returncode == 1
+    assert "with seed 1: KilledWorker" in out.stderr
+    assert "resumes" in out.stderr
+    assert 1 not in fg.load_sweep(folder, partial=True).runs["seed"]
+    assert fg.load_sweep(folder, partial=True).runs.height >= 6
+
+
+def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
+    folder = tmp_path / "out"
+    experiment = toml(tmp_path, horizon=200, seeds=5000)
+    with cluster(tmp_path, 1) as (address, _):
+        sweep = start(
+            "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--cluster", address
+        )
+        until(lambda: len(parts(folder)) >= 2, sweep)
+    _, err = sweep.communicate(timeout=120)
+    assert sweep.returncode == 1
+    assert "the connection to the scheduler is lost" in err
+    assert "resumes" in err
+    assert fg.load_sweep(folder, partial=True).runs.height >= 6
+
+
+def test_no_scheduler_is_an_error_that_names_the_address(tmp_path):
+    for address in ("tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999"):
+        with pytest.raises(fg.InvalidInput, match="address of a Dask scheduler") as error:
+            fg.sweep(tables(), tmp_path / "out", cluster=address)
+        assert address in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_dask_the_message_says_what_to_install(tmp_path):
+    hidden = patched(tmp_path, "import sys\nsys.modules['distributed'] = None\n")
+    arguments = ("sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--cluster", "tcp://x:1")
+    out = fedglb(*arguments, **hidden)
+    assert out.returncode == 2
+    assert "pip install 'fedglb[cluster]'" in out.stderr

@@ -1,0 +1,226 @@
+"""Sweeps in real processes, and what happens to them: killed, interrupted, no room, no worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import fedglb as fg
+from fedglb.sweeps import task
+from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
+
+
+def workers(process):
+    """The worker processes of a sweep, by their ids."""
+    text = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    commands = {int(pid): Path(f"/proc/{pid}/cmdline") for pid in text.split()}
+    return [pid for pid, command in commands.items() if b"LokyProcess" in command.read_bytes()]
+
+
+def gone(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_two_processes_give_the_bytes_of_one(tmp_path, undisturbed):
+    out = fedglb("sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "2")
+    assert out.returncode == 0, out.stderr
+    assert bytes_of(tmp_path / "out") == bytes_of(undisturbed)
+
+
+# Kills itself right before the n-th rename or removal: manifest, four parts, two tables, manifest.
+SUICIDE = """
+import os, shutil, signal, sys
+from fedglb.cli import main
+left = int(sys.argv.pop(1))
+real, remove = os.replace, shutil.rmtree
+def counted(call):
+    def wrapper(path, *rest, **options):
+        global left
+        if "out" in os.fspath(path):
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return call(path, *rest, **options)
+    return wrapper
+os.replace, shutil.rmtree = counted(real), counted(remove)
+main()
+"""
+
+
+def test_killed_at_every_kind_of_moment_it_ends_the_same(tmp_path, undisturbed):
+    folder, kept = tmp_path / "out", []
+    sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1")
+    # the first manifest; the 2nd part; the 2nd part of a second try; runs, traces, the last
+    # manifest, and the removal of the parts (each session begins with a manifest)
+    for moment in (1, 3, 3, 4, 3, 4, 5):
+        process = start("-c", SUICIDE, str(moment), *sweep)
+        _, err = process.communicate()
+        assert process.returncode == -signal.SIGKILL, err
+        kept.append(len(parts(folder)))
+    assert kept == [0, 1, 2, 4, 4, 4, 4]
+    assert fg.load_sweep(folder).manifest["complete"]
+    out = fedglb(*sweep)
+    assert out.returncode == 0, out.stderr
+    assert bytes_of(folder) == bytes_of(undisturbed)
+    assert sorted(os.listdir(folder)) == sorted(os.listdir(undisturbed))
+
+
+def test_killed_from_outside_its_workers_leave_and_it_resumes(tmp_path, longer):
+    folder = tmp_path / "out"
+    experiment, expected = longer
+    process = start("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2")
+    until(lambda: len(parts(folder)) >= 2, process)
+    pids = workers(process)
+    assert len(pids) == 2
+    process.kill()
+    process.communicate()
+    assert not fg.load_sweep(folder, partial=True).manifest["complete"]
+    until(lambda: all(gone(pid) for pid in pids))
+    fg.sweep(experiment, folder, jobs=1)
+    assert bytes_of(folder) == bytes_of(expected)
+
+
+def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
+    folder = tmp_path / "out"
+    experiment = toml(tmp_path, horizon=200, seeds=5000)
+    process = start("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2")
+    until(lambda: len(parts(folder)) >= 2, process)
+    pids = workers(process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.strip().splitlines()[-1] == (
+        "fedglb: stopped; what is finished is kept, and the same command resumes"
+    )
+    assert "Traceback" not in err
+    until(lambda: all(gone(pid) for pid in pids))
+    kept = fg.load_sweep(folder, partial=True)
+    assert kept.runs.height == 3 * len(parts(folder)) >= 6
+    assert kept.manifest["sessions"][0]["wall_seconds"] > 0
+
+
+def test_a_worker_killed_once_costs_nothing(tmp_path, longer):
+    folder = tmp_path / "out"
+    experiment, expected = longer
+    process = start("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2")
+    until(lambda: len(parts(folder)) >= 1, process)
+    os.kill(workers(process)[0], signal.SIGKILL)
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    assert bytes_of(folder) == bytes_of(expected)
+
+
+DEADLY = """
+import sys
+if any("loky" in argument for argument in sys.orig_argv):
+    import os, signal
+    import fedglb.sweeps.task as task
+    real = task.lockstep
+    def lockstep(algorithms, env, horizon, seed, **options):
+        if seed == 2 and any(a.name == "N-ONS-GLM" for a in algorithms):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(algorithms, env, horizon, seed, **options)
+    task.lockstep = lockstep
+"""
+
+
+def test_what_kills_its_worker_every_time_is_named_and_all_else_is_finished(tmp_path, undisturbed):
+    folder = tmp_path / "out"
+    sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "2")
+    out = fedglb(*sweep, **patched(tmp_path, DEADLY))
+    assert out.returncode == 1
+    last = out.stderr.strip().splitlines()[-1]
+    assert "died 3 times" in last
+    assert "N-ONS-GLM with seed 2" in last
+    assert "resumes" in last
+    assert "Traceback" not in out.stderr
+    assert fg.load_sweep(folder, partial=True).runs.height == 11
+    assert fedglb(*sweep).returncode == 0
+    assert bytes_of(folder) == bytes_of(undisturbed)
+
+
+def test_what_fails_is_named_and_all_else_is_finished(tmp_path, monkeypatch, undisturbed):
+    real = task.lockstep
+
+    def lockstep(algorithms, env, horizon, seed, **options):
+        if seed == 3 and any(a.name == "N-ONS-GLM" for a in algorithms):
+            raise FloatingPointError("lost")
+        return real(algorithms, env, horizon, seed, **options)
+
+    monkeypatch.setattr(task, "lockstep", lockstep)
+    folder = tmp_path / "out"
+    with pytest.raises(fg.SweepFailed, match="N-ONS-GLM with seed 3: FloatingPointError: lost"):
+        fg.sweep(tables(), folder, jobs=1)
+    assert fg.load_sweep(folder, partial=True).runs.height == 11
+    monkeypatch.undo()
+    fg.sweep(tables(), folder, jobs=1)
+    assert bytes_of(folder) == bytes_of(undisturbed)
+
+
+FULL = """
+import resource, sys
+from fedglb.cli import main
+import fedglb.sweeps.store as store
+real = store.Store.add
+def add(self, content):
+    if len(list((self.folder / "parts").iterdir())) == 2:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    real(self, content)
+store.Store.add = add
+main()
+"""
+
+
+def test_no_room_is_one_line_and_loses_nothing(tmp_path, undisturbed):
+    folder = tmp_path / "out"
+    sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1")
+    process = start("-c", FULL, *sweep)
+    _, err = process.communicate()
+    assert process.returncode == 1, err
+    assert err.strip().splitlines()[-1].startswith(f"fedglb: cannot write {folder}")
+    assert "File too large" in err
+    assert "resumes" in err
+    assert "Traceback" not in err
+    assert fg.load_sweep(folder, partial=True).runs.height == 6
+    assert fedglb(*sweep).returncode == 0
+    assert bytes_of(folder) == bytes_of(undisturbed)
+
+
+def test_progress_moves_during_a_task(tmp_path):
+    seen = []
+    fg.sweep(tables(horizon=3000, seeds=1), tmp_path / "out", jobs=1, progress=seen.append)
+    assert seen[-1].left == 0
+    assert len(seen[-1].finished) == seen[-1].runs == 3
+    assert seen[-1].interactions == 3 * 2 * 3000
+    assert all(0 <= s.interactions <= 18_000 and s.interactions + s.left == 18_000 for s in seen)
+
+
+def test_workers_report_steps(tmp_path):
+    report = tmp_path / "report"
+    experiment = fg.read_experiment(tables())
+    progress = task._reporter(report)
+    progress(7)
+    assert report.read_text() == "7"
+    watch = fg.sweeps.progress.Watch(experiment, fg.sweeps.parts.no_parts(), None)
+    one = task.Task(1, (0, 1))
+    assert watch._steps(report, one) == 7 * 2 * 2
+
+
+def test_a_worker_of_another_version_is_refused():
+    experiment = fg.read_experiment(tables())
+    outcome = task.work(experiment.document, "other", task.Task(1, (0,)), None, None)
+    assert outcome.part is None
+    assert "another version" in outcome.failures[0]
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 1.5, "2"])
+def test_jobs_are_checked(tmp_path, jobs):
+    with pytest.raises(fg.InvalidInput, match="jobs"):
+        fg.sweep(tables(), tmp_path / "out", jobs=jobs)
+    assert not (tmp_path / "out").exists()
