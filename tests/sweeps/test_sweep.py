@@ -92,13 +92,11 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     process = start("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2")
     until(lambda: len(parts(folder)) >= 2, process)
     pids = workers(process)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.strip().splitlines()[-1] == (
-        "fedglb: stopped; what is finished is kept, and the same command resumes"
-    )
-    assert "Traceback" not in err
+    said = [line for line in err.splitlines() if "compiling" not in line]
+    assert said == ["fedglb: stopped; what is finished is kept, and the same command resumes"]
     until(lambda: all(gone(pid) for pid in pids))
     kept = fg.load_sweep(folder, partial=True)
     assert kept.runs.height == 3 * len(parts(folder)) >= 6
@@ -192,7 +190,7 @@ def test_no_room_is_one_line_and_loses_nothing(tmp_path, undisturbed):
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
-def test_progress_moves_during_a_task(tmp_path):
+def test_progress_adds_up_and_ends_with_nothing_left(tmp_path):
     seen = []
     fg.sweep(tables(horizon=3000, seeds=1), tmp_path / "out", jobs=1, progress=seen.append)
     assert seen[-1].left == 0

@@ -58,7 +58,7 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, **environment},
+        env={**os.environ, **environment}, start_new_session=True,
     )  # fmt: skip
 
 

@@ -37,12 +37,13 @@ def run_locally(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
         pre_dispatch="n_jobs",
     )  # fmt: skip
+    # That running tasks are given up is the point. joblib warns in a thread of its own, at a
+    # time of its own: a filter for the while of `close` would be gone by then.
+    warnings.filterwarnings("ignore", r"\d+ tasks which", UserWarning, "joblib")
     outcomes = pool(calls)
     try:
         yield from outcomes
     except TerminatedWorkerError as error:
         raise WorkerDied(str(error)) from None
     finally:
-        with warnings.catch_warnings():  # that running tasks are given up is the point
-            warnings.simplefilter("ignore")
-            outcomes.close()  # ends the workers, after Ctrl-C too
+        outcomes.close()  # ends the workers, after Ctrl-C too

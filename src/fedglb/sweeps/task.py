@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -122,7 +123,11 @@ def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None
 
 @functools.cache  # once a worker
 def _leave_with(parent: int) -> None:
-    """End this process soon after its parent, busy or idle."""
+    """End this process soon after its parent, busy or idle, and not before it.
+
+    A terminal sends Ctrl-C to workers too: the parent is the one to act on it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def look() -> None:
         while os.getppid() == parent:
