@@ -18,10 +18,11 @@ import numpy as np
 
 import fedglb as fg
 from fedglb.kernels.jit import kernel
+from fedglb.kernels.places import CENTRE, INVERSE
 from fedglb.kernels.scoring import choose
 from fedglb.kernels.sums import add_derivatives
 from fedglb.kernels.types import FloatArray
-from fedglb.simulate.compiled import offer
+from fedglb.simulate.compiled import CompiledEngine, offer
 from tests import plain
 
 SETTINGS = 16
@@ -53,35 +54,54 @@ def interaction() -> None:
         fg.fedglb_ucb(10.0, fg.Newton(), exploration=0.1 * (1.0 + k / SETTINGS))
         for k in range(SETTINGS)
     ]
-    rng = np.random.default_rng(0)
-    centre = 0.3 * rng.standard_normal((N, d))
-    A_inv = np.stack([np.linalg.inv(5.0 * np.eye(d) + x.T @ x) for x in _arms(rng, N, 200, d)])
-    shared = offer(next(env.blocks(T, seed=1)))
-    fg.lockstep(algorithms[:1], env, 20, 1)  # compile
-    bare_scoring(shared.arms, centre, A_inv, 0.3)
-    per_block = shared.arms.shape[0] * N
-
-    def bare() -> float:
-        return min(
-            seconds(lambda: bare_scoring(shared.arms, centre, A_inv, 0.3)) for _ in range(20)
-        )
-
-    times = [bare()]
-    whole = []
-    for _ in range(2):
-        whole.append(seconds(lambda: fg.lockstep(algorithms, env, T, 1)) / (SETTINGS * N * T))
-        times.append(bare())
-    scoring, engine = min(times) / per_block, min(whole)
-    alone = seconds(lambda: fg.simulate(algorithms[0], env, T, 1)) / (N * T)
+    _in_turn(env, algorithms, T)  # compile, and get memory from the system
+    drawing, playing, scoring = min(_in_turn(env, algorithms, T) for _ in range(2))
+    bare, alone = scoring, playing / SETTINGS
+    lockstep, single = drawing / SETTINGS + alone, drawing + alone
     other = _plain(d, K)
     print(f"d={d} K={K} N={N} T={T}, FedGLB-UCB, Newton, D=10, logistic")
     print("| | µs per interaction | ratio to bare scoring |")
     print("|---|---|---|")
-    print(f"| bare scoring | {scoring * 1e6:.3f} | 1 |")
-    print(f"| {SETTINGS} settings in lockstep | {engine * 1e6:.3f} | {engine / scoring:.2f} |")
-    print(f"| one setting alone | {alone * 1e6:.3f} | {alone / scoring:.2f} |")
-    print(f"| plain NumPy (N=10, T=100) | {other * 1e6:.1f} | {other / scoring:.0f} |")
-    print(f"plain NumPy / lockstep: {other / engine:.0f}; plain NumPy / alone: {other / alone:.0f}")
+    for name, value in (
+        ("bare scoring", bare),
+        (f"{SETTINGS} settings in lockstep", lockstep),
+        ("… without drawing arms and noise", alone),
+        ("one setting alone", single),
+        ("plain NumPy (N=10, T=100)", other),
+    ):
+        print(f"| {name} | {value * 1e6:.3f} | {value / bare:.2f} |")
+    print(f"plain NumPy / lockstep: {other / lockstep:.0f}; / alone: {other / single:.0f}")
+
+
+def _in_turn(
+    env: fg.Synthetic, algorithms: list[fg.Algorithm], T: int
+) -> tuple[float, float, float]:
+    """Return seconds an interaction of drawing, of playing all settings, and of bare scoring.
+
+    Block by block in turn, so that all of them meet the same moments of a shared machine.
+    """
+    engines = [CompiledEngine(algorithm, env, T, 1) for algorithm in algorithms]
+    learners = engines[0].learners
+    drawing = playing = scoring = 0.0
+    start = time.perf_counter()
+    for block in env.blocks(T, seed=1):
+        block.check(env.problem, env.clients)
+        shared = offer(block)
+        drawn = time.perf_counter()
+        for engine in engines:
+            engine.play(shared)
+        played = time.perf_counter()
+        drawing += drawn - start
+        playing += played - drawn
+        centre = np.ascontiguousarray(learners.vectors[:, CENTRE])
+        A_inv = np.ascontiguousarray(learners.matrices[:, INVERSE])
+        bare_scoring(shared.arms[:1], centre, A_inv, 0.3)
+        start = time.perf_counter()
+        bare_scoring(shared.arms, centre, A_inv, 0.3)
+        scoring += time.perf_counter() - start
+        start = time.perf_counter()
+    n = env.clients * T
+    return drawing / n, playing / n, scoring / n
 
 
 def _arms(rng: np.random.Generator, *shape: int) -> FloatArray:

@@ -23,7 +23,8 @@ def upper_bounds(
 
     `arms` is (d, K): the inner loops run over arms and vectorise without reordering any sum.
     Rows of A⁻¹ are taken two at a time and its columns four at a time, which halves the traffic
-    between registers and cache; only one triangle of A⁻¹ is read.
+    between registers and cache; only one triangle of A⁻¹ is read. (`while`: numba's range with a
+    step hides the loop from the compiler.)
     """
     d, K = arms.shape
     for k in range(K):

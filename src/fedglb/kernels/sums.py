@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.jit import call1, kernel
-from fedglb.kernels.linalg import add_square
+from fedglb.kernels.linalg import add_square, dot
 from fedglb.kernels.places import CUMULANT, MEAN, VARIANCE
 from fedglb.kernels.types import FloatArray, IntArray
 
@@ -23,14 +23,35 @@ def add_derivatives(
 ) -> None:
     """Add Σ x(μ(xᵀθ) − y), and if asked Σ μ'(xᵀθ) x xᵀ, over the rows of X in order.
 
-    `mean` and `variance` are addresses of the link's functions. Only the lower triangle of
-    `hessian` is summed; it is mirrored at the end.
+    `mean` and `variance` are addresses of the link's functions. Rows are taken four at a time,
+    which quarters the traffic to the sums; of `hessian` the lower triangle is summed, and
+    mirrored at the end. (`while`: numba's range with a step hides the loop from the compiler.)
     """
     n, d = X.shape
-    for s in range(n):
-        z = 0.0
+    s = 0
+    while s + 4 <= n:
+        z0, z1, z2, z3 = 0.0, 0.0, 0.0, 0.0
         for j in range(d):
-            z += X[s, j] * theta[j]
+            z0 += X[s, j] * theta[j]
+            z1 += X[s + 1, j] * theta[j]
+            z2 += X[s + 2, j] * theta[j]
+            z3 += X[s + 3, j] * theta[j]
+        r0, r1 = call1(mean, z0) - y[s], call1(mean, z1) - y[s + 1]
+        r2, r3 = call1(mean, z2) - y[s + 2], call1(mean, z3) - y[s + 3]
+        for j in range(d):
+            gradient[j] += (r0 * X[s, j] + r1 * X[s + 1, j]) + (r2 * X[s + 2, j] + r3 * X[s + 3, j])
+        if with_hessian:
+            v0, v1 = call1(variance, z0), call1(variance, z1)
+            v2, v3 = call1(variance, z2), call1(variance, z3)
+            for i in range(d):
+                w0, w1, w2, w3 = v0 * X[s, i], v1 * X[s + 1, i], v2 * X[s + 2, i], v3 * X[s + 3, i]
+                for j in range(i + 1):
+                    hessian[i, j] += (w0 * X[s, j] + w1 * X[s + 1, j]) + (
+                        w2 * X[s + 2, j] + w3 * X[s + 3, j]
+                    )
+        s += 4
+    while s < n:
+        z = dot(X[s], theta)
         residual = call1(mean, z) - y[s]
         for j in range(d):
             gradient[j] += residual * X[s, j]
@@ -40,6 +61,7 @@ def add_derivatives(
                 w = weight * X[s, i]
                 for j in range(i + 1):
                     hessian[i, j] += w * X[s, j]
+        s += 1
     if with_hessian:
         for i in range(d):
             for j in range(i):
