@@ -40,6 +40,9 @@ def run_locally(
     # That running tasks are given up is the point. joblib warns in a thread of its own, at a
     # time of its own: a filter for the while of `close` would be gone by then.
     warnings.filterwarnings("ignore", r"\d+ tasks which", UserWarning, "joblib")
+    # A worker that holds 300 MB more than after its first task is replaced by a fresh one, which
+    # is nothing to warn of: large arrays leave gaps behind.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, "joblib")
     outcomes = pool(calls)
     try:
         yield from outcomes
