@@ -84,8 +84,7 @@ def _in_turn(
     learners = engines[0].learners
     drawing = playing = scoring = 0.0
     start = time.perf_counter()
-    for block in env.blocks(T, seed=1):
-        block.check(env.problem, env.clients)
+    for block in env.checked_blocks(T, seed=1):
         shared = offer(block)
         drawn = time.perf_counter()
         for engine in engines:

@@ -20,7 +20,7 @@ from fedglb.algorithms import (
     one_ucb_glm,
 )
 from fedglb.confidence import FedGLBPrinted, Fixed
-from fedglb.environments import Environment, Recorded, Synthetic
+from fedglb.environments import Block, Environment, Recorded, Synthetic
 from fedglb.errors import InvalidInput
 from fedglb.global_update import AGD, LBFGS, Newton
 from fedglb.links import Identity, Link, Logistic, Poisson, Probit
@@ -33,7 +33,7 @@ from fedglb.sweeps import load as load_sweep
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Client", "Coordinator", "Environment",
+    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Block", "Client", "Coordinator", "Environment",
     "Experiment", "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic",
     "Newton", "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
     "Synthetic", "dislinucb", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",

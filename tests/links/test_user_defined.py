@@ -113,3 +113,31 @@ def test_a_links_own_attributes_survive_a_process_boundary():
     assert again == link
     assert link != Scaled(3.0)
     assert again.mean(0.3) == link.mean(0.3)
+
+
+class Broken(fg.Link):
+    """μ has no value at 0, where every learner begins."""
+
+    name = "broken"
+    support = (0.0, 1.0)
+    default_noise = 0.5
+
+    @staticmethod
+    def scalar_cumulant(z):
+        return z
+
+    @staticmethod
+    def scalar_mean(z):
+        return 0.5 + 0.0 / z
+
+    @staticmethod
+    def scalar_variance(z):
+        return 0.25
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_a_link_without_a_value_is_told_not_printed(engine, capfd):
+    env = fg.Synthetic(fg.Problem(D, Broken()), clients=N, arms=K)
+    with pytest.raises(fg.InvalidInput, match="radius = nan"):
+        fg.simulate(fg.n_ons_glm(), env, horizon=T, engine=engine)
+    assert capfd.readouterr() == ("", "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,29 +16,10 @@ from fedglb.kernels.jit import kernel
 from fedglb.local_update import Ons
 from fedglb.simulate.compiled import CompiledEngine, offer
 from fedglb.simulate.reference import ReferenceEngine
-from fedglb.trigger import Always, Never
+from fedglb.trigger import Always, Never, Schedule
+from tests.links.families import Hyperbolic
 
 N, K, D, T = 4, 7, 3, 36
-
-
-class Hyperbolic(fg.Link):
-    """A user's own link: no self-concordance, no closed forms."""
-
-    name = "hyperbolic"
-    support = (0.0, 1.0)
-    default_noise = 0.5
-
-    @staticmethod
-    def scalar_cumulant(z):
-        return 0.5 * (z + math.sqrt(1.0 + z * z))
-
-    @staticmethod
-    def scalar_mean(z):
-        return 0.5 * (1.0 + z / math.sqrt(1.0 + z * z))
-
-    @staticmethod
-    def scalar_variance(z):
-        return 0.5 / (1.0 + z * z) ** 1.5
 
 
 LINKS = {
@@ -82,8 +65,7 @@ def play(algorithm, env, horizon=T, seed=3):
     reference = ReferenceEngine(algorithm, env, horizon, seed)
     reference.run()
     compiled = CompiledEngine(algorithm, env, horizon, seed)
-    for block in env.blocks(horizon, seed):
-        block.check(env.problem, env.clients)
+    for block in env.checked_blocks(horizon, seed):
         compiled.play(offer(block))
     return reference, compiled
 
@@ -109,7 +91,7 @@ def same(one, two):
     assert one.keys() == two.keys()
     for name in one:
         assert_array_equal(one[name], two[name], err_msg=name)
-        assert one[name].dtype == two[name].dtype, name
+        assert (one[name].dtype, one[name].tobytes()) == (two[name].dtype, two[name].tobytes())
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -225,6 +207,60 @@ def test_a_step_that_fails_raises_alike():
             fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 30, engine=engine)
 
 
+class Odd(fg.Environment):
+    """A user's own: single precision, arrays that are not contiguous, K changes, uneven blocks."""
+
+    problem, clients, arms = LINKS["logistic"], N, K
+    sizes = (1, 5, 2, 8)
+
+    def parameter(self, seed):
+        return None
+
+    def blocks(self, horizon, seed):
+        rng = np.random.default_rng(seed)
+        first = 1
+        for k, size in enumerate(self.sizes):
+            arms = rng.standard_normal((D, K + k, N, size)).astype(np.float32)
+            arms /= 1.01 * np.linalg.norm(arms, axis=0)
+            means = rng.random((K + k, size, N)).transpose(1, 2, 0)
+            uniforms = rng.random((N, size)).T
+            yield fg.Block(first, arms.transpose(3, 2, 1, 0), means, uniforms)
+            first += size
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_environment_of_a_users_own(name):
+    if "updates=36" not in repr(ALGORITHMS[name]):
+        agree(*play(ALGORITHMS[name], Odd(), horizon=16))
+
+
+class Short(Odd):
+    sizes = (1, 5)
+
+
+class Long(Odd):
+    sizes = (1, 5, 2, 80)
+
+
+class Shifted(Odd):
+    def blocks(self, horizon, seed):
+        for block in super().blocks(horizon, seed):
+            yield dataclasses.replace(block, first=block.first + self.by)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_blocks_that_do_not_fit_the_horizon_are_refused(engine):
+    with pytest.raises(fg.InvalidInput, match="steps up to 6"):
+        fg.simulate(fg.n_ons_glm(), Short(), 16, engine=engine)
+    with pytest.raises(fg.InvalidInput, match="9 … 16 at most"):
+        fg.simulate(fg.n_ons_glm(), Long(), 16, engine=engine)
+    for by in (-1, 3, 100_000):
+        shifted = Shifted()
+        shifted.by = by
+        with pytest.raises(fg.InvalidInput, match="steps of a block"):
+            fg.simulate(fg.n_ons_glm(), shifted, 16, engine=engine)
+
+
 class OwnRadius(fg.Fixed):
     def radius(self, setting, state):
         return 0.1
@@ -248,6 +284,110 @@ def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
         fg.simulate(algorithm, env, 6)
     assert all(word in str(error.value) for word in words)
     assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
+
+
+@kernel
+def of_too_few(vectors, matrices, counters):
+    return 0
+
+
+@kernel
+def of_the_wrong_type(vectors, matrices, counters, X, y, functions, constants):
+    return 0.5
+
+
+@kernel
+def of_nothing(vectors, matrices, counters, X, y, functions, constants):
+    counters[1] += 1.0
+
+
+@pytest.mark.parametrize("function", [of_too_few, of_the_wrong_type, of_nothing, lambda *values: 0])
+def test_what_is_not_a_kernel_of_the_right_kind_is_refused(function):
+    class Wrong(Ons):
+        step = staticmethod(function)
+
+    algorithm = fg.Algorithm("x", Wrong(), None, Never(), fg.Fixed(1.0))
+    with pytest.raises(fg.InvalidInput, match=r"Wrong\.step"):
+        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
+
+
+@kernel
+def whole_number(vectors, counters, numbers, constants):
+    return 1
+
+
+class WholeNumber(fg.Fixed):
+    formula = staticmethod(whole_number)
+
+
+def test_a_radius_of_another_type_is_refused_not_misread():
+    with pytest.raises(fg.InvalidInput, match=r"WholeNumber\.formula.*returns"):
+        fg.simulate(
+            fg.n_ons_glm(confidence=WholeNumber(1.0)), fg.Synthetic(LINKS["logistic"], 2, 3), 6
+        )
+
+
+@kernel
+def product(vectors, counters, numbers, constants):
+    return 0.3 + 1e-30 * constants[0] * constants[1]
+
+
+class LargeConstants(fg.Fixed):
+    formula = staticmethod(product)
+
+    def constants(self, setting):
+        return 10**10, 10**10
+
+
+def test_constants_are_doubles_in_both_engines():
+    algorithm = fg.n_ons_glm(confidence=LargeConstants(1.0))
+    agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
+
+
+def test_the_one_learners_failures_are_told():
+    algorithm = fg.one_ucb_glm(confidence=Exploding(1.0))
+    for engine in ("compiled", "reference"):
+        with pytest.raises(fg.InvalidInput, match="a problem within the range of doubles"):
+            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 3, 3), 20, engine=engine)
+
+
+def test_nobody_ever_acts():
+    still = fg.Recorded(
+        LINKS["logistic"], np.full((3, N, K, D), 0.1), np.full((3, N, K), 0.5),
+        np.zeros((3, N)), active=np.zeros((3, N), dtype=bool),
+    )  # fmt: skip
+    for name in ("One-UCB-GLM", "FedGLB-UCB", "N-ONS-GLM"):
+        agree(*play(ALGORITHMS[name], still, horizon=3))
+
+
+def test_lockstep_takes_any_iterable_and_nothing_else():
+    env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    assert len(fg.lockstep((fg.n_ons_glm() for _ in range(2)), env, 3)) == 2
+    with pytest.raises(fg.InvalidInput, match="a list of them"):
+        fg.lockstep(fg.n_ons_glm(), env, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 5, 1, 4), (2, 1, 3, 9), (3, 4, 1, 7)])
+def test_small_sizes(size):
+    clients, arms, d, horizon = size
+    env = fg.Synthetic(fg.Problem(d), clients, arms)
+    for algorithm in (
+        fg.fedglb_ucb(0.1, fg.Newton()), fg.fedglb_ucb_1(1), fg.fedglb_ucb_2(horizon),
+        fg.fedglb_ucb_3(horizon), fg.dislinucb(0.1), fg.one_ucb_glm(), fg.n_ucb_glm(),
+    ):  # fmt: skip
+        agree(*play(algorithm, env, horizon=horizon))
+
+
+def test_a_schedule_and_an_event_at_once():
+    @dataclass(frozen=True)
+    class Both(Schedule):
+        @property
+        def level(self):
+            return 0.5
+
+    algorithm = fg.Algorithm("both", Ons(), fg.Newton(), Both(6), FedGLB(), exploration=0.2)
+    run = agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
+    assert 0 < run.updates["client"].null_count() < run.updates.height
 
 
 def test_an_observer_needs_the_reference_engine():

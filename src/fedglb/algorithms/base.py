@@ -73,6 +73,10 @@ class Algorithm:
             raise InvalidInput(
                 "trigger", self.trigger, "Never() exactly where global_update is None"
             )
+        if self.centralised and not never:
+            raise InvalidInput(
+                "centralised", True, "False where there are global updates: it needs none"
+            )
         local = type(self.local_update).__name__
         if self.trigger.needs_gain and not self.local_update.tracks_gain:
             raise InvalidInput(

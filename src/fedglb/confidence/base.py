@@ -46,5 +46,5 @@ class Confidence(ABC, Generic[State]):
 
     def radius(self, setting: Setting, state: State) -> float:
         """Return α for a client in this state."""
-        constants = np.array(self.constants(setting))
+        constants = np.array(self.constants(setting), dtype=float)
         return self.formula(state.vectors, state.counters, state.numbers, constants)

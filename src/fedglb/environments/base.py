@@ -46,29 +46,31 @@ class Block:
     rewards: FloatArray | None = None
     active: BoolArray | None = None
 
-    def check(self, problem: Problem, clients: int) -> None:
-        """Raise `InvalidInput` unless an engine can play these steps."""
+    def checked(self, problem: Problem, clients: int) -> Block:
+        """Return the block with its numbers as float64; `InvalidInput` if no engine can play it."""
         arms = array("arms", self.arms, (None, clients, None, problem.dim))
         arms_in_unit_ball("arms", arms)
         offered = arms.shape[:3]
-        array("means", self.means, offered)
+        means = array("means", self.means, offered)
         low, high = problem.link.support
         named = f"in [{low:g}, {high:g}], the {problem.link.name} link's"
         if (self.uniforms is None) == (self.rewards is None):
             given = "none" if self.uniforms is None else "both"
             allowed = "exactly one of them: uniforms (T, N), or rewards (T, N, K)"
             raise InvalidInput("uniforms and rewards", given, allowed)
+        uniforms = rewards = None
         if self.uniforms is not None:
-            array("uniforms", self.uniforms, offered[:2])
-            within("uniforms", self.uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
-            within("means", self.means, low, high, f"means {named}")
+            uniforms = array("uniforms", self.uniforms, offered[:2])
+            within("uniforms", uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
+            within("means", means, low, high, f"means {named}")
         if self.rewards is not None:
-            array("rewards", self.rewards, offered)
-            within("rewards", self.rewards, low, high, f"rewards {named}")
+            rewards = array("rewards", self.rewards, offered)
+            within("rewards", rewards, low, high, f"rewards {named}")
         mask = self.active
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
             given = f"{mask.dtype} array of shape {mask.shape}"
             raise InvalidInput("active", given, f"a bool array of shape {offered[:2]}")
+        return Block(self.first, arms, means, uniforms, rewards, mask)
 
 
 class Environment(ABC):
@@ -96,6 +98,20 @@ class Environment(ABC):
     @abstractmethod
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
         """Yield the steps 1 … horizon, in order; the same for every algorithm of one seed."""
+
+    def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield the blocks, each checked: the steps 1 … horizon in order, and playable."""
+        done = 0
+        for block in self.blocks(horizon, seed):
+            made = block.checked(self.problem, self.clients)
+            last = made.first + made.arms.shape[0] - 1
+            if made.first != done + 1 or last > horizon:
+                given, allowed = f"{made.first} … {last}", f"{done + 1} … {horizon} at most"
+                raise InvalidInput("steps of a block", given, allowed)
+            done = last
+            yield made
+        if done < horizon:
+            raise InvalidInput("blocks", f"steps up to {done}", f"all steps up to {horizon}")
 
     def block_steps(self) -> int:
         """Return how many steps make a block."""

@@ -67,7 +67,7 @@ class Recorded(Environment):
         if self._all.arms.ndim != 4:
             raise InvalidInput("arms.shape", self._all.arms.shape, "an array of shape (T, N, K, d)")
         _, self.clients, self.arms, _ = self._all.arms.shape
-        self._all.check(problem, self.clients)
+        self._all = self._all.checked(problem, self.clients)
         self._parameter = None
         if parameter is not None:
             self._parameter = array("parameter", parameter, (problem.dim,))

@@ -9,8 +9,23 @@ import numpy as np
 
 from fedglb.environments.base import Block, Environment, generator
 from fedglb.errors import instance, integer
+from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.linalg import norm
 from fedglb.kernels.types import FloatArray
 from fedglb.problem import Problem
+
+
+@kernel
+def place(arms: FloatArray, theta: FloatArray, mean: int, means: FloatArray) -> None:
+    """Scale the rows of `arms` (·, d) to length 1; write μ(xᵀθ) of each to `means`, in one pass."""
+    for k in range(arms.shape[0]):
+        x = arms[k]
+        length = norm(x)
+        z = 0.0
+        for j in range(theta.shape[0]):
+            x[j] /= length
+            z += x[j] * theta[j]
+        means[k] = call1(mean, z)
 
 
 @dataclass(frozen=True)
@@ -55,10 +70,10 @@ class Synthetic(Environment):
         theta = self.parameter(seed)
         draw_arms, draw_noise = generator(seed, "arms"), generator(seed, "noise")
         N, K, d = self.clients, self.arms, self.problem.dim
-        size = self.block_steps()
+        size, mean = self.block_steps(), self.problem.link.compiled_mean.address
         for first in range(1, horizon + 1, size):
             steps = min(size, horizon - first + 1)
             arms = draw_arms.standard_normal((steps, N, K, d))
-            arms /= np.sqrt(np.einsum("tnkd,tnkd->tnk", arms, arms))[..., None]
-            means = self.problem.link.mean(np.einsum("tnkd,d->tnk", arms, theta))
+            means = np.empty((steps, N, K))
+            place(arms.reshape(-1, d), theta, mean, means.reshape(-1))
             yield Block(first, arms, means, uniforms=draw_noise.random((steps, N)))

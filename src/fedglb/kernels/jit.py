@@ -33,6 +33,9 @@ from numba.extending import intrinsic
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# A division by zero gives infinity or NaN, which the callers check for, and no exception: one in
+# a function that is called by address could not be passed on.
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 
@@ -82,9 +85,18 @@ def _own_cache() -> Iterator[bool]:
 
 
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile `function` with numba on its first call, cached on disk, GIL released."""
+    """Compile `function` with numba on its first call, GIL released.
+
+    The package's own kernels are kept on disk; those of others are not, for the digest does not
+    see what they import.
+    """
     with _own_cache() as on_disk:
-        return cast("Callable[P, T]", numba.njit(cache=on_disk, nogil=True)(function))
+        cached = on_disk and _ours(function)
+        return cast("Callable[P, T]", numba.njit(cache=cached, **_OPTIONS)(function))
+
+
+def _ours(function: Callable[..., Any]) -> bool:
+    return _PACKAGE in Path(function.__code__.co_filename).parents
 
 
 @dataclass(frozen=True)
@@ -107,9 +119,9 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
         _python_functions[address] = function
         return ScalarFunction(address, function)
     signature = types.float64(*[types.float64] * arguments)
-    ours = _PACKAGE in Path(function.__code__.co_filename).parents
     with _own_cache() as on_disk:  # a user's link may live in a notebook: numba can't cache it
-        compiled = numba.cfunc(signature, cache=ours and on_disk)(function)
+        cached = on_disk and _ours(function)
+        compiled = numba.cfunc(signature, cache=cached, error_model="numpy")(function)
     prototype = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * arguments)
     call = prototype(compiled.address)
     call.keep_alive = compiled  # type: ignore[attr-defined]
@@ -158,14 +170,25 @@ STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLE
 RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
 
 
-def address_of(function: Callable[..., Any], signature: Any) -> int:
-    """Return the address of a kernel's machine code for these types (compiled now if need be)."""
+def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
+    """Return the address of a kernel's machine code for these types (compiled now if need be).
+
+    `TypeError` where it is no kernel, or returns another type: its code would be misread.
+    """
+    if function is None or (numba.config.DISABLE_JIT and not callable(function)):
+        raise TypeError("there is none")
     if numba.config.DISABLE_JIT:
         return compile_scalar(function, 0).address
     dispatcher = cast("Any", function)
-    with _own_cache():
-        dispatcher.compile(signature)
+    if not hasattr(dispatcher, "overloads"):
+        raise TypeError("a plain Python function")
+    if signature.args not in dispatcher.overloads:
+        with _own_cache():
+            dispatcher.compile(signature.args)
     compiled = dispatcher.overloads[signature.args]
+    returned = types.unliteral(compiled.signature.return_type)
+    if returned != signature.return_type:
+        raise TypeError(f"it returns {returned}, not {signature.return_type}")
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 

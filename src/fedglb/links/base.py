@@ -10,7 +10,6 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize_scalar
 
 from fedglb.errors import InvalidInput
 from fedglb.kernels.jit import ScalarFunction, call3, compile_scalar, kernel
@@ -237,6 +236,8 @@ def _search(function: Callable[[Any], Any], radius: float) -> float:
     """Return the minimum of a smooth function on [−radius, radius]: grid, then refined."""
     if math.isinf(radius):
         return -math.inf
+    from scipy.optimize import minimize_scalar  # only here, and slow to import
+
     grid = np.linspace(-radius, radius, 4001)
     values = function(grid)
     best = int(values.argmin())

@@ -126,7 +126,7 @@ class LocalUpdate(ABC, Generic[State]):
         n = index + 1
         status = self.step(
             state.vectors, state.matrices, state.counters, samples.X[:n], samples.y[:n],
-            setting.problem.link.compiled_functions, np.array(self.constants(setting)),
+            setting.problem.link.compiled_functions, np.array(self.constants(setting), dtype=float),
         )  # fmt: skip
         if status != 0:
             raise self.failure(n)

@@ -8,7 +8,10 @@ bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba.core.errors import NumbaError
 
 from fedglb.algorithms import Algorithm
 from fedglb.confidence import Confidence
@@ -33,9 +36,9 @@ def offer(block: Block) -> Offer:
     steps, clients, _, _ = block.arms.shape
     return Offer(
         first=block.first,
-        arms=np.ascontiguousarray(block.arms.transpose(0, 1, 3, 2)),
-        means=np.ascontiguousarray(block.means),
-        best=block.means.max(axis=2),
+        arms=_flat(block.arms.transpose(0, 1, 3, 2)),
+        means=_flat(block.means),
+        best=_flat(block.means.max(axis=2)),
         uniforms=np.empty((0, 0)) if block.uniforms is None else _flat(block.uniforms),
         rewards=np.empty((0, 0, 0)) if block.rewards is None else _flat(block.rewards),
         active=np.empty((0, 0), dtype=np.bool_)
@@ -74,8 +77,8 @@ class CompiledEngine(Engine):
         self._counted = 0  # steps whose communication is entered
         link, confidence = env.problem.link, algorithm.confidence
         self._rules = Rules(
-            step=address_of(algorithm.local_update.step, STEP),
-            radius=address_of(confidence.formula, RADIUS),
+            step=_address(algorithm.local_update, "step", STEP),
+            radius=_address(confidence, "formula", RADIUS),
             sample=link.compiled_sample.address,
             functions=link.compiled_functions,
             step_constants=np.array(algorithm.local_update.constants(self.setting), dtype=float),
@@ -88,13 +91,10 @@ class CompiledEngine(Engine):
     def play(self, block: Offer) -> None:
         """Play the steps of a block."""
         steps, first = block.arms.shape[0], block.first
-        step = client = 0
+        step = client = stop = 0
         while step < steps:
-            stop = step
-            while stop < steps:  # up to and with the next step at whose end an update is due
-                stop += 1
-                if self.algorithm.trigger.due(self.setting, first + stop - 1):
-                    break
+            while stop < steps and (stop <= step or not self._due(first + stop - 1)):
+                stop += 1  # up to and with the next step at whose end an update is due
             model = self.coordinator.model
             step, client, why = play(
                 block, self._rules, self.learners, self.recorder.log,
@@ -106,15 +106,24 @@ class CompiledEngine(Engine):
                 self._count(t - 1)
                 self._update(t, client)
                 client += 1
-            elif why == BAD_RADIUS:
-                _ = self.client(client).alpha  # raises, and says why
-            elif why == BAD_STEP:
-                n = int(self.learners.counts[0 if self.algorithm.centralised else client])
-                raise self.algorithm.local_update.failure(n)
-            elif self.algorithm.trigger.due(self.setting, t - 1):
+            elif why in (BAD_RADIUS, BAD_STEP):
+                raise self._failure(why, 0 if self.algorithm.centralised else client)
+            elif self._due(t - 1):
                 self._count(t - 2)
                 self._update(t - 1, None)
         self._count(first + steps - 1)
+
+    def _due(self, t: int) -> bool:
+        return self.algorithm.trigger.due(self.setting, t)
+
+    def _failure(self, why: int, learner: int) -> Exception:
+        if why == BAD_STEP:
+            return self.algorithm.local_update.failure(int(self.learners.counts[learner]))
+        try:
+            alpha = self.client(learner).alpha  # raises, and says why
+        except InvalidInput as error:
+            return error
+        return AssertionError(f"the radius was not finite, and now it is {alpha}")
 
     def _count(self, last: int) -> None:
         """Enter the communication of the steps up to `last`."""
@@ -196,6 +205,16 @@ class CompiledEngine(Engine):
         played = self.recorder.log.choices >= 0
         acted = played.any(axis=1) if self.algorithm.centralised else played[:, i]
         return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
+
+
+def _address(part: object, name: str, signature: Any) -> int:
+    """Return where the machine code of a part's kernel is, or say what is wrong with it."""
+    function = getattr(part, name, None)
+    try:
+        return address_of(function, signature)
+    except (AttributeError, TypeError, NumbaError) as error:
+        allowed = f"a function under @kernel that compiles for {signature}: {error}"
+        raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
 
 def check_compiled(algorithm: Algorithm) -> None:

@@ -39,6 +39,8 @@ class Engine(ABC):
 
     def count_centralised(self, interactions: int) -> None:
         """The paper's count: each interaction is one update, one gradient to each of N clients."""
+        if interactions == 0:
+            return
         self.coordinator.syncs += interactions
         self.coordinator.rounds += interactions
         everybody, d = self.env.clients, self.env.problem.dim

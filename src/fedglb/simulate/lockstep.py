@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
@@ -13,7 +13,7 @@ from fedglb.simulate.results import Run
 
 
 def lockstep(
-    algorithms: Sequence[Algorithm],
+    algorithms: Iterable[Algorithm],
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
@@ -42,14 +42,16 @@ def lockstep(
     >>> [run.syncs for run in fg.lockstep(algorithms, env, horizon=20, seed=1)]
     [14, 5, 1]
     """
-    for k, algorithm in enumerate(algorithms):
+    if isinstance(algorithms, Algorithm):
+        raise InvalidInput("algorithms", algorithms, "a list of them, e.g. [algorithm]")
+    every = list(algorithms)
+    for k, algorithm in enumerate(every):
         instance(f"algorithms[{k}]", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
     instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
     steps = known_horizon(env, horizon)
     integer("seed", seed, at_least=0)
-    engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in algorithms]
-    for block in env.blocks(steps, seed):
-        block.check(env.problem, env.clients)
+    engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
+    for block in env.checked_blocks(steps, seed):
         shared = offer(block)
         for engine in engines:
             engine.play(shared)

@@ -45,8 +45,7 @@ class ReferenceEngine(Engine):
 
     def run(self, progress: Progress | None = None) -> None:
         """Play all steps."""
-        for block in self.env.blocks(self.horizon, self.seed):
-            block.check(self.env.problem, self.env.clients)
+        for block in self.env.checked_blocks(self.horizon, self.seed):
             for step in range(block.arms.shape[0]):
                 self._step(block, step)
                 if progress is not None:
