@@ -225,3 +225,8 @@ def test_a_tiny_delta_and_a_tiny_curvature_still_give_a_radius():
         observer=lambda t, i, c: radii.add(c.alpha),
     )
     assert all(0.0 < alpha < math.inf for alpha in radii)
+
+
+def test_a_number_beyond_all_doubles():
+    with pytest.raises(fg.InvalidInput, match="too many digits"):
+        fg.fedglb_ucb(10**400)

@@ -55,7 +55,10 @@ def number(
     text = allowed or _describe("a finite number", above, at_least, below)
     if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
         raise InvalidInput(argument, value, text)
-    x = float(value)
+    try:
+        x = float(value)
+    except OverflowError:  # a whole number beyond all doubles
+        raise InvalidInput(argument, "a number of too many digits", text) from None
     finite = math.isfinite(x) or (allow_infinite and x == math.inf)
     if not finite or not (x > above and x >= at_least and (x < below or x == below == math.inf)):
         raise InvalidInput(argument, value, text)

@@ -13,7 +13,7 @@ from tests.sweeps.tiny import fedglb, tables, toml
 
 
 def test_the_table_and_where_the_files_are(tmp_path):
-    folder = tmp_path / "out"
+    folder = tmp_path / "a [" / "red] [bold] :smile: b"  # nothing that rich should act on
     out = fedglb("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1", "--seeds", "2")
     assert out.returncode == 0, out.stderr
     for part in ("N-ONS-GLM", "FedGLB-UCB D=0.1 newton", "2 seeds", "6 runs", str(folder)):
@@ -52,10 +52,12 @@ def test_a_dry_run_lists_and_runs_nothing(tmp_path):
     [
         (["missing.toml"], "missing.toml"),
         (["FILE", "--seeds", "many"], "--seeds = 'many'"),
-        (["FILE", "--seeds", "0"], "seeds = 0"),
+        (["FILE", "--seeds", "0"], "fedglb: --seeds = 0"),
+        (["FILE", "--seeds", "3,-1"], "fedglb: --seeds[1] = -1"),
         (["FILE", "--jobs", "0"], "--jobs = 0"),
         (["FILE", "--out", "FILE"], "--out"),
         (["FILE", "--cluster", "nonsense"], "--cluster = 'nonsense'"),
+        (["FILE", "--cluster", ""], "--cluster = ''"),
         ([], "FILE"),
     ],
 )
@@ -86,7 +88,7 @@ def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live, "announce_compilation", lambda: None)
-    with live.view("tiny") as tell:
+    with live.view("[/red]") as tell:
         for second in range(100):
             now[0] = float(second)
             tell(status(2))
@@ -94,7 +96,7 @@ def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys
     assert (
         lines
         == [
-            "tiny: 2/20 runs, 500 interactions/s, 6 s left; best so far: "
+            "[/red]: 2/20 runs, 500 interactions/s, 6 s left; best so far: "
             "c0 (regret 100.0, 0 transfers), c1 (regret 99.0, 10 transfers)"
         ]
         * 3

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from importlib import import_module
 
 import pytest
 
@@ -15,6 +16,7 @@ import fedglb as fg
 from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
 
 pytest.importorskip("distributed")
+sweeping = import_module("fedglb.sweeps.sweep")  # the name in the package is the function
 
 
 @contextmanager
@@ -115,11 +117,51 @@ def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
     assert fg.load_sweep(folder, partial=True).runs.height >= 6
 
 
+class Network:
+    """A client whose network fails at one kind of call."""
+
+    status = "finished"
+
+    def __init__(self, fails):
+        self.fails = fails
+
+    def ask(self, call, answer):
+        if call == self.fails:
+            raise TimeoutError(f"{call} timed out")
+        return answer
+
+    def nthreads(self):
+        return self.ask("nthreads", {"worker": 1})
+
+    def submit(self, *_, **__):
+        return self.ask("submit", self)
+
+    def add_done_callback(self, call):
+        call(self)
+
+    def result(self, timeout):
+        assert timeout == 60
+        return self.ask("result", None)
+
+
+@pytest.mark.parametrize("call", ["nthreads", "submit", "result"])
+def test_a_fault_of_the_network_is_not_one_of_the_disk(tmp_path, monkeypatch, call):
+    monkeypatch.setattr(sweeping, "connected", lambda address: nullcontext(Network(call)))
+    with pytest.raises(fg.SweepFailed, match=f"scheduler is lost: TimeoutError: {call} timed out"):
+        fg.sweep(tables(), tmp_path / "out", cluster="tcp://x:1")
+
+
 def test_no_scheduler_is_an_error_that_names_the_address(tmp_path):
-    for address in ("tcp://127.0.0.1:1", "127.0.0.1:1", "nonsense://x", "tcp://127.0.0.1:99999"):
+    for address in (
+        "",
+        "tcp://127.0.0.1:1",
+        "127.0.0.1:1",
+        "nonsense://x",
+        "tcp://127.0.0.1:99999",
+    ):
         with pytest.raises(fg.InvalidInput, match="address of a Dask scheduler") as error:
             fg.sweep(tables(), tmp_path / "out", cluster=address)
-        assert address in str(error.value)
+        assert repr(address) in str(error.value)
     assert not (tmp_path / "out").exists()
 
 

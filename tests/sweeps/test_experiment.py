@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedglb as fg
@@ -99,7 +101,7 @@ def test_defaults_reach_only_those_that_take_them_and_yield_to_the_table():
 
 def test_labels_say_what_differs_and_are_unique():
     near = [1.0, 1.0000000001]
-    assert labels({"name": "n-ons-glm", "ridge": [1.0, 2.0]}) == [
+    assert labels({"name": "n-ons-glm", "ridge": [1.0, 2.0]}, defaults={}) == [
         "N-ONS-GLM ridge=1", "N-ONS-GLM ridge=2",
     ]  # fmt: skip
     assert labels({"name": "fedglb-ucb", "threshold": near}) == [
@@ -111,6 +113,41 @@ def test_seeds_are_a_number_or_a_list_and_can_be_given_apart():
     assert fg.read_experiment(tables(seeds=3)).seeds == (1, 2, 3)
     assert fg.read_experiment(tables(seeds=[7, 0])).seeds == (7, 0)
     assert fg.read_experiment(tables(), seeds=[5]).seeds == (5,)
+    assert fg.read_experiment(tables(), seeds=np.int64(2)).seeds == (1, 2)
+    for seeds in (0, [], [1, 1], [-1], ["a"], 1.5):
+        with pytest.raises(fg.InvalidInput) as error:
+            fg.read_experiment(tables(), seeds=seeds)
+        assert error.value.argument.startswith("seeds")  # and not the file's
+
+
+def test_numbers_of_numpy_are_numbers_for_workers_too():
+    given = tables(
+        horizon=np.int64(12), seeds=np.array([3, 7]), problem={"dim": np.int32(3)},
+        algorithm=({"name": "fedglb-ucb", "threshold": (np.float32(3), np.int64(4))},),
+    )  # fmt: skip
+    plain = tables(seeds=[3, 7], algorithm=[{"name": "fedglb-ucb", "threshold": [3.0, 4]}])
+    experiment = fg.read_experiment(given)
+    assert experiment == fg.read_experiment(plain)
+    assert fg.read_experiment(json.loads(experiment.document)) == experiment
+
+
+def test_too_many_runs_are_refused_before_they_are_made():
+    grid = {"from": 0.1, "to": 10.0, "points": 10_000}
+    table = {"name": "fedglb-ucb", "threshold": grid, "ridge": grid, "delta": [0.1] * 10_000}
+    with pytest.raises(fg.InvalidInput, match="at most 100,000 runs") as error:
+        fg.read_experiment(tables(algorithm=[table], seeds=2))
+    assert error.value.value == 2 * 10**12
+
+
+def test_ranges_reach_from_the_smallest_number_to_the_largest():
+    grid = {"from": 5e-324, "to": 1.7e308, "points": 5}
+    table = {"name": "fedglb-ucb", "threshold": grid}
+    made = fg.read_experiment(tables(algorithm=[table])).configurations
+    thresholds = [c.parameters["threshold"] for c in made]
+    steps = [math.log10(x) for x in thresholds]
+    assert thresholds[0] == 5e-324
+    assert thresholds[-1] == 1.7e308
+    assert steps == pytest.approx(np.linspace(steps[0], steps[-1], 5).tolist(), rel=1e-9)
 
 
 GOOD = TOML.format(horizon=12, seeds=4)
@@ -129,6 +166,10 @@ BAD = {
     ),
     "unknown default": (
         GOOD.replace("exploration", "explore"), ["defaults.explore = 0.1", "exploration"],
+    ),
+    "a default that nobody takes": (
+        GOOD.replace("exploration = 0.1", "updates = 3"),
+        ["defaults.updates = 3", "an algorithm of the file takes"],
     ),
     "missing key": (GOOD.replace("horizon = 12", ""), ["horizon", "missing"]),
     "missing key of a table": (GOOD.replace("dim = 3", ""), ["problem.dim", "missing"]),

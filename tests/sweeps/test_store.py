@@ -87,7 +87,7 @@ def test_traces_are_thinned_evenly_with_both_ends(horizon):
 
 
 def test_long_traces_are_thinned(tmp_path):
-    long = tables(horizon=1100, seeds=1, algorithm=[{"name": "n-ons-glm"}])
+    long = tables(horizon=1100, seeds=1, defaults={}, algorithm=[{"name": "n-ons-glm"}])
     result = fg.sweep(long, tmp_path / "out", jobs=1)
     assert result.traces["t"].to_list() == recorded_steps(1100).tolist()
     assert result.traces["regret"][-1] == result.runs["regret"][0]
@@ -141,6 +141,34 @@ def test_a_flipped_bit_in_a_part_is_noticed(tmp_path, undisturbed):
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
+def test_a_part_of_another_sweep_does_not_count(tmp_path, undisturbed):
+    interrupted(tmp_path / "out", 3)
+    interrupted(tmp_path / "other", 6, tables(defaults={"exploration": 0.2}))
+    for part in parts(tmp_path / "other"):
+        (tmp_path / "out" / "parts" / part.name).write_bytes(part.read_bytes())
+    assert fg.load_sweep(tmp_path / "out", partial=True).runs.height == 3
+    fg.sweep(tables(), tmp_path / "out", jobs=1)
+    assert bytes_of(tmp_path / "out") == bytes_of(undisturbed)
+
+
+@pytest.mark.parametrize("moment", ["before the list of parts", "after it"])
+def test_a_sweep_that_finishes_while_it_is_read(tmp_path, monkeypatch, undisturbed, moment):
+    folder = tmp_path / "out"
+    interrupted(folder, 6)
+    real = store.Path.glob
+
+    def glob(path, pattern):
+        monkeypatch.undo()
+        found = list(real(path, pattern))
+        fg.sweep(tables(), folder, jobs=1)
+        return found if moment == "after it" else real(path, pattern)
+
+    monkeypatch.setattr(store.Path, "glob", glob)
+    result = fg.load_sweep(folder, partial=True)
+    assert result.manifest["complete"]
+    assert_frame_equal(result.runs, fg.load_sweep(undisturbed).runs)
+
+
 def test_a_damaged_result_is_refused_and_repaired(tmp_path, undisturbed):
     folder = tmp_path / "out"
     fg.sweep(tables(), folder, jobs=1)
@@ -165,7 +193,8 @@ def test_another_sweep_in_the_folder_is_refused(tmp_path, changes):
     folder = tmp_path / "out"
     interrupted(folder, 3)
     before = {p.name: p.read_bytes() for p in parts(folder)}
-    with pytest.raises(fg.InvalidInput, match="another experiment, 'tiny'"):
+    said = f"another experiment, 'tiny', with other {next(iter(changes))}$"
+    with pytest.raises(fg.InvalidInput, match=said):
         fg.sweep(tables(**changes), folder, jobs=1)
     assert {p.name: p.read_bytes() for p in parts(folder)} == before
 
@@ -185,9 +214,11 @@ def test_foreign_folders_are_refused(tmp_path):
     with pytest.raises(fg.InvalidInput, match="this is a file"):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "manifest.json").write_text('{"format": 99}')
-    with pytest.raises(fg.InvalidInput, match=r"manifest\.json"):
-        fg.sweep(tables(), tmp_path / "other", jobs=1)
+    old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 1}
+    for manifest in ({"format": 99}, old):
+        (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
+        with pytest.raises(fg.InvalidInput, match=r"manifest\.json is not one of this version"):
+            fg.sweep(tables(), tmp_path / "other", jobs=1)
     with pytest.raises(fg.InvalidInput, match=r"no manifest\.json"):
         fg.load_sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["other", "thesis.tex"]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 import fedglb as fg
-from fedglb.sweeps import task
+from fedglb.sweeps import progress, task
+from fedglb.sweeps.parts import no_parts
 from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
 
 
@@ -199,13 +203,56 @@ def test_progress_adds_up_and_ends_with_nothing_left(tmp_path):
     assert all(0 <= s.interactions <= 18_000 and s.interactions + s.left == 18_000 for s in seen)
 
 
+def test_an_error_of_progress_in_the_watching_thread_is_raised_and_runs_are_kept(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(progress, "_LOOK_EVERY", 0.0)
+    failed = threading.Event()
+
+    def tell(status):
+        if threading.current_thread() is not threading.main_thread():
+            failed.set()
+            raise ZeroDivisionError("in the view")
+        assert failed.wait(10)
+
+    monkeypatch.setattr(threading, "excepthook", pytest.fail)
+    with pytest.raises(ZeroDivisionError, match="in the view"):
+        fg.sweep(tables(), tmp_path / "out", jobs=1, progress=tell)
+    assert fg.load_sweep(tmp_path / "out", partial=True).runs.height >= 3
+
+
+def test_tasks_are_entered_and_finished_from_several_threads(tmp_path):
+    experiment = fg.read_experiment(tables(seeds=3000))
+    watch = progress.Watch(experiment, no_parts(), lambda status: None)
+    watch.folder = tmp_path
+    tasks = [task.Task(seed, (0,)) for seed in experiment.seeds]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        dispatch = threading.Thread(target=lambda: [watch.report_file(t) for t in tasks])
+        dispatch.start()
+        while dispatch.is_alive():
+            watch.finished(tasks[0], no_parts())
+            watch.running()
+    finally:
+        sys.setswitchinterval(switch)
+        dispatch.join()
+
+
+@pytest.mark.parametrize("changes", [{"horizon": 50}, {"seeds": (9,)}, {"configurations": ()}])
+def test_an_experiment_that_was_changed_is_refused(tmp_path, changes):
+    experiment = fg.read_experiment(tables())
+    with pytest.raises(fg.InvalidInput, match=f"experiment.{next(iter(changes))}"):
+        fg.sweep(dataclasses.replace(experiment, **changes), tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_workers_report_steps(tmp_path):
     report = tmp_path / "report"
     experiment = fg.read_experiment(tables())
-    progress = task._reporter(report)
-    progress(7)
+    task._reporter(report)(7)
     assert report.read_text() == "7"
-    watch = fg.sweeps.progress.Watch(experiment, fg.sweeps.parts.no_parts(), None)
+    watch = progress.Watch(experiment, no_parts(), None)
     one = task.Task(1, (0, 1))
     assert watch._steps(report, one) == 7 * 2 * 2
 

@@ -19,6 +19,7 @@ from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 
 SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
 RADII = ("lemma", "printed", "fixed")
+_signature = functools.cache(inspect.signature)  # a sweep asks for each configuration
 
 
 def parameters(preset: str) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def parameters(preset: str) -> dict[str, Any]:
     >>> list(parameters("n-ons-glm"))
     ['exploration', 'ridge', 'delta', 'confidence']
     """
-    return {k: p.default for k, p in inspect.signature(ALGORITHMS[preset]).parameters.items()}
+    return {k: p.default for k, p in _signature(ALGORITHMS[preset]).parameters.items()}
 
 
 @functools.cache
@@ -38,7 +39,7 @@ def all_parameters() -> dict[str, type]:
     kinds: dict[str, type] = {}
     for preset in ALGORITHMS.values():
         hints = typing.get_type_hints(preset)
-        for key in inspect.signature(preset).parameters:
+        for key in _signature(preset).parameters:
             options = {hints[key], *typing.get_args(hints[key])}
             kinds[key] = next((kind for kind in (float, int) if kind in options), str)
     return kinds
@@ -52,7 +53,7 @@ def solver_options(name: str) -> tuple[str, ...]:
     >>> solver_options("newton")
     ('tolerance', 'stop', 'rounds', 'projection')
     """
-    return tuple(inspect.signature(SOLVERS[name]).parameters)
+    return tuple(_signature(SOLVERS[name]).parameters)
 
 
 def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
@@ -133,7 +134,7 @@ def solver_in_words(part: GlobalUpdate) -> str | None:
     """
     for name, kind in SOLVERS.items():
         if type(part) is kind:
-            signature = inspect.signature(kind).parameters
+            signature = _signature(kind).parameters
             values = {key: getattr(part, key) for key in signature}
             changed = [f"{k}={v}" for k, v in values.items() if v != signature[k].default]
             return " ".join([name, *changed])

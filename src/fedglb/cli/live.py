@@ -22,7 +22,7 @@ _MOST_SHOWN = 5
 @contextmanager
 def view(title: str) -> Iterator[Callable[[Status], None]]:
     """Give a function to call with the status of a sweep."""
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, emoji=False)
     announce_compilation()
     if console.is_terminal:
         with Live(console=console, transient=True, refresh_per_second=4) as live:

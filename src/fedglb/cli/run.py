@@ -174,7 +174,7 @@ def _plain(result: Run) -> dict[str, Any]:
 
 def _show(result: Run) -> None:
     p = result.parameters
-    console = Console()
+    console = Console(markup=False, emoji=False)
     title = (
         f"{p['algorithm']} on {p['environment']}, {p['link']} link: "
         f"N={p['clients']} T={p['horizon']} K={p['arms']} d={p['dim']} seed={p['seed']}"

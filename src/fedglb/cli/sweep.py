@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -47,7 +48,12 @@ def sweep(
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
-    experiment = read_experiment(file, _seeds(seeds))
+    try:
+        experiment = read_experiment(file, _seeds(seeds))
+    except InvalidInput as error:
+        if re.fullmatch(r"seeds(\[\d+\])?", error.argument):  # of the file: FILE: seeds
+            raise InvalidInput(f"--{error.argument}", error.value, error.allowed) from None
+        raise
     folder = Path("results") / experiment.name if out is None else Path(out)
     if dry_run:
         _list(experiment, folder, as_json=as_json)
@@ -75,8 +81,8 @@ def sweep(
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(f"fedglb: {text}", style="red", markup=False, highlight=False)
+    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    console.print(f"fedglb: {text}", style="red")
     raise typer.Exit(code)
 
 
@@ -132,7 +138,7 @@ def _plain(result: SweepResult, summary: pl.DataFrame) -> dict[str, Any]:
 
 
 def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
-    console = Console()
+    console = Console(markup=False, emoji=False)
     manifest = result.manifest
     table = Table(
         title=f"{manifest['name']}: {manifest['clients']} clients, {manifest['horizon']} steps, "

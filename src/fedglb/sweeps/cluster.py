@@ -22,6 +22,7 @@ from fedglb.sweeps.provenance import code_digest
 from fedglb.sweeps.task import Outcome, Task, work
 
 _CONNECT = 5.0  # seconds
+_FETCH = 60.0
 _WAIT_FOR_WORKERS = 60.0
 
 
@@ -45,7 +46,8 @@ def connected(address: str) -> Iterator[Any]:
     try:
         yield client
     finally:
-        client.close(timeout=2)
+        with contextlib.suppress(OSError):  # the scheduler is gone, or slow
+            client.close(timeout=2)
 
 
 def _reachable(address: str) -> None:
@@ -66,6 +68,23 @@ def _no_scheduler(address: str, reason: str) -> InvalidInput:
     return InvalidInput("cluster", address, allowed)
 
 
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    """Turn whatever the network raises into `ClusterLost`."""
+    try:
+        yield
+    except Exception as error:
+        text = f"the connection to the scheduler is lost: {type(error).__name__}: {error}"
+        raise ClusterLost(text) from None
+
+
+def threads(client: Any) -> int:
+    """Return how many tasks the cluster can run at a time, at least 1."""
+    with _asking():
+        workers: dict[str, int] = client.nthreads()
+    return max(sum(workers.values()), 1)
+
+
 def run_on_cluster(
     client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
 ) -> Generator[Outcome, None, None]:
@@ -73,10 +92,11 @@ def run_on_cluster(
     done: queue.Queue[Any] = queue.Queue()
     code, document = code_digest(), experiment.document
     futures = {}
-    for task in tasks:
-        future = client.submit(work, document, code, task, None, None, pure=False)
-        futures[future] = task
-        future.add_done_callback(done.put)
+    with _asking():
+        for task in tasks:
+            future = client.submit(work, document, code, task, None, None, pure=False)
+            futures[future] = task
+            future.add_done_callback(done.put)
     seen = time.monotonic()
     while futures:
         try:
@@ -86,23 +106,24 @@ def run_on_cluster(
             continue
         seen = time.monotonic()
         if future.status == "finished":
-            yield future.result(timeout=_CONNECT)
+            with _asking():
+                outcome = future.result(timeout=_FETCH)
         elif future.status == "error":
-            what = f"{type(future.exception()).__name__}: {future.exception()}"
-            yield Outcome(
-                futures[future], None, (f"{futures[future].describe(experiment)}: {what}",)
-            )
+            with _asking():
+                error = future.exception(timeout=_FETCH)
+            task = futures[future]
+            text = f"{task.describe(experiment)}: {type(error).__name__}: {error}"
+            outcome = Outcome(task, None, (text,))
         else:
             raise ClusterLost("the connection to the scheduler is lost")
         del futures[future]
+        yield outcome
 
 
 def _check(client: Any, seen: float) -> float:
     """Return when a worker was last seen; raise if that is too long ago."""
-    try:
+    with _asking():
         workers = client.nthreads()
-    except Exception as error:
-        raise ClusterLost(f"the connection to the scheduler is lost: {error}") from None
     if workers:
         return time.monotonic()
     if time.monotonic() - seen > _WAIT_FOR_WORKERS:

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedglb.environments import Environment, Synthetic
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.sweeps.document import Document, parse, read_file
 from fedglb.sweeps.grid import Configuration, choices, configurations
+
+#: The most runs of a sweep: more is a slip in a grid.
+MOST_RUNS = 100_000
 
 
 @dataclass(frozen=True)
@@ -78,19 +83,29 @@ def read_experiment(
     (['FedGLB-UCB D=1 newton', 'FedGLB-UCB D=10 newton'], (1, 2))
     """
     if isinstance(source, Mapping):
-        where, raw = "experiment", dict(source)
+        where, raw = "experiment", _plain(source)
     elif isinstance(source, str | Path):
         where, raw = str(source), read_file(Path(source))
     else:
         raise InvalidInput("experiment", source, "a TOML file, or its tables as a dictionary")
     if seeds is not None:
-        raw["seeds"] = seeds if isinstance(seeds, int) else list(seeds)
+        raw["seeds"] = _plain(list(seeds) if isinstance(seeds, Sequence) else seeds)
+        _seeds(raw["seeds"])
     document = parse(raw, where)
     try:
         return _build(document, raw)
     except InvalidInput as error:
         argument = f"{where}: {error.argument}"
         raise InvalidInput(argument, error.value, error.allowed) from None
+
+
+def _plain(value: Any) -> Any:
+    """Return tables as TOML has them: NumPy's numbers and arrays are Python's, tuples are lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
 def _build(document: Document, raw: dict[str, Any]) -> Experiment:
@@ -110,8 +125,9 @@ def _build(document: Document, raw: dict[str, Any]) -> Experiment:
         env = Synthetic(problem, document.environment.clients, document.environment.arms)
     except InvalidInput as error:
         raise _under("environment", error) from None
+    seeds = _seeds(document.seeds)
     made = []
-    for choice in choices(document.algorithm, document.defaults):
+    for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
         algorithm = choice.build()
         try:
             algorithm.setting(problem, env.clients, document.horizon)
@@ -120,18 +136,19 @@ def _build(document: Document, raw: dict[str, Any]) -> Experiment:
                 raise _under("problem", error) from None
             raise choice.blame(error) from None
         made.append((choice, algorithm))
-    return Experiment(
-        document.name, env, document.horizon, _seeds(document.seeds), configurations(made),
-        json.dumps(raw, sort_keys=True, default=str),
-    )  # fmt: skip
+    try:
+        text = json.dumps(raw, sort_keys=True)
+    except TypeError as error:
+        raise InvalidInput("tables", str(error), "plain numbers and text only") from None
+    return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
 
 
 def _under(table: str, error: InvalidInput) -> InvalidInput:
     return InvalidInput(f"{table}.{error.argument}", error.value, error.allowed)
 
 
-def _seeds(given: int | list[int]) -> tuple[int, ...]:
-    if isinstance(given, int):
+def _seeds(given: object) -> tuple[int, ...]:
+    if not isinstance(given, list):
         return tuple(range(1, integer("seeds", given, at_most=1_000_000) + 1))
     if not given:
         raise InvalidInput("seeds", [], "at least one seed, or their number")

@@ -77,20 +77,24 @@ class Choice:
         return InvalidInput(key, error.value, error.allowed)
 
 
-def choices(tables: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) -> list[Choice]:
+def choices(
+    tables: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any], seeds: int, most: int
+) -> list[Choice]:
     """Return every combination of the lists in the `[[algorithm]]` tables.
+
+    Refused before they are made if there are more than `most` with all `seeds`.
 
     Examples
     --------
     >>> table = {"name": "fedglb-ucb", "threshold": {"from": 1, "to": 100, "points": 3}}
-    >>> [c.values["threshold"].value for c in choices([table], {"ridge": 1.0, "updates": 3})]
+    >>> [c.values["threshold"].value for c in choices([table], {"ridge": 1.0}, 5, 100)]
     [1.0, 10.0, 100.0]
     """
     if not tables:
         raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
     for key, value in defaults.items():
         _key(f"defaults.{key}", key, value, all_parameters())
-    out = []
+    grids: list[tuple[str, str, dict[str, list[Value]]]] = []
     for i, table in enumerate(tables):
         where = f"algorithm[{i}]"
         if "name" not in table:
@@ -103,11 +107,21 @@ def choices(tables: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]) ->
                 _key(f"{where}.{key}", key, value, takes)
                 axes[key] = values(f"{where}.{key}", value)
         ordered = [key for key in takes if key in axes]  # the preset's order: a stable one
-        out += [
-            Choice(where, preset, dict(zip(ordered, combination, strict=True)))
-            for combination in itertools.product(*(axes[key] for key in ordered))
-        ]
-    return out
+        grids.append((where, preset, {key: axes[key] for key in ordered}))
+    for key, value in defaults.items():
+        if not any(key in parameters(preset) for _, preset, _ in grids):
+            raise InvalidInput(
+                f"defaults.{key}", value, "a key that an algorithm of the file takes"
+            )
+    runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, _, grid in grids)
+    if runs > most:
+        allowed = f"at most {most:,} runs: fewer values in the grids, or fewer seeds"
+        raise InvalidInput("configurations × seeds", runs, allowed)
+    return [
+        Choice(where, preset, dict(zip(grid, combination, strict=True)))
+        for where, preset, grid in grids
+        for combination in itertools.product(*grid.values())
+    ]
 
 
 def _key(where: str, key: str, value: Any, known: Mapping[str, Any]) -> None:
@@ -137,9 +151,9 @@ def _range(where: str, table: Mapping[str, Any]) -> list[float]:
     low = number(f"{where}.from", table["from"], above=0.0)
     high = number(f"{where}.to", table["to"], above=low)
     points = integer(f"{where}.points", table["points"], at_least=2, at_most=_MOST_POINTS)
-    ratio = math.log10(high / low)
-    inner = (low * 10.0 ** (ratio * i / (points - 1)) for i in range(1, points - 1))
-    return [low, *(float(f"{x:.12g}") for x in inner), high]
+    shares = (i / (points - 1) for i in range(1, points - 1))
+    inner = (low ** (1.0 - share) * high**share for share in shares)  # high/low may overflow
+    return [low, *(float(f"{min(x, high):.12g}") for x in inner), high]
 
 
 def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configuration, ...]:
@@ -155,10 +169,11 @@ def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configurat
         first[algorithm] = choice
     described = [_described(choice, algorithm) for choice, algorithm in made]
     presets = [choice.preset for choice, _ in made]
+    varying = {preset: _varying(described, presets, preset) for preset in set(presets)}
     labels: list[str] = []
     for form in (_six_digits, str):
         labels = [
-            _label(algorithm.name, d, _varying(described, presets, p), form)
+            _label(algorithm.name, d, varying[p], form)
             for (_, algorithm), d, p in zip(made, described, presets, strict=True)
         ]
         if len(set(labels)) == len(labels):

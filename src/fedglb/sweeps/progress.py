@@ -66,20 +66,28 @@ class Watch:
         self._experiment, self._tell = experiment, tell
         self._finished: list[Finished] = []
         self._tasks: dict[Path, Task] = {}
-        self._begin, self._lock = time.monotonic(), threading.Lock()
-        self._done = 0
+        self._begin = time.monotonic()
+        # Tasks come from joblib's thread, finished ones from the main thread, looks from a third.
+        self._lock, self._telling = threading.Lock(), threading.Lock()
+        self._error: BaseException | None = None
         self._add(before)
         self._before = len(self._finished)
         self.folder = Path()
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Have a folder for reports, and look into it now and then."""
+        """Have a folder for reports, and look into it now and then.
+
+        An error of whoever is told is raised in the thread that finishes the next task, or here.
+        """
         over = threading.Event()
 
         def look() -> None:
-            while not over.wait(_LOOK_EVERY):
-                self.emit()
+            try:
+                while not over.wait(_LOOK_EVERY):
+                    self.emit()
+            except BaseException as error:
+                self._error = error
 
         with tempfile.TemporaryDirectory(prefix="fedglb-sweep-", ignore_cleanup_errors=True) as tmp:
             self.folder = Path(tmp)
@@ -90,30 +98,40 @@ class Watch:
             finally:
                 over.set()
                 thread.join()
+            self._raise_error()
 
     def report_file(self, task: Task) -> Path:
         """Return where a worker writes how many steps of a task are done."""
         path = self.folder / f"{task.seed}-{task.configurations[0]}"
-        self._tasks[path] = task
+        with self._lock:
+            self._tasks[path] = task
         return path
 
     def running(self) -> list[Task]:
         """Return the tasks that were begun and are not finished."""
-        return [task for path, task in self._tasks.items() if path.exists()]
+        with self._lock:
+            return [task for path, task in self._tasks.items() if path.exists()]
 
     def forget(self) -> None:
         """Forget all unfinished tasks: their workers are gone."""
-        for path in self._tasks:
-            path.unlink(missing_ok=True)
-        self._tasks = {}
+        with self._lock:
+            for path in self._tasks:
+                path.unlink(missing_ok=True)
+            self._tasks = {}
 
     def finished(self, task: Task, part: pl.DataFrame) -> None:
         """Enter a finished task and tell."""
-        for path in [path for path, other in self._tasks.items() if other == task]:
-            path.unlink(missing_ok=True)
-            del self._tasks[path]
-        self._add(part)
+        with self._lock:
+            for path in [path for path, other in self._tasks.items() if other == task]:
+                path.unlink(missing_ok=True)
+                del self._tasks[path]
+            self._add(part)
+        self._raise_error()
         self.emit()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
 
     def _add(self, part: pl.DataFrame) -> None:
         columns = ("configuration", "seed", "regret", "transfers", "scalars")
@@ -125,10 +143,11 @@ class Watch:
         """Tell how far the sweep is."""
         if self._tell is None:
             return
-        with self._lock:
+        with self._telling:
             one, runs = self._experiment.interactions, self._experiment.runs
-            finished = tuple(self._finished)
-            partly = sum(self._steps(path, task) for path, task in list(self._tasks.items()))
+            with self._lock:
+                finished = tuple(self._finished)
+                partly = sum(self._steps(path, task) for path, task in self._tasks.items())
             interactions = (len(finished) - self._before) * one + partly
             left = max((runs - len(finished)) * one - partly, 0)
             seconds = time.monotonic() - self._begin

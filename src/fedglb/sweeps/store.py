@@ -1,7 +1,8 @@
 """The folder of a sweep.
 
 * `manifest.json`: what is run, with what, on what machine; whether it is complete.
-* `parts/`: one Parquet file a finished task, named by its own checksum; gone at the end.
+* `parts/`: one Parquet file a finished task, named by a checksum of the sweep and its content;
+  gone at the end.
 * `runs.parquet`, `traces.parquet`: the result, in an order that no chance decides.
 """
 
@@ -29,6 +30,7 @@ from fedglb.sweeps.tables import runs_table, traces_table
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 _FORMAT = 1
+_KEYS = {"name", "identity", "complete", "document", "sessions", "files"}
 
 
 @dataclass
@@ -47,12 +49,12 @@ class Store:
 
     def add(self, content: bytes) -> None:
         """Keep a part."""
-        name = f"{checksum(content)}.parquet"
+        name = _part_name(self.manifest, content)
         write_whole(self.folder / PARTS / name, content)
 
     def finished(self) -> pl.DataFrame:
         """Return all runs that are kept."""
-        return _parts(self.folder)
+        return _parts(self.folder, self.manifest)
 
     def finish(self) -> None:
         """Write the result, then say so, then remove the parts."""
@@ -168,16 +170,26 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
         allowed = "a complete sweep: this one was interrupted, and running it again resumes it"
         raise InvalidInput("folder", str(folder), allowed)
     experiment = read_experiment(json.loads(manifest["document"]))
-    parts = _parts(path)
+    parts = _parts(path, manifest)
+    now = _manifest(path)
+    if now is None or now["complete"]:  # finished meanwhile, and the parts are gone
+        return load(folder, partial=partial)
     return SweepResult(runs_table(experiment, parts), traces_table(experiment, parts), manifest)
 
 
-def _parts(folder: Path) -> pl.DataFrame:
-    """Return all runs that are kept; a file whose checksum is wrong does not count."""
+def _part_name(manifest: dict[str, Any], content: bytes) -> str:
+    return f"{checksum(manifest['identity'].encode() + content)}.parquet"
+
+
+def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
+    """Return all runs that are kept; damaged files and parts of another sweep do not count."""
     frames = []
     for path in sorted((folder / PARTS).glob("*.parquet")):
-        content = path.read_bytes()
-        if checksum(content) == path.stem:
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:  # the sweep is finished and has removed its parts
+            continue
+        if _part_name(manifest, content) == path.name:
             frames.append(from_bytes(content))
     if not frames:
         return no_parts()
@@ -196,7 +208,7 @@ def _damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
 def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if found["format"] == _FORMAT and {"identity", "complete", "files"} <= set(found):
+        if found["format"] == _FORMAT and set(found) >= _KEYS and found["sessions"]:
             return dict(found)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -242,7 +254,9 @@ def _plain(value: float | int | str | None) -> float | int | str | None:
 def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
     """Say whose folder it is, and what to do."""
     if manifest["document"] != experiment.document:
-        what = f"it holds another experiment, {manifest['name']!r}"
+        theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
+        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
+        what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
     else:
         what = "it was begun with another version of fedglb, NumPy, SciPy or numba"
     return f"another folder (--out), or delete this one: {what}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, nullcontext
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedglb.errors import integer
-from fedglb.sweeps.cluster import ClusterLost, connected, run_on_cluster
+from fedglb.errors import InvalidInput, integer
+from fedglb.sweeps.cluster import ClusterLost, connected, run_on_cluster, threads
 from fedglb.sweeps.experiment import Experiment, read_experiment
 from fedglb.sweeps.local import WorkerDied, run_locally
 from fedglb.sweeps.parts import from_bytes
@@ -63,21 +65,36 @@ def sweep(
     >>> result.runs.height, result.traces.height
     (6, 120)
     """
-    made = experiment if isinstance(experiment, Experiment) else read_experiment(experiment)
+    if isinstance(experiment, Experiment):
+        made = _unchanged(experiment)
+    else:
+        made = read_experiment(experiment)
     count = cores() if jobs is None else integer("jobs", jobs)
-    how = {"jobs": None, "cluster": cluster} if cluster else {"jobs": count, "cluster": None}
+    how = {"jobs": count if cluster is None else None, "cluster": cluster}
     with (
-        connected(cluster) if cluster else nullcontext() as client,
+        nullcontext() if cluster is None else connected(cluster) as client,
         opened(Path(folder), made, how) as store,
     ):
         if not store.complete:
             try:
                 _complete(store, count, client, progress)
-            except BaseException:
+            except BaseException as error:
                 store.note_time_if_possible()
+                if isinstance(error, ClusterLost):
+                    raise SweepFailed(str(error)) from None
                 raise
             store.finish()
     return load(folder)
+
+
+def _unchanged(experiment: Experiment) -> Experiment:
+    """Refuse an experiment that is not what its tables say: workers go by the tables."""
+    meant = read_experiment(json.loads(experiment.document))
+    for key in (field.name for field in fields(Experiment)):
+        if getattr(experiment, key) != getattr(meant, key):
+            allowed = "an experiment as read_experiment made it: change its tables and read them"
+            raise InvalidInput(f"experiment.{key}", getattr(experiment, key), allowed)
+    return meant
 
 
 def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -> None:
@@ -106,8 +123,6 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
                 watch.forget()
                 if deaths == MOST_DEATHS:
                     raise SweepFailed(_died(experiment, suspects)) from None
-            except ClusterLost as error:
-                raise SweepFailed(str(error)) from None
     if failures:
         more = f"; and {len(failures) - 3} more" if failures[3:] else ""
         raise SweepFailed("; ".join(failures[:3]) + more)
@@ -121,14 +136,15 @@ def _tasks(
     client: Any,
 ) -> list[Task]:
     """Deal what is missing; what was running when a worker died comes last, one by one."""
-    workers = jobs if client is None else max(sum(client.nthreads().values()), 1)
     alone = {(i, task.seed) for task in suspects for i in task.configurations} - done
+    apart = done | alone
     pending = [
         (i, seed)
         for seed in experiment.seeds
         for i in range(len(experiment.configurations))
-        if (i, seed) not in done | alone
+        if (i, seed) not in apart
     ]
+    workers = jobs if client is None or not pending else threads(client)
     return deal(pending, workers) + [Task(seed, (i,)) for i, seed in sorted(alone)]
 
 
