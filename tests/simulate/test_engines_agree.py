@@ -16,7 +16,7 @@ from fedglb.kernels.jit import kernel
 from fedglb.local_update import Ons
 from fedglb.simulate.compiled import CompiledEngine, offer
 from fedglb.simulate.reference import ReferenceEngine
-from fedglb.trigger import Always, Never, Schedule
+from fedglb.trigger import Always, Event, Never, Schedule
 from tests.links.families import Hyperbolic
 
 N, K, D, T = 4, 7, 3, 36
@@ -388,6 +388,21 @@ def test_a_schedule_and_an_event_at_once():
     algorithm = fg.Algorithm("both", Ons(), fg.Newton(), Both(6), FedGLB(), exploration=0.2)
     run = agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
     assert 0 < run.updates["client"].null_count() < run.updates.height
+
+
+class Remembering(Ons):
+    def adopt(self, setting, state, model):
+        before = state.gradient_norms
+        super().adopt(setting, state, model)
+        state.gradient_norms = before
+
+
+def test_a_state_that_depends_on_the_client_is_refused():
+    algorithm = fg.Algorithm("x", Remembering(), fg.Newton(), Event(0.3), FedGLB())
+    env = fg.Synthetic(LINKS["logistic"], N, K)
+    with pytest.raises(fg.InvalidInput, match="depends on the client"):
+        fg.simulate(algorithm, env, T, 3)
+    assert fg.simulate(algorithm, env, T, 3, engine="reference").syncs > 0
 
 
 def test_an_observer_needs_the_reference_engine():

@@ -23,6 +23,7 @@ from fedglb.kernels.play import ASKS, BAD_RADIUS, BAD_STEP, Learners, Offer, Rul
 from fedglb.kernels.sums import add_all_moments, sum_over_clients
 from fedglb.kernels.types import FloatArray
 from fedglb.local_update import LocalState, LocalUpdate
+from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.fit import Contribution
 from fedglb.protocol.messages import ClientId
@@ -140,23 +141,33 @@ class CompiledEngine(Engine):
 
     def _update(self, t: int, client: int | None) -> None:
         self._sum_up()
-        local, counts = self.algorithm.local_update, self.learners.counts.tolist()
+        counts = self.learners.counts.tolist()
         gathered: dict[ClientId, Contribution] = {
             i: Contribution(n, self.covariances[i].copy(), self._moment(i))
             for i, n in enumerate(counts)
         }
         model = self.coordinator.update_at_once(t, client, gathered, self._answer)
-        # Clients that were given the same models hold the same state (`LocalUpdate.adopt`).
-        state = self._state(0)
-        state.base = self._begin.base
-        local.adopt(self.setting, state, model)
-        self._begin.base = model
-        for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
-            stacked[1:] = stacked[0]
+        self._adopt(model)
         self._covered[:] = counts
         record = self.coordinator.last_update
         assert record is not None
         self.recorder.updated(record, self.client(0))
+
+    def _adopt(self, model: SharedModel) -> None:
+        """Give all clients the model: those that were given the same ones hold the same state.
+
+        That is what `LocalUpdate.adopt` promises; at the first update a second client is asked.
+        """
+        local, last = self.algorithm.local_update, len(self.learners.counts) - 1
+        asked = {0, last} if self._begin.base is None else {0}
+        for i in asked:
+            local.adopt(self.setting, self._state(i), model)
+        for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
+            if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
+                allowed = f'engine="reference": what {local}.adopt leaves depends on the client'
+                raise InvalidInput("engine", "compiled", allowed)
+            stacked[1:] = stacked[0]
+        self._begin.base = model
 
     def _moment(self, i: int) -> FloatArray | None:
         return self.moments[i].copy() if self.algorithm.local_update.shares_moment else None
