@@ -228,10 +228,13 @@ class Odd(fg.Environment):
             first += size
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "B=T" not in name])
 def test_an_environment_of_a_users_own(name):
-    if "updates=36" not in repr(ALGORITHMS[name]):
-        agree(*play(ALGORITHMS[name], Odd(), horizon=16))
+    agree(*play(ALGORITHMS[name], Odd(), horizon=16))
+
+
+def test_an_environment_of_a_users_own_with_an_update_after_every_step():
+    agree(*play(fg.fedglb_ucb_2(16, fg.Newton(), 0.2), Odd(), horizon=16))
 
 
 class Short(Odd):
@@ -329,7 +332,7 @@ def test_a_radius_of_another_type_is_refused_not_misread():
 
 @kernel
 def product(vectors, counters, numbers, constants):
-    return 0.3 + 1e-30 * constants[0] * constants[1]
+    return 0.3 + 1e-20 * (constants[0] * constants[1])  # as whole numbers it would overflow
 
 
 class LargeConstants(fg.Fixed):
