@@ -11,7 +11,8 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
-from fedglb.sweeps import files, store
+from fedglb import files
+from fedglb.sweeps import store
 from fedglb.sweeps.parts import recorded_steps
 from fedglb.sweeps.task import deal
 from tests.sweeps.tiny import bytes_of, parts, start, tables, until

@@ -30,6 +30,8 @@ from numba import types
 from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
+from fedglb.files import user_cache
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -60,9 +62,7 @@ def source_digest() -> str:
 @functools.cache
 def cache() -> Cache:
     """Return the folder of compiled kernels: per user, per digest of the package's sources."""
-    root = os.environ.get("NUMBA_CACHE_DIR") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "fedglb"
-    )
+    root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
         os.makedirs(folder, exist_ok=True)
