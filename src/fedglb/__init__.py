@@ -20,7 +20,17 @@ from fedglb.algorithms import (
     one_ucb_glm,
 )
 from fedglb.confidence import FedGLBPrinted, Fixed
-from fedglb.environments import Block, Environment, Recorded, Synthetic
+from fedglb.datasets import DataUnavailable, FeatureMap, Table
+from fedglb.datasets import load as load_table
+from fedglb.environments import (
+    Block,
+    Classification,
+    Clustered,
+    Environment,
+    Recorded,
+    Synthetic,
+    clustered,
+)
 from fedglb.errors import InvalidInput
 from fedglb.global_update import AGD, LBFGS, Newton
 from fedglb.links import Identity, Link, Logistic, Poisson, Probit
@@ -33,10 +43,11 @@ from fedglb.sweeps import load as load_sweep
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Block", "Client", "Coordinator", "Environment",
-    "Experiment", "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic",
-    "Newton", "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
-    "Synthetic", "dislinucb", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
-    "load_sweep", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "read_experiment",
-    "simulate", "sweep",
+    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Block", "Classification", "Client", "Clustered",
+    "Coordinator", "DataUnavailable", "Environment", "Experiment", "FeatureMap",
+    "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
+    "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
+    "Synthetic", "Table", "clustered", "dislinucb", "fedglb_ucb", "fedglb_ucb_1",
+    "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep", "load_table", "lockstep", "n_ons_glm",
+    "n_ucb_glm", "one_ucb_glm", "read_experiment", "simulate", "sweep",
 ]  # fmt: skip

@@ -7,9 +7,11 @@ import sys
 import typer
 from rich.console import Console
 
+from fedglb.cli import data
 from fedglb.cli.demo import demo
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
+from fedglb.datasets import DataUnavailable
 from fedglb.errors import InvalidInput
 
 app = typer.Typer(
@@ -20,6 +22,7 @@ app = typer.Typer(
 app.command()(run)
 app.command()(sweep)
 app.command()(demo)
+app.add_typer(data.app, name="data")
 
 
 @app.callback()
@@ -34,6 +37,9 @@ def main() -> None:
     except InvalidInput as error:
         _complain(str(error))
         sys.exit(2)
+    except DataUnavailable as error:
+        _complain(str(error))
+        sys.exit(1)
     except MemoryError:
         _complain("not enough memory: fewer clients, arms, steps or dimensions need less")
         sys.exit(1)

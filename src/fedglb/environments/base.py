@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -94,6 +95,10 @@ class Environment(ABC):
     @abstractmethod
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ*, where it is known."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a result should say about where its data came from, as JSON."""
+        return {}
 
     @abstractmethod
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:

@@ -1,0 +1,86 @@
+"""`fedglb data`: the data sets of the experiments, here or to be had."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedglb.datasets import DATASETS, Dataset, fetch, find
+from fedglb.datasets.fetch import Progress
+from fedglb.errors import one_of
+
+app = typer.Typer(no_args_is_help=True, help="Fetch the data sets of the experiments, list them.")
+
+
+@app.command("fetch")
+def fetch_data(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help=f"{', '.join(DATASETS)}, or all of them: all.")
+    ],
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Download it again, whatever is here.")
+    ] = False,
+) -> None:
+    """Fetch a data set's raw file, unless it is here; say where it is.
+
+    It is looked for in the folder that the environment variable FEDGLB_DATA names (there it may
+    be compressed, .xz or .gz), then in the cache folder, and then downloaded to the latter.
+
+    Example: fedglb data fetch magic
+    """
+    one_of("NAME", name, (*DATASETS, "all"))
+    with _telling() as say:
+        for each in DATASETS if name == "all" else [name]:
+            typer.echo(fetch(each, say, refresh))
+
+
+@app.command("list")
+def list_data(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """List the data sets: rows, features of an arm, licence, and where the file is.
+
+    Example: fedglb data list --json
+    """
+    rows = []
+    with _telling() as say:
+        for dataset in DATASETS.values():
+            path = find(dataset.name, say)
+            rows.append((dataset, None if path is None else str(path)))
+    if as_json:
+        typer.echo(json.dumps([_plain(*row) for row in rows]))
+        return
+    table = Table()
+    table.add_column("name")
+    for column in ("rows", "features"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("licence", no_wrap=True)
+    table.add_column("where", overflow="fold")
+    for dataset, where in rows:
+        table.add_row(
+            dataset.name, f"{dataset.rows:,}", str(dataset.dim), dataset.licence,
+            where or f"not here: fedglb data fetch {dataset.name}",
+        )  # fmt: skip
+    Console(markup=False, emoji=False, highlight=False).print(table)
+
+
+def _plain(dataset: Dataset, path: str | None) -> dict[str, str | int | None]:
+    return {
+        "name": dataset.name, "title": dataset.title, "rows": dataset.rows,
+        "features": dataset.dim, "licence": dataset.licence, "citation": dataset.citation,
+        "file": dataset.file, "sha256": dataset.sha256, "path": path,
+    }  # fmt: skip
+
+
+@contextmanager
+def _telling() -> Iterator[Progress]:
+    """Give a function that writes a line to standard error; a terminal shows a sign of life."""
+    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    with console.status("reading the files"):
+        yield lambda text: console.print(text, style="dim")

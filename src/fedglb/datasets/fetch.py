@@ -1,0 +1,152 @@
+"""The raw file of a data set: from the user's folder, the cache, or the network; checked."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import os
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fedglb.datasets.download import NoAnswer, download
+from fedglb.datasets.registry import DATASETS, Dataset
+from fedglb.errors import one_of
+from fedglb.files import checksum, remove_unfinished, user_cache, write_whole
+
+#: The environment variable that names the user's own folder of raw files.
+FOLDER_VARIABLE = "FEDGLB_DATA"
+
+Progress = Callable[[str], None]
+_HOUR = 3600.0
+
+
+class DataUnavailable(Exception):
+    """A data set that no place holds: the message says what was tried, and what to do."""
+
+
+def fetch(name: str, progress: Progress | None = None, refresh: bool = False) -> Path:
+    """Return where the raw file of a data set is; download it where it is nowhere.
+
+    Looked in first is the folder that the environment variable FEDGLB_DATA names (the file
+    may be compressed there, .xz or .gz), then the package's cache folder; then its sources on
+    the network are asked in turn. Whatever is found must have the right SHA-256: another file
+    is refused, and the next place is tried. Nothing is ever written to the user's folder.
+
+    Parameters
+    ----------
+    name
+        "covertype", "magic" or "mushroom".
+    progress
+        Called with a line of text for whatever takes time or goes wrong; None: a refused file
+        gives a warning.
+    refresh
+        Download it again, whatever is there.
+
+    Raises
+    ------
+    DataUnavailable
+        Where no place has the file.
+    """
+    return locate(name, progress, refresh)[0]
+
+
+def find(name: str, progress: Progress | None = None) -> Path | None:
+    """Return where on this machine the right file is, or None; nothing is downloaded."""
+    found = _here(DATASETS[one_of("name", name, DATASETS)], progress)
+    return None if found is None else found[0]
+
+
+def locate(
+    name: str, progress: Progress | None = None, refresh: bool = False
+) -> tuple[Path, bytes]:
+    """Return where the file is, and the raw data that was checked."""
+    dataset = DATASETS[one_of("name", name, DATASETS)]
+    found = None if refresh else _here(dataset, progress)
+    return _download(dataset, progress) if found is None else found
+
+
+def _places(dataset: Dataset) -> Iterator[Path]:
+    own = os.environ.get(FOLDER_VARIABLE)
+    if own:
+        yield from (Path(own, dataset.file + suffix) for suffix in ("", ".xz", ".gz"))
+    yield _cached(dataset)
+
+
+def _cached(dataset: Dataset) -> Path:
+    return user_cache() / "data" / dataset.file
+
+
+def _here(dataset: Dataset, progress: Progress | None) -> tuple[Path, bytes] | None:
+    for path in _places(dataset):
+        if not path.is_file():
+            continue
+        try:
+            content = _unpacked(path)
+        except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+            _refuse(f"{path} is refused, it cannot be read: {error}", progress)
+            continue
+        found = checksum(content)
+        if found == dataset.sha256:
+            return path, content
+        _refuse(
+            f"{path} is refused, it is truncated or altered: its SHA-256 is {found}, "
+            f"that of {dataset.file} is {dataset.sha256}",
+            progress,
+        )
+    return None
+
+
+def _unpacked(path: Path) -> bytes:
+    content = path.read_bytes()
+    if path.suffix == ".xz":
+        return lzma.decompress(content)
+    return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+def _refuse(text: str, progress: Progress | None) -> None:
+    if progress is None:
+        warnings.warn(text, stacklevel=2)
+    else:
+        progress(text)
+
+
+def _download(dataset: Dataset, progress: Progress | None) -> tuple[Path, bytes]:
+    tell = progress or (lambda text: None)
+    path, failures = _cached(dataset), []
+    for source in dataset.sources:
+        tell(f"downloading {dataset.file} from {source.title}")
+        try:
+            content = download(source)
+        except NoAnswer as error:
+            failures.append(f"{source.title}: {error}")
+        else:
+            found = checksum(content)
+            if found == dataset.sha256:
+                return _kept(path, content), content
+            failures.append(
+                f"{source.title}: {dataset.file} with the SHA-256 {found} in place of "
+                f"{dataset.sha256}"
+            )
+        tell(f"no {dataset.file} from {failures[-1]}")
+    raise DataUnavailable(
+        f"{dataset.title} is not to be had: tried "
+        + "; ".join(failures)
+        + f". Put {dataset.file} (or {dataset.file}.xz or .gz) in a folder and name that folder "
+        f"in the environment variable {FOLDER_VARIABLE}"
+    )
+
+
+def _kept(path: Path, content: bytes) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(path.parent, older_than=_HOUR)
+        write_whole(path, content)
+    except OSError as error:
+        raise DataUnavailable(
+            f"{path} cannot be written: {error.strerror or error}. Name a folder that can in the "
+            f"environment variable XDG_CACHE_HOME, or one that has {path.name} in "
+            f"{FOLDER_VARIABLE}"
+        ) from error
+    return path

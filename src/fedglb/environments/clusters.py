@@ -1,0 +1,268 @@
+"""A labelled table turned into arms: its rows in clusters, each with the rate of label 1."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import warnings
+import zipfile
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedglb.datasets import FeatureMap, Table, load
+from fedglb.datasets.feature_map import SCALES
+from fedglb.datasets.fetch import Progress
+from fedglb.errors import InvalidInput, instance, integer, one_of
+from fedglb.files import user_cache, write_whole
+from fedglb.kernels.types import FloatArray, IntArray
+
+MODES = ("centroid", "member")
+SAMPLE = 50_000  # rows that k-means is fitted on
+STARTS = 4
+KEPT = 4  # results that a process holds
+_kept: dict[tuple[Any, ...], Clustered] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Clustered:
+    """Clusters of a table's rows, as arms; made by `clustered`, equal where the digests are.
+
+    Attributes
+    ----------
+    dataset, sha256
+        The table's name, and the hash of its file (None for one's own data).
+    mode
+        "centroid" or "member".
+    seed
+        Of k-means.
+    feature_map
+        The way from raw columns to arms.
+    rates, sizes
+        Mean label and number of rows of each cluster, shape (K,).
+    arms
+        The clusters' centroids as arms, shape (K, d); None in member mode.
+    members, labels, offsets
+        The rows as arms, shape (n, d), cluster by cluster, their labels, and where each
+        cluster starts (and the last one ends), shape (K + 1,); None in centroid mode.
+    """
+
+    dataset: str
+    sha256: str | None
+    mode: str
+    seed: int
+    feature_map: FeatureMap
+    rates: FloatArray
+    sizes: IntArray
+    arms: FloatArray | None = None
+    members: FloatArray | None = None
+    labels: FloatArray | None = None
+    offsets: IntArray | None = None
+
+    def __post_init__(self) -> None:
+        for part in self._arrays():
+            part.setflags(write=False)
+
+    def _arrays(self) -> list[FloatArray | IntArray]:
+        parts = (self.rates, self.sizes, self.arms, self.members, self.labels, self.offsets)
+        return [part for part in parts if part is not None]
+
+    @property
+    def clusters(self) -> int:
+        """Number K of clusters."""
+        return len(self.rates)
+
+    @property
+    def dim(self) -> int:
+        """Number d of features of an arm."""
+        return self.feature_map.dim
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything: the same arms, rates and labels have the same one."""
+        digest = hashlib.sha256(json.dumps(self._plain(), sort_keys=True).encode())
+        for part in self._arrays():
+            digest.update(f"{part.dtype.str} {part.shape}".encode())
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+    def _plain(self) -> dict[str, Any]:
+        return {
+            "dataset": self.dataset, "sha256": self.sha256, "mode": self.mode,
+            "clusters": self.clusters, "seed": self.seed,
+            "feature_map_digest": self.feature_map.digest, "feature_map": self.feature_map.plain(),
+            "rates": self.rates.tolist(), "sizes": self.sizes.tolist(),
+        }  # fmt: skip
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a result should say about the data, as JSON."""
+        return {**self._plain(), "digest": self.digest}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Clustered) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return (
+            f"Clustered({self.dataset!r}, {self.mode} mode, K={self.clusters}, d={self.dim}, "
+            f"rates {self.rates.min():.3f} to {self.rates.max():.3f})"
+        )
+
+
+def clustered(
+    source: str | Table,
+    clusters: int = 32,
+    mode: str = "centroid",
+    constant: bool = True,
+    scale: str = "largest",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Clustered:
+    """Group a table's rows into clusters by k-means on their features, and make arms of them.
+
+    K-means never sees the labels. It is fitted on a sample of at most 50,000 rows; then every
+    row joins the nearest cluster. Who is in which cluster is kept on disk.
+
+    Parameters
+    ----------
+    source
+        "covertype", "magic" or "mushroom", or a table of your own.
+    clusters
+        K.
+    mode
+        "centroid": a cluster is one arm, the mean of its rows, and pays 1 with the rate of its
+        labels (Filippi et al., 2010). "member": a cluster offers one of its rows, drawn anew
+        each time, and pays that row's label.
+    constant
+        Whether arms have a feature that is always the same.
+    scale
+        "largest": all arms are divided by the largest norm; "each": each by its own. Which of
+        the two decides how well a linear or a logistic model fits, so report it.
+    seed
+        Of the sample and of k-means.
+    progress
+        Called with a line of text for whatever takes time or goes wrong.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> table = fg.Table({"x": [0.0, 0.1, 5.0, 5.1]}, labels=[0, 0, 1, 0])
+    >>> data = fg.clustered(table, clusters=2)
+    >>> sorted(data.rates.tolist()), data.dim
+    ([0.0, 0.5], 2)
+    >>> env = fg.Classification(fg.Problem(dim=data.dim), clients=3, data=data)
+    >>> fg.simulate(fg.fedglb_ucb(1.0), env, horizon=20).choices.shape
+    (20, 3)
+    """
+    if not isinstance(source, Table | str):
+        raise InvalidInput("source", source, 'a name, e.g. "magic", or a fg.Table')
+    clusters, seed = integer("clusters", clusters), integer("seed", seed, at_least=0)
+    one_of("mode", mode, MODES)
+    one_of("scale", scale, SCALES)
+    instance("constant", constant, bool, "True")
+    key = (source, clusters, mode, constant, scale, seed)
+    made = _kept.get(key)
+    if made is None:
+        table = load(source, progress) if isinstance(source, str) else source
+        made = _build(table, clusters, mode, constant, scale, seed, progress)
+        while len(_kept) >= KEPT:
+            _kept.pop(next(iter(_kept)), None)
+        _kept[key] = made
+    return made
+
+
+def _build(
+    table: Table, clusters: int, mode: str, constant: bool, scale: str, seed: int,
+    progress: Progress | None,
+) -> Clustered:  # fmt: skip
+    if clusters > table.rows:
+        raise InvalidInput("clusters", clusters, f"at most {table.rows}, the number of rows")
+    feature_map = FeatureMap.fit(table, constant)
+    encoded = feature_map.encode(table.columns)
+    assigned = _assignment(encoded, clusters, seed, table.name, progress)
+    sizes = np.bincount(assigned, minlength=clusters)
+    rates = np.bincount(assigned, weights=table.labels, minlength=clusters) / sizes
+    about = (table.name, table.sha256, mode, seed)
+    if mode == "centroid":
+        columns = (np.bincount(assigned, weights=x, minlength=clusters) for x in encoded.T)
+        centroids = np.stack([total / sizes for total in columns], axis=1)
+        final = feature_map.scaled(centroids, scale)
+        return Clustered(*about, final, rates, sizes, arms=final.place(centroids))
+    order = np.argsort(assigned, kind="stable")
+    final = feature_map.scaled(encoded, scale)
+    return Clustered(
+        *about, final, rates, sizes,
+        members=final.place(encoded[order]),
+        labels=table.labels[order],
+        offsets=np.concatenate([[0], np.cumsum(sizes)]),
+    )  # fmt: skip
+
+
+def _assignment(
+    encoded: FloatArray, clusters: int, seed: int, name: str, progress: Progress | None
+) -> IntArray:
+    """Return each row's cluster, from the disk if it is there."""
+    method = f"{SAMPLE} {STARTS} {version('scikit-learn')}"
+    key = hashlib.sha256(f"{encoded.shape} {clusters} {seed} {method}".encode())
+    key.update(encoded.data)
+    path = user_cache() / "clusters" / f"{key.hexdigest()[:32]}.npz"
+    assigned = _read(path, len(encoded), clusters)
+    if assigned is None:
+        if progress is not None:
+            progress(f"grouping the {len(encoded):,} rows of {name} into {clusters} clusters")
+        assigned = _k_means(encoded, clusters, seed)
+        _write(path, assigned)
+    return assigned
+
+
+def _k_means(encoded: FloatArray, clusters: int, seed: int) -> IntArray:
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
+
+    sample = encoded
+    if len(encoded) > SAMPLE:
+        drawn = np.random.default_rng(seed).choice(len(encoded), SAMPLE, replace=False)
+        sample = encoded[np.sort(drawn)]
+    model = KMeans(clusters, n_init=STARTS, random_state=seed % 2**32)
+    # One thread: sums that several threads share come out in another order every time.
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # too few different rows: see below
+        assigned = model.fit(sample).predict(encoded).astype(np.int64)
+    filled = len(np.unique(assigned))
+    if filled < clusters:
+        allowed = f"at most {filled}: the rows differ too little for more, some cluster has none"
+        raise InvalidInput("clusters", clusters, allowed)
+    return np.asarray(assigned)
+
+
+def _read(path: Path, rows: int, clusters: int) -> IntArray | None:
+    """Return what is kept, or None where it is not there, damaged, or makes no sense."""
+    try:
+        # From memory: np.load leaves a file open that it finds to be damaged.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
+            assigned = kept["assigned"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        return None
+    if assigned.shape != (rows,) or assigned.dtype.kind != "i" or assigned.min() < 0:
+        return None
+    counts = np.bincount(assigned)
+    whole = len(counts) == clusters and counts.min() > 0
+    return assigned.astype(np.int64) if whole else None
+
+
+def _write(path: Path, assigned: IntArray) -> None:
+    content = io.BytesIO()
+    np.savez_compressed(content, assigned=assigned.astype(np.int32))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content.getvalue())
+    except OSError:  # a read-only home: computed anew in every process
+        return
