@@ -42,6 +42,13 @@ def test_encoding_is_standardised_and_one_hot():
     assert_array_equal(encoded[:, 2:6], data.columns["c"][:, None] == ["?", "blue", "red", "é"])
 
 
+def test_a_constant_column_has_no_spread_whatever_rounding_makes_of_its_mean():
+    values = [1 / 3] * 97
+    assert math.fsum(values) / 97 != 1 / 3
+    fitted = fg.FeatureMap.fit(fg.Table({"x": values}, [0, 1] + [1] * 95))
+    assert_array_equal(fitted.encode({"x": [1 / 3, 0.5]}), [[0.0], [0.0]])
+
+
 @pytest.mark.parametrize("constant", [True, False])
 @pytest.mark.parametrize("scale", ["largest", "each"])
 def test_no_arm_is_longer_than_1(scale, constant):

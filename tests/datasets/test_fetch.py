@@ -173,12 +173,15 @@ def test_a_server_that_says_nothing_is_not_waited_for(use, monkeypatch):
 
 
 KILLED = """
-import os, signal, sys
+import os, signal
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+"""
+FETCHED = """
+import sys
 from fedglb.datasets import DATASETS, fetch
 from fedglb.datasets.registry import Archive
 from tests.datasets.tiny import dataset
 DATASETS["tiny"] = dataset(Archive(sys.argv[1], "tiny.data"))
-os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 fetch("tiny")
 """
 
@@ -186,7 +189,7 @@ fetch("tiny")
 def test_killed_half_way_leaves_nothing_that_counts(use, own_cache):
     with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, _):
         url = f"{address}/a.zip"
-        dead = subprocess.run([sys.executable, "-c", KILLED, url], check=False)
+        dead = subprocess.run([sys.executable, "-c", KILLED + FETCHED, url], check=False)
         assert dead.returncode == -signal.SIGKILL
         (rest,) = cached(own_cache).parent.iterdir()
         assert rest.name.startswith(".unfinished-")
@@ -220,11 +223,12 @@ def test_a_cache_that_cannot_be_written(use, monkeypatch, tmp_path):
             fetch("tiny")
 
 
-def test_nothing_is_printed(use, capfd):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, _):
-        use(Archive(f"{address}/a.zip", "tiny.data"))
-        fetch("tiny")
-    assert capfd.readouterr() == ("", "")
+def test_nothing_is_printed(use):
+    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
+        command = [sys.executable, "-c", FETCHED, f"{address}/a.zip"]
+        out = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
+    assert asked == ["/a.zip"]
 
 
 def test_an_unknown_name():

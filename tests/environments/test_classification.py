@@ -8,6 +8,7 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -115,6 +116,8 @@ def test_the_digest_is_of_everything():
     assert hash(fg.clustered(other, 7)) == hash(made[0])
     assert pickle.loads(pickle.dumps(made[2])) == made[2]
     assert made[0] != "clouds"
+    for name, data in (("arms", made[0]), ("members", made[2]), ("labels", made[2])):
+        assert replace(data, **{name: getattr(data, name)[::-1].copy()}) != data
     with pytest.raises(ValueError, match="read-only"):
         made[0].arms[0, 0] = 3.0
 
@@ -291,6 +294,14 @@ def test_subsets_are_drawn_uniformly_without_replacement(mode):
     assert (whole(env, 500, seed=2)[1] != means).any()
     if mode == "centroid":
         assert_array_equal(arms.reshape(-1, 3, env.data.dim), env.data.arms[chosen])
+
+
+@pytest.mark.parametrize("offered", [1, 2, 150, 299])
+def test_offered_are_the_smallest_of_as_many_uniforms(offered):
+    env = environment("centroid", offered, K=300)  # few are sorted even if only a part need be
+    chosen = env._clusters(base.generator(4, "arms"), (200, 3))
+    uniforms = base.generator(4, "arms").random((200, 3, 300))
+    assert_array_equal(chosen, np.sort(np.argsort(uniforms)[..., :offered]))
 
 
 @pytest.mark.parametrize("offered", [None, 4])
