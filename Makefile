@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-slow lint clean
 
 demo: .venv/.installed
-	$(BIN)/fedglb demo
+	$(BIN)/fedglb reproduce synthetic
 
 test: lint
 	$(BIN)/pytest -n 2 -m "not slow"

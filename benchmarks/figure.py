@@ -1,6 +1,6 @@
-"""The paper's synthetic figure in full: wall time and memory of one command.
+"""A figure of the paper in full, from the search to the report: wall time and memory.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.figure FILE.toml FOLDER`.
+Run from the repository's root: `.venv/bin/python -m benchmarks.figure NAME PROFILE FOLDER`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ def resident(root: int) -> int:
 
 
 def main() -> None:
-    experiment, folder = sys.argv[1:3]
+    name, profile, folder = sys.argv[1:4]
     start = time.perf_counter()
-    command = [sys.executable, "-m", "fedglb.cli", "sweep", experiment, "--out", folder]
+    command = [
+        sys.executable, "-m", "fedglb.cli", "reproduce", name,
+        "--profile", profile, "--out", folder,
+    ]  # fmt: skip
     process = subprocess.Popen(command)
     peak = 0
 
@@ -52,9 +55,10 @@ def main() -> None:
     took = time.perf_counter() - start
     if code != 0:
         sys.exit(code)
-    result = fg.load_sweep(folder)
-    interactions = int(result.runs["interactions"].sum())
-    print(f"{experiment}: {result.runs.height} runs, {interactions:,} interactions, ", end="")
+    sweeps = [fg.load_sweep(path).runs for path in (Path(folder) / "sweeps").iterdir()]
+    runs = sum(frame.height for frame in sweeps)
+    interactions = sum(int(frame["interactions"].sum()) for frame in sweeps)
+    print(f"{name} {profile}: {runs} runs, {interactions:,} interactions, ", end="")
     print(f"{took / 60:.1f} minutes, {interactions / took:,.0f} interactions/s, ", end="")
     print(f"{took / interactions * 1e6:.3f} µs an interaction, peak memory {peak / 2**30:.2f} GiB")
 

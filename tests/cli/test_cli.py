@@ -85,10 +85,3 @@ def test_mistakes_are_one_clear_error(arguments, said):
     assert out.stdout == ""
     assert said in out.stderr
     assert "Traceback" not in out.stderr
-
-
-def test_demo_lists_all_algorithms():
-    out = fedglb("demo", "--horizon", "6", "--clients", "2")
-    assert out.returncode == 0, out.stderr
-    for name in ("FedGLB-UCB ", "UCB1", "UCB2", "UCB3", "One-UCB", "N-UCB", "N-ONS", "DisLinUCB"):
-        assert name in out.stdout

@@ -88,10 +88,10 @@ def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys
     now = [0.0]
     monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(live, "announce_compilation", lambda: None)
-    with live.view("[/red]") as tell:
+    with live.view() as tell:
         for second in range(100):
             now[0] = float(second)
-            tell(status(2))
+            tell("[/red]", status(2))
     lines = capsys.readouterr().err.splitlines()
     assert (
         lines

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.reproduce import read_plan
 from tests.sweeps.tiny import TOML, tables
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -22,7 +23,7 @@ def labels(*algorithms, **changes):
 
 
 def test_the_paper_figure():
-    experiment = fg.read_experiment(EXPERIMENTS / "synthetic.toml")
+    experiment = fg.read_experiment(read_plan("synthetic", "full").tables)
     assert experiment.runs == (13 + 3 * 10 + 3) * 10
     assert experiment.seeds == tuple(range(1, 11))
     assert (experiment.env.clients, experiment.env.arms, experiment.horizon) == (200, 25, 2000)
@@ -34,17 +35,69 @@ def test_the_paper_figure():
     assert thresholds[-1] == 1000.0
     for k, threshold in enumerate(thresholds):
         assert threshold == pytest.approx(10 ** (-1 + k / 3), rel=1e-11)
-    assert algorithms[6] == fg.fedglb_ucb(10.0, fg.Newton(), exploration=0.1)
+    assert algorithms[6] == fg.fedglb_ucb(10.0, fg.Newton(), exploration=1.0)
     assert algorithms[13:23] == [
-        fg.fedglb_ucb_1(b, fg.Newton(), exploration=0.1)
-        for b in (1, 2, 5, 10, 20, 40, 70, 100, 150, 200)
+        fg.fedglb_ucb_1(b, fg.Newton()) for b in (1, 2, 5, 10, 20, 40, 70, 100, 150, 200)
     ]
-    assert algorithms[-3:] == [fg.one_ucb_glm(0.1), fg.n_ucb_glm(0.1), fg.n_ons_glm(0.1)]
+    assert algorithms[-3:] == [fg.one_ucb_glm(), fg.n_ucb_glm(), fg.n_ons_glm()]
 
 
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*.toml")), ids=lambda p: p.stem)
-def test_every_experiment_is_sound_and_named_as_its_file(path):
-    assert fg.read_experiment(path).name == path.stem
+def test_every_experiment_is_sound_and_named_as_its_file(path, request):
+    if "dataset" in tomllib.loads(path.read_text())["environment"]:
+        request.getfixturevalue("real_data")
+    for profile in ("full", *tomllib.loads(path.read_text()).get("profile", {})):
+        assert fg.read_experiment(read_plan(path, profile).tables).name == path.stem
+
+
+def real(**environment):
+    found = {"dataset": "magic", "clients": 3, **environment}
+    return tables(environment=found, problem={"radius": 10.0})
+
+
+def test_a_dataset_brings_its_arms_and_their_dimension(real_data):
+    env = fg.read_experiment(real(offered=4, scale="each", mode="member")).env
+    assert env == fg.Classification(
+        fg.Problem(11, radius=10.0), 3, fg.clustered("magic", mode="member", scale="each"), 4
+    )
+    assert fg.read_experiment(real()).env.arms == 32
+    facts = env.facts()
+    assert facts["feature_map_digest"] == env.data.feature_map.digest
+    assert len(facts["rates"]) == 32
+
+
+def test_a_sweep_on_real_data_runs_in_workers_and_says_what_it_ran_on(real_data, tmp_path):
+    result = fg.sweep(real(), tmp_path / "two", jobs=2)
+    alone = fg.sweep(real(), tmp_path / "one", jobs=1)
+    assert result.runs.equals(alone.runs)
+    assert result.runs["regret"].min() > 0.0
+    data = fg.read_experiment(real()).env.facts()
+    assert result.manifest["data"] == data
+    assert data["sha256"].startswith("e9314b7e")
+    assert (
+        fg.FeatureMap.from_json(json.dumps(data["feature_map"])).digest
+        == (data["feature_map_digest"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dataset": "magik"}, r"environment.dataset = 'magik'.*did you mean magic"),
+        ({"mode": "centre"}, "environment.mode = 'centre'.*centroid"),
+        ({"offered": 33}, "environment.offered = 33"),
+        ({"arms": 5}, "environment.arms = 5.*one of dataset, clients"),
+        ({"clusters": "many"}, "environment.clusters = 'many'.*a whole number"),
+    ],
+)
+def test_a_mistake_about_a_dataset_is_refused_by_key(real_data, changed, said):
+    with pytest.raises(fg.InvalidInput, match=said):
+        fg.read_experiment(real(**changed))
+
+
+def test_a_dimension_that_is_not_the_data_s_is_refused(real_data):
+    with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10 .* 11, the features of magic"):
+        fg.read_experiment({**real(), "problem": {"dim": 10}})
 
 
 def test_the_file_in_the_documentation_is_sound():
@@ -134,7 +187,7 @@ def test_numbers_of_numpy_are_numbers_for_workers_too():
 def test_too_many_runs_are_refused_before_they_are_made():
     grid = {"from": 0.1, "to": 10.0, "points": 10_000}
     table = {"name": "fedglb-ucb", "threshold": grid, "ridge": grid, "delta": [0.1] * 10_000}
-    with pytest.raises(fg.InvalidInput, match="at most 100,000 runs") as error:
+    with pytest.raises(fg.InvalidInput, match=r"at most 100,000 runs") as error:
         fg.read_experiment(tables(algorithm=[table], seeds=2))
     assert error.value.value == 2 * 10**12
 
@@ -279,7 +332,7 @@ def test_a_mistake_is_refused_by_file_and_key(case, tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
     for name in ("missing.toml", "binary.toml", "."):
-        with pytest.raises(fg.InvalidInput, match="TOML file"):
+        with pytest.raises(fg.InvalidInput, match=r"TOML file"):
             fg.read_experiment(tmp_path / name)
-    with pytest.raises(fg.InvalidInput, match="dictionary"):
+    with pytest.raises(fg.InvalidInput, match=r"dictionary"):
         fg.read_experiment(3)

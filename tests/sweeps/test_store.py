@@ -200,10 +200,18 @@ def test_another_sweep_in_the_folder_is_refused(tmp_path, changes):
     assert {p.name: p.read_bytes() for p in parts(folder)} == before
 
 
+def test_other_data_in_the_folder_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "out"
+    interrupted(folder, 3)
+    monkeypatch.setattr(fg.Environment, "facts", lambda env: {"digest": "of other clusters"})
+    with pytest.raises(fg.InvalidInput, match="other data"):
+        fg.sweep(tables(), folder, jobs=1)
+
+
 def test_another_version_in_the_folder_is_refused(tmp_path, monkeypatch):
     folder = tmp_path / "out"
     interrupted(folder, 3)
-    monkeypatch.setattr(store, "identity", lambda document: "of another version")
+    monkeypatch.setattr(store, "identity", lambda document, facts: "of another version")
     with pytest.raises(fg.InvalidInput, match="another version"):
         fg.sweep(tables(), folder, jobs=1)
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,9 +260,15 @@ def test_workers_report_steps(tmp_path):
 
 def test_a_worker_of_another_version_is_refused():
     experiment = fg.read_experiment(tables())
-    outcome = task.work(experiment.document, "other", task.Task(1, (0,)), None, None)
-    assert outcome.part is None
-    assert "another version" in outcome.failures[0]
+    ours = task.Sources.of(experiment)
+    for theirs, what in (
+        (replace(ours, code="other"), "another version"),
+        (replace(ours, data="other"), "other data"),
+    ):
+        outcome = task.work(theirs, task.Task(1, (0,)), None, None)
+        assert outcome.part is None
+        assert what in outcome.failures[0]
+    assert task.work(ours, task.Task(1, (0,)), None, None).part is not None
 
 
 @pytest.mark.parametrize("jobs", [0, -1, 1.5, "2"])

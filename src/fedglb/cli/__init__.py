@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from fedglb.cli import data
-from fedglb.cli.demo import demo
+from fedglb.cli.reproduce import report, reproduce
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
 from fedglb.datasets import DataUnavailable
@@ -19,9 +19,10 @@ app = typer.Typer(
     add_completion=False,
     help="Federated contextual bandits with generalized linear models.",
 )
+app.command()(reproduce)
 app.command()(run)
 app.command()(sweep)
-app.command()(demo)
+app.command()(report)
 app.add_typer(data.app, name="data")
 
 

@@ -14,25 +14,33 @@ from rich.table import Table
 from rich.text import Text
 
 from fedglb.cli.progress import LINE_EVERY, announce_compilation
-from fedglb.sweeps import Finished, Status
+from fedglb.sweeps import Finished, Status, pareto_front
 
 _MOST_SHOWN = 5
 
 
 @contextmanager
-def view(title: str) -> Iterator[Callable[[Status], None]]:
-    """Give a function to call with the status of a sweep."""
+def view() -> Iterator[Callable[[str, Status | None], None]]:
+    """Give a function to call with what is being done and, for a sweep, how far it is."""
     console = Console(stderr=True, markup=False, emoji=False)
     announce_compilation()
     if console.is_terminal:
         with Live(console=console, transient=True, refresh_per_second=4) as live:
-            yield lambda status: live.update(drawing(title, status))
+
+            def draw(title: str, status: Status | None) -> None:
+                if status is None:  # stays on the screen
+                    live.console.print(title, style="dim", soft_wrap=True, highlight=False)
+                live.update(Text(title) if status is None else drawing(title, status))
+
+            yield draw
         return
     last = time.monotonic()
 
-    def line(status: Status) -> None:
+    def line(title: str, status: Status | None) -> None:
         nonlocal last
-        if time.monotonic() - last >= LINE_EVERY:
+        if status is None:
+            console.print(title, soft_wrap=True, highlight=False)
+        elif time.monotonic() - last >= LINE_EVERY:
             last = time.monotonic()
             console.print(f"{title}: {in_a_line(status)}", soft_wrap=True, highlight=False)
 
@@ -90,10 +98,7 @@ def trade_offs(finished: Sequence[Finished]) -> list[tuple[str, float, float]]:
         (label, fmean(r.regret for r in runs), fmean(r.transfers for r in runs))
         for label, runs in grouped.items()
     ]
-    front: list[tuple[str, float, float]] = []
-    for mean in sorted(means, key=lambda m: (m[2], m[1])):  # transfers rise: regret has to fall
-        if not front or mean[1] < front[-1][1]:
-            front.append(mean)
+    front = [means[i] for i in pareto_front([(m[2], m[1]) for m in means])]
     if len(front) <= _MOST_SHOWN:
         return front
     return [front[round(i * (len(front) - 1) / (_MOST_SHOWN - 1))] for i in range(_MOST_SHOWN)]

@@ -15,6 +15,12 @@ from fedglb.kernels.jit import cache
 LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
 
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
+    console.print(text, style="dim")
+
+
 @functools.cache  # once a process
 def announce_compilation() -> None:
     """Say that the first run compiles, where it does."""

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 import re
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import polars as pl
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from fedglb.cli.faults import faults
 from fedglb.cli.live import view
+from fedglb.cli.progress import say
 from fedglb.errors import InvalidInput
-from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment
+from fedglb.sweeps import Experiment, SweepResult, read_experiment
 from fedglb.sweeps import sweep as run_sweep
-
-_INTERRUPTED = 130
 
 
 def sweep(
@@ -49,7 +50,7 @@ def sweep(
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
     try:
-        experiment = read_experiment(file, _seeds(seeds))
+        experiment = read_experiment(file, _seeds(seeds), say)
     except InvalidInput as error:
         if re.fullmatch(r"seeds(\[\d+\])?", error.argument):  # of the file: FILE: seeds
             raise InvalidInput(f"--{error.argument}", error.value, error.allowed) from None
@@ -58,32 +59,13 @@ def sweep(
     if dry_run:
         _list(experiment, folder, as_json=as_json)
         return
-    kept = "what is finished is kept, and the same command resumes"
-    try:
-        with view(experiment.name) as tell:
-            result = run_sweep(experiment, folder, jobs, cluster, tell)
-    except InvalidInput as error:
-        options = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster"}
-        argument = options.get(error.argument, error.argument)
-        raise InvalidInput(argument, error.value, error.allowed) from None
-    except KeyboardInterrupt:
-        _fail(f"stopped; {kept}", _INTERRUPTED)
-    except SweepFailed as error:
-        _fail(f"{error}; {kept}", 1)
-    except OSError as error:
-        name = error.filename or folder
-        _fail(f"cannot write {name}: {error.strerror or error}; {kept}", 1)
+    with view() as tell, faults(folder):
+        result = run_sweep(experiment, folder, jobs, cluster, partial(tell, experiment.name))
     summary = summarise(result.runs)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), **_plain(result, summary)}, allow_nan=False))
     else:
         _show(result, summary, folder)
-
-
-def _fail(text: str, code: int) -> NoReturn:
-    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
-    console.print(f"fedglb: {text}", style="red")
-    raise typer.Exit(code)
 
 
 def _seeds(text: str | None) -> int | list[int] | None:

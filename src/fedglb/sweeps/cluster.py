@@ -18,8 +18,7 @@ from typing import Any
 from fedglb.errors import InvalidInput
 from fedglb.sweeps.experiment import Experiment
 from fedglb.sweeps.progress import Watch
-from fedglb.sweeps.provenance import code_digest
-from fedglb.sweeps.task import Outcome, Task, work
+from fedglb.sweeps.task import Outcome, Sources, Task, work
 
 _CONNECT = 5.0  # seconds
 _FETCH = 60.0
@@ -90,11 +89,11 @@ def run_on_cluster(
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they come; Dask itself gives the tasks of a dead worker to another."""
     done: queue.Queue[Any] = queue.Queue()
-    code, document = code_digest(), experiment.document
+    sources = Sources.of(experiment)
     futures = {}
     with _asking():
         for task in tasks:
-            future = client.submit(work, document, code, task, None, None, pure=False)
+            future = client.submit(work, sources, task, None, None, pure=False)
             futures[future] = task
             future.add_done_callback(done.put)
     seen = time.monotonic()

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -19,30 +19,48 @@ _KINDS = {
 
 
 class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[problem]`: the parameters of `fg.Problem`."""
+    """`[problem]`: the parameters of `fg.Problem`; a dataset brings its own `dim`."""
 
-    dim: int
+    dim: int | None = None
     link: str = "logistic"
     radius: float = 1.0
     noise: float | None = None
     curvature: float | None = None
 
 
-class EnvironmentTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`[environment]`: the parameters of `fg.Synthetic`."""
 
     clients: int
     arms: int
 
 
-class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[environment]` with a `dataset`: those of `fg.clustered` and `fg.Classification`."""
+
+    dataset: str
+    clients: int
+    clusters: int = 32
+    offered: int | None = None
+    mode: str = "centroid"
+    scale: str = "largest"
+    constant: bool = True
+
+
+E = TypeVar("E", SyntheticTable, ClassificationTable)
+
+#: What a file for `fedglb reproduce` has besides: a sweep knows nothing of it.
+STUDY_KEYS = ("title", "measure", "search", "profile")
+
+
+class Document(msgspec.Struct, Generic[E], frozen=True, forbid_unknown_fields=True):
     """The whole file. What an `[[algorithm]]` may hold depends on the preset it names."""
 
     name: str
     horizon: int
     seeds: int | list[int]
     problem: ProblemTable
-    environment: EnvironmentTable
+    environment: E
     algorithm: list[dict[str, Any]]
     defaults: dict[str, Any] = {}
 
@@ -62,7 +80,9 @@ def read_file(path: Path) -> dict[str, Any]:
         raise InvalidInput("FILE", str(path), f"a TOML file that can be read: {reason}") from None
 
 
-def parse(raw: Mapping[str, Any], source: str) -> Document:
+def parse(
+    raw: Mapping[str, Any], source: str
+) -> Document[SyntheticTable] | Document[ClassificationTable]:
     """Check keys and types; `source` is the file's name, for messages.
 
     Examples
@@ -72,19 +92,34 @@ def parse(raw: Mapping[str, Any], source: str) -> Document:
     fedglb.errors.InvalidInput: x.toml: sedes = 3 is not allowed: give one of name, horizon, \
 seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults?
     """
-    _known_keys(raw, Document, source, "")
-    for key, table in (("problem", ProblemTable), ("environment", EnvironmentTable)):
+    for key in STUDY_KEYS:
+        if key in raw:
+            allowed = f"no such key to a sweep: `fedglb reproduce {source}` is what reads it"
+            raise InvalidInput(f"{source}: {key}", raw[key], allowed)
+    known_keys(raw, Document, source, "")
+    environment = raw.get("environment")
+    real = isinstance(environment, Mapping) and "dataset" in environment
+    tables: dict[str, type[msgspec.Struct]] = {
+        "problem": ProblemTable,
+        "environment": SyntheticTable,
+    }
+    if real:
+        tables["environment"] = ClassificationTable
+    for key, table in tables.items():
         if isinstance(raw.get(key), Mapping):
-            _known_keys(raw[key], table, source, f"{key}.")
+            known_keys(raw[key], table, source, f"{key}.")
     try:
-        return msgspec.convert(raw, Document)
+        if real:
+            return msgspec.convert(raw, Document[ClassificationTable])
+        return msgspec.convert(raw, Document[SyntheticTable])
     except msgspec.ValidationError as error:
-        raise _explain(str(error), raw, source) from None
+        raise explain(str(error), raw, source) from None
 
 
-def _known_keys(
+def known_keys(
     table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, prefix: str
 ) -> None:
+    """Refuse a key that the table does not have, with the nearest ones."""
     for key, value in table.items():
         try:
             one_of("", key, kind.__struct_fields__)
@@ -92,7 +127,7 @@ def _known_keys(
             raise InvalidInput(f"{source}: {prefix}{key}", value, error.allowed) from None
 
 
-def _explain(message: str, raw: Mapping[str, Any], source: str) -> InvalidInput:
+def explain(message: str, raw: Mapping[str, Any], source: str) -> InvalidInput:
     """Turn msgspec's "Expected `int`, got `str` - at `$.horizon`" into the package's words."""
     text, _, where = message.partition(" - at ")
     path = where.strip("`").removeprefix("$").removeprefix(".")

@@ -11,11 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from fedglb.environments import Environment, Synthetic
+from fedglb.datasets import DATASETS, Progress
+from fedglb.environments import Classification, Environment, Synthetic, clustered
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
-from fedglb.sweeps.document import Document, parse, read_file
+from fedglb.sweeps.document import (
+    ClassificationTable,
+    Document,
+    ProblemTable,
+    SyntheticTable,
+    parse,
+    read_file,
+)
 from fedglb.sweeps.grid import Configuration, choices, configurations
 
 #: The most runs of a sweep: more is a slip in a grid.
@@ -61,7 +69,9 @@ class Experiment:
 
 
 def read_experiment(
-    source: str | Path | Mapping[str, Any], seeds: int | Sequence[int] | None = None
+    source: str | Path | Mapping[str, Any],
+    seeds: int | Sequence[int] | None = None,
+    progress: Progress | None = None,
 ) -> Experiment:
     """Read an experiment and check all of it; nothing is run.
 
@@ -71,6 +81,8 @@ def read_experiment(
         A TOML file, or its tables as a dictionary.
     seeds
         Instead of the file's own: a number n for 1 … n, or a list.
+    progress
+        Called with a line of text where data has to be fetched and grouped first.
 
     Examples
     --------
@@ -93,7 +105,7 @@ def read_experiment(
         _seeds(raw["seeds"])
     document = parse(raw, where)
     try:
-        return _build(document, raw)
+        return _build(document, raw, progress)
     except InvalidInput as error:
         argument = f"{where}: {error.argument}"
         raise InvalidInput(argument, error.value, error.allowed) from None
@@ -108,23 +120,18 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _build(document: Document, raw: dict[str, Any]) -> Experiment:
+def _build(
+    document: Document[SyntheticTable] | Document[ClassificationTable],
+    raw: dict[str, Any],
+    progress: Progress | None,
+) -> Experiment:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
         allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
         raise InvalidInput("name", document.name, allowed)
     integer("horizon", document.horizon)
     table = document.problem
-    one_of("problem.link", table.link, LINKS)
-    try:
-        problem = Problem(
-            table.dim, LINKS[table.link](), table.radius, table.noise, table.curvature
-        )
-    except InvalidInput as error:
-        raise _under("problem", error) from None
-    try:
-        env = Synthetic(problem, document.environment.clients, document.environment.arms)
-    except InvalidInput as error:
-        raise _under("environment", error) from None
+    env = _environment(document.environment, table, progress)
+    problem = env.problem
     seeds = _seeds(document.seeds)
     made = []
     for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
@@ -141,6 +148,45 @@ def _build(document: Document, raw: dict[str, Any]) -> Experiment:
     except TypeError as error:
         raise InvalidInput("tables", str(error), "plain numbers and text only") from None
     return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
+
+
+def _environment(
+    table: SyntheticTable | ClassificationTable, problem: ProblemTable, progress: Progress | None
+) -> Environment:
+    """Build the environment; data that is not on this machine yet is fetched."""
+    one_of("problem.link", problem.link, LINKS)
+    if isinstance(table, SyntheticTable):
+        if problem.dim is None:
+            allowed = "a whole number, the features of an arm: it is missing"
+            raise InvalidInput("problem.dim", None, allowed)
+        made = _problem(problem, problem.dim)
+        try:
+            return Synthetic(made, table.clients, table.arms)
+        except InvalidInput as error:
+            raise _under("environment", error) from None
+    one_of("environment.dataset", table.dataset, DATASETS)
+    try:
+        data = clustered(
+            table.dataset, table.clusters, mode=table.mode, constant=table.constant,
+            scale=table.scale, progress=progress,
+        )  # fmt: skip
+    except InvalidInput as error:
+        raise _under("environment", error) from None
+    if problem.dim not in (None, data.dim):
+        allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
+        raise InvalidInput("problem.dim", problem.dim, allowed)
+    made = _problem(problem, data.dim)
+    try:
+        return Classification(made, table.clients, data, table.offered)
+    except InvalidInput as error:
+        raise _under("environment", error) from None
+
+
+def _problem(table: ProblemTable, dim: int) -> Problem:
+    try:
+        return Problem(dim, LINKS[table.link](), table.radius, table.noise, table.curvature)
+    except InvalidInput as error:
+        raise _under("problem", error) from None
 
 
 def _under(table: str, error: InvalidInput) -> InvalidInput:

@@ -11,8 +11,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fedglb.sweeps.experiment import Experiment
 from fedglb.sweeps.progress import Watch
-from fedglb.sweeps.provenance import code_digest
-from fedglb.sweeps.task import Outcome, Task, work
+from fedglb.sweeps.task import Outcome, Sources, Task, work
 
 
 class WorkerDied(Exception):
@@ -23,14 +22,13 @@ def run_locally(
     experiment: Experiment, tasks: Sequence[Task], jobs: int, watch: Watch
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they come; one process a job, or this very one if there is one job."""
-    code, document = code_digest(), experiment.document
+    sources = Sources.of(experiment)
     if jobs == 1:
         for task in tasks:
-            yield work(document, code, task, watch.report_file(task), None)
+            yield work(sources, task, watch.report_file(task), None)
         return
     calls = (
-        joblib.delayed(work)(document, code, task, watch.report_file(task), os.getpid())
-        for task in tasks
+        joblib.delayed(work)(sources, task, watch.report_file(task), os.getpid()) for task in tasks
     )
     # One task a message, handed over when a worker is free: nothing waits behind a long one.
     pool = joblib.Parallel(

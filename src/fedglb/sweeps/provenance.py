@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from fedglb.kernels.jit import source_digest
 #: What the numbers of a run depend on.
 _NUMERIC = ("numpy", "scipy", "numba", "llvmlite")
 #: What its files depend on besides.
-_OTHER = ("polars", "joblib", "msgspec", "distributed")
+_OTHER = ("polars", "joblib", "msgspec", "scikit-learn", "matplotlib", "distributed")
 
 
 def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
@@ -36,9 +37,14 @@ def code_digest() -> str:
     return _digest([source_digest(), versions(_NUMERIC)])
 
 
-def identity(document: str) -> str:
-    """Return what tells one sweep from another: the experiment and the code."""
-    return _digest([document, code_digest()])
+def data_digest(facts: Mapping[str, Any]) -> str:
+    """Return what two processes must share besides: the data that arms and rewards come from."""
+    return _digest(facts)
+
+
+def identity(document: str, facts: Mapping[str, Any]) -> str:
+    """Return what tells one sweep from another: the experiment, its data and the code."""
+    return _digest([document, facts, code_digest()])
 
 
 def _digest(value: object) -> str:

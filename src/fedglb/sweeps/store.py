@@ -130,7 +130,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
         manifest = _manifest(folder)
         if manifest is None:
             manifest = _new_manifest(experiment)
-        elif manifest["identity"] != identity(experiment.document):
+        elif manifest["identity"] != identity(experiment.document, experiment.env.facts()):
             raise InvalidInput("folder", str(folder), _another(manifest, experiment))
         store = Store(folder, experiment, manifest)
         if store.complete:
@@ -223,7 +223,7 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
     return {
         "format": _FORMAT,
         "name": experiment.name,
-        "identity": identity(experiment.document),
+        "identity": identity(experiment.document, experiment.env.facts()),
         "complete": False,
         "started": _now(),
         "wall_seconds": None,
@@ -242,6 +242,7 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
             for c in experiment.configurations
         ],
         "document": experiment.document,
+        "data": experiment.env.facts(),
         "sessions": [],
         "files": {},
     }
@@ -258,6 +259,8 @@ def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
         theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
         keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
         what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
+    elif manifest.get("data", {}) != experiment.env.facts():
+        what = "it was begun with other data, or other clusters of it"
     else:
         what = "it was begun with another version of fedglb, NumPy, SciPy or numba"
     return f"another folder (--out), or delete this one: {what}"

@@ -17,7 +17,7 @@ from fedglb.simulate import Run
 from fedglb.simulate.lockstep import lockstep
 from fedglb.sweeps.experiment import Experiment, read_experiment
 from fedglb.sweeps.parts import part, to_bytes
-from fedglb.sweeps.provenance import code_digest
+from fedglb.sweeps.provenance import code_digest, data_digest
 
 #: The most configurations of one call: more would save little of drawing arms and noise.
 LARGEST = 16
@@ -71,27 +71,44 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
 
 @functools.lru_cache(maxsize=4)
 def _experiment(document: str) -> Experiment:
-    return read_experiment(json.loads(document))
+    return read_experiment(json.loads(document), progress=lambda text: None)
 
 
-def work(document: str, code: str, task: Task, report: Path | None, parent: int | None) -> Outcome:
+@dataclass(frozen=True)
+class Sources:
+    """What a worker must share with the process that collects the results."""
+
+    document: str
+    code: str
+    data: str
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Sources:
+        """Return those of this process."""
+        return cls(experiment.document, code_digest(), data_digest(experiment.env.facts()))
+
+
+def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
     """Run a task.
 
     Parameters
     ----------
-    document
-        The experiment.
-    code
-        The `code_digest` of the process that collects the results.
+    sources
+        The experiment, and what its results depend on.
+    task
+        What to run of it.
     report
         A file to write the number of finished steps to, for the view of progress.
     parent
         The process to work for: without it there is nobody to take the result.
     """
-    if code != code_digest():
+    if sources.code != code_digest():
         text = "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
         return Outcome(task, None, (text,))
-    experiment = _experiment(document)
+    experiment = _experiment(sources.document)
+    if sources.data != data_digest(experiment.env.facts()):
+        text = "this worker has other data, or other clusters of it, than the sweep"
+        return Outcome(task, None, (text,))
     if parent is not None:
         _leave_with(parent)
     progress = _reporter(report)

@@ -1,0 +1,77 @@
+"""DisLinUCB, which fits a linear model, is beaten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
+from fedglb.report.claims.equal import FEWEST, Comparison, comparisons
+from fedglb.report.claims.paired import ERRORS, by_seed, difference
+from fedglb.report.numerals import plus_minus
+from fedglb.report.summary import Row
+
+_TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
+_RULE = (
+    "The best settings of both are compared seed by seed: one is clearly better if the mean "
+    f"difference exceeds {ERRORS:g} standard errors. At equal communication FedGLB-UCB agrees if "
+    "DisLinUCB loses at three quarters of its settings or more and on the geometric mean, and "
+    f"mostly loses if that is a quarter or less and below 1; with fewer than {FEWEST} settings "
+    "within FedGLB-UCB’s range this is left out. Holds if FedGLB-UCB is clearly better at best "
+    "and equal communication agrees or is left out; does not hold if it is clearly worse at best, "
+    "or mostly loses at equal communication and is not clearly better; otherwise not decided."
+)
+
+
+def beats_linear(evidence: Evidence) -> Claim:
+    """Hold the claim against DisLinUCB, if it was run."""
+    ours = [row for curve in evidence.of(FEDGLB) for row in curve.rows]
+    theirs = [row for curve in evidence.of("dislinucb") for row in curve.rows]
+    if not ours or not theirs:
+        missing = "DisLinUCB" if ours else "FedGLB-UCB"
+        return Claim("beats-linear", _TEXT, _RULE, f"{missing} was not run.", UNTESTED)
+    mine, other = (min(rows, key=lambda r: r.regret) for rows in (ours, theirs))
+    gap, error = difference(*by_seed(evidence.runs, other.label, mine.label))
+    best = _clear(gap, error)
+    made = comparisons(evidence, "dislinucb")
+    usable = [c for c in made if c.enough]
+    agrees = bool(usable) and all(c.wins for c in usable)
+    loses = bool(usable) and all(c.loses for c in usable)
+    holds = best == "better" and (agrees or not usable)
+    fails = best == "worse" or (loses and best != "better")
+    numbers = {
+        "best_fedglb": _plain(mine), "best_dislinucb": _plain(other), "best": best,
+        "difference": gap, "difference_error": error,
+        "comparisons": [c.plain() for c in made],
+    }  # fmt: skip
+    said = [_best_in_words(mine, other, gap, error), *_equal_in_words(made)]
+    return Claim(
+        "beats-linear", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, fails), numbers
+    )
+
+
+def _clear(gap: float | None, error: float | None) -> str:
+    """Return whether FedGLB-UCB is "better", "worse" or neither, "open"."""
+    if gap is None or error is None or abs(gap) <= ERRORS * error:
+        return "open"
+    return "better" if gap > 0 else "worse"
+
+
+def _plain(row: Row) -> dict[str, object]:
+    return {"label": row.label, "title": row.title, "regret": row.regret, "error": row.error}
+
+
+def _best_in_words(mine: Row, other: Row, gap: float | None, error: float | None) -> str:
+    text = (
+        f"best of all settings: {mine.title} {plus_minus(mine.regret, mine.error)}, "
+        f"{other.title} {plus_minus(other.regret, other.error)}"
+    )
+    if gap is None or error is None:
+        return f"{text} (one seed, so no error)"
+    return f"{text} (± s.e.), a difference of {plus_minus(gap, error)} paired by seed"
+
+
+def _equal_in_words(made: Sequence[Comparison]) -> list[str]:
+    said = [f"at equal communication {c.in_words()}" for c in made]
+    if not any(c.enough for c in made):
+        said.append("so this rests on the best settings alone")
+    return said

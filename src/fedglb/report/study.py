@@ -1,0 +1,96 @@
+"""What a report is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fedglb.errors import InvalidInput, one_of
+from fedglb.sweeps import SweepResult, load
+from fedglb.sweeps.fixed_models import SCHEMA
+
+#: The two ways to count communication, as an axis is labelled.
+MEASURES = {
+    "transfers": "communication: transfers (messages that carry numbers)",
+    "scalars": "communication: scalars (numbers transferred)",
+}
+_NEEDED = {
+    "runs": ("label", "algorithm", "seed", "regret", "reward", "syncs", "rounds", "transfers",
+             "scalars"),
+    "traces": ("label", "seed", "t", "regret", "syncs", "transfers", "scalars"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a report is made of.
+
+    Attributes
+    ----------
+    name
+        Its name, as "synthetic".
+    title
+        One line in words: "The paper's synthetic problem".
+    profile
+        How much was run: "quick", "full", …; may be empty.
+    measure
+        The communication axis: "transfers" or "scalars".
+    result
+        Runs, traces, manifest.
+    baselines
+        Columns name ("random play", "best-fitting logistic model", "best-fitting linear model"),
+        seed, regret, reward; may have no rows.
+    choice
+        How the parameters were chosen, or None: rule, seeds, horizon, chosen, algorithms,
+        candidates, and perhaps not_searched: labels that took no part in the search.
+    facts
+        About the data: dataset, checksum, mode, …; may be empty.
+    """
+
+    name: str
+    title: str
+    profile: str
+    measure: str
+    result: SweepResult = field(repr=False)
+    baselines: pl.DataFrame = field(repr=False)
+    choice: dict[str, Any] | None = field(default=None, repr=False)
+    facts: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        one_of("measure", self.measure, MEASURES)
+        for table, columns in _NEEDED.items():
+            frame: pl.DataFrame = getattr(self.result, table)
+            for column in columns:
+                if column not in frame.columns:
+                    allowed = f"a table with the column {column!r}, as a sweep leaves it"
+                    raise InvalidInput(f"result.{table}", frame.columns, allowed)
+        if self.result.runs.is_empty():
+            raise InvalidInput("result.runs", "a table without rows", "at least one finished run")
+
+
+def no_baselines() -> pl.DataFrame:
+    """Return the table of baselines without rows."""
+    return pl.DataFrame(schema=SCHEMA)
+
+
+def study_of_sweep(folder: str | Path) -> Study:
+    """Return the study of a finished sweep: its runs and data; no baselines, no choice.
+
+    Communication is counted in scalars where DisLinUCB is among the algorithms, whose messages
+    are of another size, else in transfers: as in the paper.
+    """
+    result = load(folder)
+    name = str(result.manifest["name"])
+    linear = "dislinucb" in result.runs["algorithm"]
+    return Study(
+        name=name,
+        title=f"The sweep “{name}”",
+        profile="",
+        measure="scalars" if linear else "transfers",
+        result=result,
+        baselines=no_baselines(),
+        facts=result.manifest.get("data", {}),
+    )

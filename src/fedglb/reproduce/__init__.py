@@ -1,0 +1,7 @@
+"""From a file to a report: choose parameters, run the sweep, measure fixed models, draw."""
+
+from fedglb.reproduce.plan import EXPERIMENTS, Plan, find, read_plan
+from fedglb.reproduce.reproduce import Stage, reproduce
+from fedglb.reproduce.study import load_study
+
+__all__ = ["EXPERIMENTS", "Plan", "Stage", "find", "load_study", "read_plan", "reproduce"]

@@ -1,0 +1,132 @@
+"""From a file to a report, in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from fedglb.errors import InvalidInput
+from fedglb.files import write_whole
+from fedglb.report import Report, write_report
+from fedglb.reproduce.plan import Plan, read_plan
+from fedglb.reproduce.search import blame, candidates, choose, searches, with_choice
+from fedglb.reproduce.study import FIXED, STUDY, SWEEPS, StudyFile, load_study, read_fixed
+from fedglb.sweeps import Experiment, Status, SweepResult, read_experiment, sweep
+from fedglb.sweeps.files import only_one
+from fedglb.sweeps.fixed_models import fixed_models
+from fedglb.sweeps.parts import to_bytes
+from fedglb.sweeps.provenance import identity
+
+#: Called with what is being done, and while a sweep runs with how far it is.
+Stage: TypeAlias = Callable[[str, Status | None], None]
+
+
+def reproduce(
+    source: str | Path | Mapping[str, Any],
+    profile: str | None = None,
+    folder: str | Path | None = None,
+    jobs: int | None = None,
+    progress: Stage | None = None,
+) -> Report:
+    """Choose the parameters, run the sweep, measure the fixed models, and write the report.
+
+    What was done before, for the same file with the same version of the package, is not done
+    again; what was stopped resumes.
+
+    Parameters
+    ----------
+    source
+        The name of an experiment that comes with the package ("synthetic", "covertype",
+        "magic", "mushroom", "solvers"), a TOML file, or its tables.
+    profile
+        "quick", "full", or another of the file's; None: "quick" where the file has it.
+    folder
+        Where all of it is kept; None: results/NAME-PROFILE.
+    jobs
+        Worker processes; None: one a core.
+    progress
+        Called with what is being done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
+    ...     "search": {"seeds": [101], "exploration": [0.1, 1.0],
+    ...                "algorithm": [{"name": "fedglb-ucb", "threshold": 1.0}]},
+    ... }
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     report = reproduce(tables, "full", folder, jobs=1)
+    >>> report.page.name
+    'report.html'
+    """
+    plan = read_plan(source, profile)
+    tell: Stage = progress or (lambda text, status: None)
+    _validate(plan, tell)
+    place = Path("results") / f"{plan.name}-{plan.profile}" if folder is None else Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput("folder", str(place), "a folder: this is a file") from None
+    with only_one(place):
+        return _complete(plan, place, jobs, tell)
+
+
+def _validate(plan: Plan, tell: Stage) -> None:
+    """Read every sweep first: a mistake in the last one is refused before the first is run."""
+    if plan.search is None:
+        _read(plan, plan.tables, tell)
+        return
+    every = candidates(plan.search)
+    _read(plan, with_choice(plan.tables, every[0]), tell)
+    sweeps = searches(plan, every)
+    for tables in sweeps:
+        try:
+            _read(plan, tables, tell)
+        except InvalidInput as error:
+            raise blame(error, len(every) // len(sweeps)) from None
+
+
+def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
+    """Run what is missing, and write the report."""
+
+    def run(tables: dict[str, Any], text: str) -> SweepResult:
+        experiment = _read(plan, tables, tell)
+        tell(text, None)
+        home = place / SWEEPS / _short_identity(experiment)
+        return sweep(experiment, home, jobs, None, lambda status: tell(text, status))
+
+    tables, how = (plan.tables, None) if plan.search is None else choose(plan, run)
+    experiment = _read(plan, tables, tell)
+    run(tables, "sweep")
+    name = _short_identity(experiment)
+    fixed = place / FIXED / f"{name}.parquet"
+    if read_fixed(fixed) is None:
+        tell("fixed models", None)
+        found = fixed_models(experiment.env, experiment.horizon, experiment.seeds, jobs)
+        fixed.parent.mkdir(exist_ok=True)
+        write_whole(fixed, to_bytes(found))
+    about = StudyFile(
+        plan.name, plan.title, plan.profile, plan.measure, f"{SWEEPS}/{name}",
+        f"{FIXED}/{fixed.name}", how,
+    )  # fmt: skip
+    write_whole(place / STUDY, about.to_json())  # last: it names only what is there
+    tell("report", None)
+    return write_report(load_study(place), place)
+
+
+def _read(plan: Plan, tables: dict[str, Any], tell: Stage) -> Experiment:
+    """Read a sweep's tables; an error names the file they come from."""
+    try:
+        return read_experiment(tables, progress=lambda text: tell(text, None))
+    except InvalidInput as error:
+        argument = error.argument.replace("experiment:", f"{plan.source}:", 1)
+        raise InvalidInput(argument, error.value, error.allowed) from None
+
+
+def _short_identity(experiment: Experiment) -> str:
+    """Return what a sweep is kept under: an experiment that was changed gets its own."""
+    return identity(experiment.document, experiment.env.facts())[:12]

@@ -1,0 +1,69 @@
+"""The folder of a study, and how it is read back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from fedglb.errors import InvalidInput
+from fedglb.report import Study, study_of_sweep
+from fedglb.sweeps import load
+from fedglb.sweeps.fixed_models import SCHEMA
+
+STUDY, SWEEPS, FIXED = "study.json", "sweeps", "fixed-models"
+
+
+class StudyFile(msgspec.Struct, frozen=True):
+    """`study.json`: what was run, where it is, and how its parameters were chosen."""
+
+    name: str
+    title: str
+    profile: str
+    measure: str
+    sweep: str
+    fixed: str
+    choice: dict[str, Any] | None
+
+    def to_json(self) -> bytes:
+        """Return the file's content."""
+        return json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False).encode()
+
+
+def read_fixed(path: Path) -> pl.DataFrame | None:
+    """Return the fixed models' results, or None where they are not there, or damaged."""
+    try:
+        found = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+    return found if dict(found.schema) == SCHEMA and found.height else None
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read what `reproduce` left, or the folder of a plain sweep."""
+    place = Path(folder)
+    try:
+        about = msgspec.json.decode((place / STUDY).read_bytes(), type=StudyFile)
+    except (FileNotFoundError, NotADirectoryError):
+        if (place / SWEEPS).is_dir():
+            allowed = "a finished study: this one was stopped, and `fedglb reproduce` resumes it"
+            raise InvalidInput("folder", str(folder), allowed) from None
+        return study_of_sweep(place)
+    except msgspec.DecodeError:
+        raise _damaged(folder, STUDY) from None
+    result = load(place / about.sweep)
+    fixed = read_fixed(place / about.fixed)
+    if fixed is None:
+        raise _damaged(folder, about.fixed)
+    return Study(
+        about.name, about.title, about.profile, about.measure, result, fixed, about.choice,
+        result.manifest["data"],
+    )  # fmt: skip
+
+
+def _damaged(folder: str | Path, name: str) -> InvalidInput:
+    allowed = f"a whole one: its {name} is damaged; `fedglb reproduce` writes it again"
+    return InvalidInput("folder", str(folder), allowed)
