@@ -103,7 +103,7 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     --------
     >>> plan = read_plan("synthetic")
     >>> plan.profile, plan.measure, plan.tables["horizon"]
-    ('quick', 'transfers', 1000)
+    ('quick', 'transfers', 500)
     >>> read_plan("synthetic", "full").tables["horizon"]
     2000
     """
