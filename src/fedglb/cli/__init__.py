@@ -8,7 +8,8 @@ import typer
 from rich.console import Console
 
 from fedglb.cli import data
-from fedglb.cli.reproduce import report, reproduce
+from fedglb.cli.report import report
+from fedglb.cli.reproduce import reproduce
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
 from fedglb.datasets import DataUnavailable

@@ -1,19 +1,16 @@
-"""`fedglb reproduce` and `fedglb report`: from a file to figures and a page; from results again."""
+"""`fedglb reproduce`: from an experiment's file to figures and a page."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedglb.cli.faults import faults
 from fedglb.cli.live import view
+from fedglb.cli.report import JSON, answer
 from fedglb.errors import InvalidInput
-
-_JSON = typer.Option("--json", help="Print the answer as JSON, for scripts.")
 
 
 def reproduce(
@@ -41,7 +38,7 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--show", help="Print the experiment's TOML file, to start your own.")
     ] = False,
-    as_json: Annotated[bool, _JSON] = False,
+    as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Reproduce a figure of the paper: data, parameters, runs, figures, report.
 
@@ -63,45 +60,4 @@ def reproduce(
         raise InvalidInput("--profile", profile, "either --full or --profile")
     with faults(Path(out or "results")), view() as tell:
         made = run(name, "full" if full else profile, out, jobs, tell)
-    _answer(made, as_json=as_json)
-
-
-def report(
-    folder: Annotated[
-        str,
-        typer.Argument(metavar="DIR", help="A folder of `fedglb reproduce` or `fedglb sweep`."),
-    ],
-    out: Annotated[
-        str | None, typer.Option(help="Where to write the report.", show_default="DIR")
-    ] = None,
-    as_json: Annotated[bool, _JSON] = False,
-) -> None:
-    """Draw the figures and write the page of results that are there.
-
-    Example: fedglb report results/synthetic-quick
-    """
-    from fedglb.report import write_report
-    from fedglb.reproduce import load_study
-
-    with faults(Path(folder), folder="DIR"):
-        study = load_study(folder)
-    with faults(Path(out or folder), folder="DIR" if out is None else "--out"):
-        made = write_report(study, Path(out or folder))
-    _answer(made, as_json=as_json)
-
-
-def _answer(made: object, *, as_json: bool) -> None:
-    """Name the report and its headline."""
-    from fedglb.report import Report
-
-    assert isinstance(made, Report)
-    if as_json:
-        answer = {
-            "report": str(made.page), "headline": made.headline,
-            "sentences": list(made.sentences), "figures": [str(path) for path in made.figures],
-        }  # fmt: skip
-        typer.echo(json.dumps(answer, ensure_ascii=False))
-        return
-    console = Console(markup=False, emoji=False, highlight=False)
-    console.print(made.headline, style="bold", soft_wrap=True)
-    console.print(f"The report: {made.page}", soft_wrap=True)
+    answer(made, as_json=as_json)

@@ -1,0 +1,55 @@
+"""`fedglb report`: figures and page of results that are there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from fedglb.cli.faults import faults
+
+if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
+    from fedglb.report import Report
+
+JSON = typer.Option("--json", help="Print the answer as JSON, for scripts.")
+
+
+def report(
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A folder of `fedglb reproduce` or `fedglb sweep`."),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Where to write the report.", show_default="DIR")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Draw the figures and write the page of results that are there.
+
+    Example: fedglb report results/synthetic-quick
+    """
+    from fedglb.report import write_report
+    from fedglb.reproduce import load_study
+
+    with faults(Path(folder), folder="DIR"):
+        study = load_study(folder)
+    with faults(Path(out or folder), folder="DIR" if out is None else "--out"):
+        made = write_report(study, Path(out or folder))
+    answer(made, as_json=as_json)
+
+
+def answer(made: Report, *, as_json: bool) -> None:
+    """Name the report and its headline."""
+    if as_json:
+        said = {
+            "report": str(made.page), "headline": made.headline,
+            "sentences": list(made.sentences), "figures": [str(path) for path in made.figures],
+        }  # fmt: skip
+        typer.echo(json.dumps(said, ensure_ascii=False))
+        return
+    console = Console(markup=False, emoji=False, highlight=False)
+    console.print(made.headline, style="bold", soft_wrap=True)
+    console.print(f"The report: {made.page}", soft_wrap=True)
