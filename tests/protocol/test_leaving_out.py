@@ -205,15 +205,15 @@ def test_stale_and_repeated_answers_are_dropped():
     [
         lambda u: Covariance(9, u, 3, np.eye(D)),
         lambda u: Covariance(1, u, -1, np.eye(D)),
+        lambda u: Covariance(1, u, 2**60, np.eye(D)),
         lambda u: Covariance(1, u, 3, np.eye(D + 1)),
         lambda u: Covariance(1, u, 3, np.full((D, D), np.nan)),
         lambda u: Covariance(1, u, 3, np.eye(D), b=np.zeros(D)),
         lambda u: Covariance(1, u, 2, np.eye(D)),
         lambda u: Covariance(1, u, 3, np.diag([1.0, 1.0, -0.5])),
         lambda u: Covariance(1, u, 3, np.triu(np.ones((D, D)))),
-        lambda u: Derivatives(1, u, 1, np.zeros(D + 1)),
-        lambda u: Derivatives(1, u, 1, np.full(D, np.inf)),
         lambda u: SyncRequest(1, 0, 0),
+        lambda u: SyncRequest(1, 2**60, 0),
         lambda u: NewModel(1, u, 1, None),
     ],
 )

@@ -128,3 +128,4 @@ def test_outstanding_requests_are_asked_again_after_a_restart():
     assert lost > 3
     for name, value in to_arrays(steady.coordinator.model).items():
         assert value.tobytes() == to_arrays(lossy.coordinator.model)[name].tobytes()
+    assert lossy.coordinator.ledger == steady.coordinator.ledger  # each message once

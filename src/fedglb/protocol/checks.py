@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.errors import InvalidInput, array, integer
-from fedglb.global_update import Query
+from fedglb.errors import InvalidInput, array, integer, number
+from fedglb.kernels.definite import asymmetry, inverse_quadratic, is_definite
 from fedglb.kernels.linalg import cholesky
 from fedglb.kernels.types import FloatArray
 from fedglb.model import SharedModel
+from fedglb.protocol.bounds import MARGIN, Batch, Limits
+from fedglb.protocol.fit import Contribution
 from fedglb.protocol.messages import ClientId, Covariance, Derivatives
 from fedglb.setting import Setting
 
-_SLACK = 1e-8  # rounding, relative to the number of samples
+#: Counts and clocks beyond this are no whole numbers as doubles.
+LARGEST = 2**53
+_SLACK = 1e-8  # ‖x‖ may exceed 1 by rounding; relative to the number of samples
+
+
+def check_one_kind(ids: Sequence[ClientId]) -> None:
+    """Raise unless all ids are names, or all are whole numbers: they are sorted, and stored."""
+    if not (all(isinstance(c, str) for c in ids) or all(isinstance(c, int) for c in ids)):
+        raise InvalidInput("clients", ids, "ids that are all names or all whole numbers")
 
 
 def check_identities(clients: Iterable[ClientId], most: int) -> list[ClientId]:
     """Return the ids in sorted order, or raise."""
     ids = list(clients)
-    if not (all(isinstance(c, str) for c in ids) or all(isinstance(c, int) for c in ids)):
-        raise InvalidInput("clients", ids, "ids that are all names or all whole numbers")
+    check_one_kind(ids)
     if len(set(ids)) < len(ids):
         raise InvalidInput("clients", ids, "ids that all differ")
     if len(ids) > most:
@@ -31,34 +40,88 @@ def check_identities(clients: Iterable[ClientId], most: int) -> list[ClientId]:
     return sorted(ids)
 
 
-def check_covariance(message: Covariance, algorithm: Algorithm, setting: Setting) -> None:
-    """Raise unless this can be Σ x xᵀ (and Σ x y where shared) of so many samples."""
-    d, n = setting.problem.dim, integer("samples", message.samples, at_least=0)
+def check_covariance(
+    message: Covariance,
+    covered: Contribution | None,
+    rewards: tuple[float, float],
+    algorithm: Algorithm,
+    setting: Setting,
+) -> None:
+    """Raise unless this can be Σ x xᵀ (and Σ x y where shared) of so many samples.
+
+    `covered` are those of them that the model keeps; rewards lie within `rewards`.
+    """
+    d = setting.problem.dim
+    least = 0 if covered is None else covered.samples
+    n = integer("samples", message.samples, at_least=least, at_most=LARGEST)
     matrix = array("matrix", message.matrix, (d, d))
     slack = _SLACK * (n + 1)
-    if np.abs(matrix - matrix.T).max() > slack:
+    if asymmetry(matrix) > slack:
         raise InvalidInput("matrix", "not symmetric", "a symmetric matrix")
-    if float(np.trace(matrix)) > n + slack:
+    whole = Contribution(n, matrix, None)
+    batch = Batch(whole, covered)
+    trace = float(batch.matrix.trace())
+    if trace > batch.samples + slack:
         raise InvalidInput(
-            "trace of matrix", float(np.trace(matrix)), f"at most the number of samples, {n}"
+            "trace of matrix", trace, f"at most the number of samples, {batch.samples}"
         )
-    if not cholesky(matrix + slack * np.eye(d), np.zeros((d, d))):
+    if not is_definite(1.0, batch.matrix, 0.0, batch.matrix, batch.slack):
         raise InvalidInput("matrix", "indefinite", "a positive semi-definite matrix")
-    _exactly("b", message.b, (d,), wanted=algorithm.local_update.shares_moment)
+    b = _exactly("b", message.b, (d,), wanted=algorithm.local_update.shares_moment)
+    if b is not None:
+        _check_sum("b", b, Batch(whole), max(abs(y) for y in rewards))
 
 
-def check_derivatives(message: Derivatives, query: Query | None, setting: Setting) -> None:
-    """Raise unless these can be the sums that `query` asks for (None: an answer too late)."""
-    d = setting.problem.dim
-    array("gradient", message.gradient, (d,))
-    if query is None:
-        return
-    _exactly("hessian", message.hessian, (d, d), wanted=query.hessian)
+def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
+    """Raise unless these can be the sums over `batch` that `limits.query` asks for."""
+    d, query = setting.problem.dim, limits.query
+    gradient = array("gradient", message.gradient, (d,))
+    hessian = _exactly("hessian", message.hessian, (d, d), wanted=query.hessian)
     if (message.loss is not None) != query.loss:
         raise InvalidInput("loss", message.loss, "a number exactly where one was asked for")
-    # an infinite loss is an honest answer at a wild point, and tells the solver to step back
-    if message.loss is not None and not message.loss > -math.inf:
-        raise InvalidInput("loss", message.loss, "a number")
+    _check_sum("gradient", gradient, batch, limits.residual)
+    if hessian is not None:
+        _check_hessian(hessian, batch, limits.slope)
+    if message.loss is not None:
+        _check_loss(message.loss, batch.samples, limits.loss)
+
+
+def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -> None:
+    """Raise unless `value` can be Σ x r with |r| ≤ largest: then gᵀM⁻¹g ≤ Σ r² ≤ n·largest².
+
+    (By Cauchy and Schwarz. As M ≼ nI, it also says that ‖g‖ ≤ n·largest.)
+    """
+    if largest == math.inf:
+        return
+    length = math.sqrt(inverse_quadratic(batch.matrix, value, batch.slack))
+    bound = math.sqrt(batch.samples) * largest * (1.0 + MARGIN)
+    if not length <= bound:
+        allowed = f"at most {bound:g}, as {batch.samples} samples with this covariance can give"
+        raise InvalidInput(f"length of {argument}, measured by the covariance", length, allowed)
+
+
+def _check_hessian(value: FloatArray, batch: Batch, slope: tuple[float, float]) -> None:
+    """Raise unless `value` is symmetric, and between M times the smallest and largest slope."""
+    least, most = slope
+    slack = 2.0 * most * batch.slack
+    # k·M beyond the doubles (e^z at a wild θ) bounds nothing, and its rounding hides all else
+    if not math.isfinite(slack + most * (batch.samples + 1.0)):
+        return
+    if asymmetry(value) > slack:
+        raise InvalidInput("hessian", "not symmetric", "a symmetric matrix")
+    if not is_definite(most, batch.matrix, -1.0, value, slack):
+        raise InvalidInput("hessian", "too large", f"at most {most:g} times the covariance")
+    if math.isfinite(least) and not is_definite(1.0, value, -least, batch.matrix, slack):
+        raise InvalidInput("hessian", "too small", f"at least {least:g} times the covariance")
+
+
+def _check_loss(value: float, samples: int, loss: tuple[float, float]) -> None:
+    # an infinite loss is an honest answer where one sample's can be so, at a wild point, and
+    # tells the solver to step back
+    total = number("loss", value, allow_infinite=True, allowed="a number")
+    low, high = (samples * each if samples else 0.0 for each in loss)
+    if not low <= total <= high:
+        raise InvalidInput("loss", value, f"a number from {low:g} to {high:g}")
 
 
 def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> None:
@@ -78,12 +141,11 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
 
 def _exactly(
     argument: str, value: FloatArray | None, shape: tuple[int, ...], *, wanted: bool
-) -> None:
+) -> FloatArray | None:
     if (value is not None) != wanted:
         given = "missing" if value is None else "given"
         raise InvalidInput(argument, given, f"an array of shape {shape} exactly where it belongs")
-    if value is not None:
-        array(argument, value, shape)
+    return None if value is None else array(argument, value, shape)
 
 
 def _definite(argument: str, matrix: FloatArray) -> None:

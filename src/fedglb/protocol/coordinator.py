@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,10 +12,17 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
 from fedglb.global_update import Query, Solve, Sums
 from fedglb.model import SharedModel
-from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, stack, to_arrays, unstack
-from fedglb.protocol.checks import check_covariance, check_derivatives, check_identities
+from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.bounds import Batch, Limits, limits, reward_range
+from fedglb.protocol.checks import (
+    LARGEST,
+    check_covariance,
+    check_derivatives,
+    check_identities,
+    check_one_kind,
+)
 from fedglb.protocol.fit import Contribution, UpdateRecord, objective, shared_model, sum_replies
-from fedglb.protocol.ledger import Entry, Ledger
+from fedglb.protocol.ledger import Ledger
 from fedglb.protocol.messages import (
     ClientId,
     Covariance,
@@ -27,10 +33,10 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.persistence import restore, save
 from fedglb.setting import Setting
 
 IDLE, GATHERING, SOLVING = range(3)
-_NUMBERS = ("syncs", "rounds", "phase", "update", "finished", "t", "update_rounds")
 
 
 class Coordinator:
@@ -47,15 +53,27 @@ class Coordinator:
     setting
         From `algorithm.setting(problem, clients, horizon)`.
     clients
-        The identities of the clients. Sums are taken in their sorted order, whatever the order
-        in which answers arrive.
+        The identities of the members; others `join` later. Sums are taken in their sorted order,
+        whatever the order in which they joined or answers arrive.
+    reward_limit
+        The largest |reward|, where the link's rewards have no bound: without one, nobody can say
+        how large a gradient may be.
     """
 
-    def __init__(self, algorithm: Algorithm, setting: Setting, clients: Iterable[ClientId]) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        setting: Setting,
+        clients: Iterable[ClientId] = (),
+        *,
+        reward_limit: float | None = None,
+    ) -> None:
         self.algorithm = algorithm
         self.setting = setting
         # In sorted order; a dict, for a federation has many members and each is looked up often.
         self.clients = dict.fromkeys(check_identities(clients, setting.clients))
+        self.reward_limit = reward_limit
+        self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None
         self.syncs = 0
@@ -72,31 +90,68 @@ class Coordinator:
         self.covered: dict[ClientId, Contribution] = {}  # in the last model
         self.replies: dict[ClientId, Derivatives] = {}
         self.solve: Solve | None = None
+        self._last_limits: Limits | None = None  # of the last query that was answered
+
+    # -- members -------------------------------------------------------------------------------
+
+    def join(self, client: ClientId) -> None:
+        """Make `client` a member: of the next update, and it gets the model of a running one."""
+        if client not in self.clients:
+            ids = check_identities([*self.clients, client], self.setting.clients)
+            check_one_kind([*self.covered, client])  # some of which may have left
+            self.clients = dict.fromkeys(ids)
+
+    def leave(self, client: ClientId) -> list[Message]:
+        """Send `client` nothing more, and go on without it; what the model covers stays in it."""
+        self.clients.pop(client, None)
+        return self.leave_out(client)
+
+    def disown(self, client: ClientId) -> list[Message]:
+        """Go on without the samples of `client`, which has lost them: none that it has is covered.
+
+        Where updates do not refit, those that the model has stay in it.
+        """
+        self.covered.pop(client, None)
+        return self.leave_out(client)
+
+    def model_for(self, client: ClientId, *, again: bool = False) -> NewModel | None:
+        """Return the newest model, if there is one, for a member that may have missed it.
+
+        `again`: it was sent this model before, and the ledger counts it once.
+        """
+        self._check_member(client)
+        if self.model is None:
+            return None
+        message = NewModel(client, self.finished, self._covers(client), self.model)
+        if not again:
+            self.ledger.count(message)
+        return message
+
+    def _check_member(self, client: ClientId) -> None:
+        if client not in self.clients:
+            raise InvalidInput("client", client, "a client of this federation")
 
     # -- input ---------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> list[Message]:
-        """Handle a message from a client. A bad one raises `InvalidInput` and changes nothing."""
-        if message.client not in self.clients:
-            raise InvalidInput("client", message.client, "a client of this federation")
+        """Handle a message from a client. A bad one raises `InvalidInput` and changes nothing.
+
+        An answer that nobody waits for (repeated, or to what is over) is dropped unseen.
+        """
+        self._check_member(message.client)
         match message:
             case SyncRequest():
-                integer("t", message.t)
+                integer("t", message.t, at_most=LARGEST)
                 if self.algorithm.global_update is None:
                     raise InvalidInput("message", "SyncRequest", "none: there are no updates here")
                 self.ledger.count(message)
                 wanted = self.phase == IDLE and message.update >= self.finished
                 return self.begin(message.t, message.client) if wanted else []
             case Covariance():
-                check_covariance(message, self.algorithm, self.setting)
-                self.ledger.count(message)
-                return self._gather(message)
+                return self._gather(message) if self._awaits(message, GATHERING) else []
             case Derivatives():
-                query = None if self.solve is None else self.solve.query
-                current = message.update == self.update and message.round == self.update_rounds
-                check_derivatives(message, query if current else None, self.setting)
-                self.ledger.count(message)
-                return self._collect(message)
+                current = message.round == self.update_rounds and self._awaits(message, SOLVING)
+                return self._collect(message) if current else []
         raise InvalidInput("message", type(message).__name__, "a message that goes up")
 
     def end_step(self, t: int) -> list[Message]:
@@ -105,7 +160,12 @@ class Coordinator:
         return self.begin(t) if due else []
 
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
-        """Begin a global update in step t, on behalf of `client` where one asked for it."""
+        """Begin a global update in step t, on behalf of `client` where one asked for it.
+
+        Without members there is nothing to be done.
+        """
+        if not self.clients:
+            return []
         self._open(t, client)
         return self._send(self._requests())
 
@@ -149,21 +209,35 @@ class Coordinator:
         self.ledger.count(NewModel(first, self.update, self._covers(first), model), everybody)
         return model
 
-    def leave_out(self, client: ClientId) -> list[Message]:
-        """Go on with the update without `client`, from the start if rounds were made with it."""
-        if self.phase == IDLE or client not in self.participants:
+    def leave_out(self, *clients: ClientId) -> list[Message]:
+        """Go on with the update without `clients`, from the start if rounds were made with them."""
+        leaving = [client for client in clients if client in self.participants]
+        if not leaving:
             return []
-        del self.participants[client]
-        self.gathered.pop(client, None)
+        for client in leaving:
+            del self.participants[client]
+            self.gathered.pop(client, None)
         if not self.participants:  # nobody is left: the update is off
             self._end()
             return []
         return self._solve_if_complete()
 
+    def abandon(self) -> None:
+        """End the update in progress without a model; the next one has a higher number."""
+        self._end()
+
+    def missing(self) -> list[ClientId]:
+        """Return the participants whose answer is outstanding."""
+        answered = self._answers()
+        return [client for client in self.participants if client not in answered]
+
     def outstanding(self) -> list[Message]:
-        """Return the requests that are not answered yet, to be sent again (after a restart)."""
-        answered = self.gathered if self.phase == GATHERING else self.replies
-        return self._send([m for m in self._requests() if m.client not in answered])
+        """Return the requests that are not answered yet, to be sent again.
+
+        The ledger has them already: it counts a message once, however often it is sent.
+        """
+        answered = self._answers()
+        return [m for m in self._requests() if m.client not in answered]
 
     # -- an update, phase by phase -------------------------------------------------------------
 
@@ -192,17 +266,35 @@ class Coordinator:
 
     def since(self, client: ClientId) -> int:
         """How many of a client's oldest samples an update leaves out: those it does not refit."""
-        solver = self.algorithm.global_update
-        assert solver is not None
-        return 0 if solver.refits else self._covers(client)
+        kept = self._keeps(client)
+        return 0 if kept is None else kept.samples
 
     def _covers(self, client: ClientId) -> int:
         """How many of a client's samples are in the model."""
         return self.covered[client].samples if client in self.covered else 0
 
+    def _keeps(self, client: ClientId) -> Contribution | None:
+        """What the model keeps of a client's samples: nothing where it is fitted anew."""
+        solver = self.algorithm.global_update
+        assert solver is not None
+        return None if solver.refits else self.covered.get(client)
+
+    def _answers(self) -> Mapping[ClientId, object]:
+        return self.gathered if self.phase == GATHERING else self.replies
+
+    def _awaits(self, message: Covariance | Derivatives, phase: int) -> bool:
+        """Whether this client's answer, and no other, is waited for in this phase."""
+        return (
+            self.phase == phase
+            and message.update == self.update
+            and message.client in self.participants
+            and message.client not in self._answers()
+        )
+
     def _gather(self, message: Covariance) -> list[Message]:
-        if self.phase != GATHERING or not self._takes_part(message.client, message.update):
-            return []
+        kept = self._keeps(message.client)
+        check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
+        self.ledger.count(message)
         self.gathered[message.client] = Contribution(message.samples, message.matrix, message.b)
         return self._solve_if_complete()
 
@@ -238,10 +330,9 @@ class Coordinator:
         self.rounds += 1
 
     def _collect(self, message: Derivatives) -> list[Message]:
-        if self.phase != SOLVING or not self._takes_part(message.client, message.update):
-            return []
-        if message.round != self.update_rounds:
-            return []  # an answer to a round that is over
+        batch = Batch(self.gathered[message.client], self._keeps(message.client))
+        check_derivatives(message, batch, self._limits(), self.setting)
+        self.ledger.count(message)
         self.replies[message.client] = message
         if len(self.replies) < len(self.participants):
             return []
@@ -250,6 +341,15 @@ class Coordinator:
         self.replies = {}
         self.solve.tell(sum_replies(ordered, self.setting.problem.dim))
         return self._next_round()
+
+    def _limits(self) -> Limits:
+        """What one sample can add in this round; for a link of somebody's own it takes a search."""
+        assert self.solve is not None
+        query = self.solve.query
+        assert query is not None
+        if self._last_limits is None or self._last_limits.query is not query:
+            self._last_limits = limits(self.setting.problem.link, self.rewards, query)
+        return self._last_limits
 
     def _conclude(self) -> SharedModel:
         solve = self.solve
@@ -277,9 +377,6 @@ class Coordinator:
         self.phase = IDLE
         self.participants, self.gathered, self.replies, self.solve = {}, {}, {}, None
 
-    def _takes_part(self, client: ClientId, update: int) -> bool:
-        return update == self.update and client in self.participants
-
     def _send(self, messages: list[Any]) -> list[Message]:
         for message in messages:
             self.ledger.count(message)
@@ -289,49 +386,21 @@ class Coordinator:
 
     def to_arrays(self) -> Arrays:
         """Return the whole state as plain arrays, an update in progress included."""
-        out: Arrays = {name: np.array(getattr(self, name)) for name in _NUMBERS}
-        for name in ("clients", "participants"):
-            out[name] = np.array(list(getattr(self, name)))
-        if self.asked_by is not None:
-            out["asked_by"] = np.array(self.asked_by)
-        if self.model is not None:
-            out |= prefixed(to_arrays(self.model), "model")
-        if self.last_update is not None:
-            out |= prefixed(to_arrays(self.last_update), "last_update")
-        told = [] if self.solve is None else self.solve.transcript
-        for name, parts in (
-            ("gathered", self.gathered),
-            ("covered", self.covered),
-            ("replies", self.replies),
-            ("transcript", dict(enumerate(told))),
-        ):
-            out |= prefixed(stack(parts), name)
-        for (kind, direction), entry in self.ledger.entries.items():
-            out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
-        return out
+        return save(self)
 
     @classmethod
     def from_arrays(
-        cls, algorithm: Algorithm, setting: Setting, arrays: Mapping[str, NDArray[Any]]
+        cls,
+        algorithm: Algorithm,
+        setting: Setting,
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        reward_limit: float | None = None,
     ) -> Coordinator:
         """Return the coordinator whose state `to_arrays` gave: it goes on exactly as that one."""
-        self = cls(algorithm, setting, arrays["clients"].tolist())
-        self.participants = dict.fromkeys(arrays["participants"].tolist())
-        for name in _NUMBERS:
-            setattr(self, name, int(arrays[name]))
-        if "asked_by" in arrays:
-            self.asked_by = arrays["asked_by"].item()
-        if model := nested(arrays, "model"):
-            self.model = from_arrays(SharedModel, model)
-        if record := nested(arrays, "last_update"):
-            self.last_update = from_arrays(UpdateRecord, record)
-        self.gathered = unstack(Contribution, nested(arrays, "gathered"))
-        self.covered = unstack(Contribution, nested(arrays, "covered"))
-        self.replies = unstack(Derivatives, nested(arrays, "replies"))
+        self = cls(algorithm, setting, arrays["clients"].tolist(), reward_limit=reward_limit)
+        told = restore(self, arrays)
         if self.phase == SOLVING:
             # The solver stands where it stood once it has been told the same again.
-            self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
-        for name, totals in nested(arrays, "ledger").items():
-            kind, direction = name.split(".")
-            self.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))
+            self.solve = self._solve(told)
         return self

@@ -1,0 +1,138 @@
+"""How large a client's sums can be, whatever its samples: bounds that no honest answer exceeds.
+
+A lie within them cannot be told from the truth: nobody but the client sees its samples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedglb.errors import InvalidInput, number
+from fedglb.global_update import Query
+from fedglb.kernels.types import FloatArray
+from fedglb.links import Link
+from fedglb.protocol.fit import Contribution
+
+# Relative. A search for a link's extremes on a grid may be off by this, and it is far more than
+# the rounding errors of sums over up to 10⁹ samples.
+MARGIN = 1e-3
+_UNIT = 2.0**-53
+_FAR = 700.0  # a link need not be safe beyond
+_UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples that a sum ranges over: n, M = Σ x xᵀ, and how far M can be off by rounding.
+
+    With `before`, they are those of `part` that came after it.
+    """
+
+    part: Contribution
+    before: Contribution | None = None
+
+    @property
+    def samples(self) -> int:
+        """The number n."""
+        return self.part.samples - (0 if self.before is None else self.before.samples)
+
+    @cached_property
+    def matrix(self) -> FloatArray:
+        """The sum M."""
+        whole = self.part.matrix
+        return whole if self.before is None else whole - self.before.matrix
+
+    @cached_property
+    def slack(self) -> float:
+        """An s with which M + sI, as computed and factored, is at least the true M + (s/2)I.
+
+        A sum of n terms is off by at most n·u·Σ‖x‖², the Cholesky factor and a solve with it by
+        3d²·u·‖M‖; a difference of two sums by twice as much as the larger one.
+        """
+        n, d = self.part.samples, self.part.matrix.shape[0]
+        trace = float(self.part.matrix.trace())
+        return float(16.0 * _UNIT * (n + d * d) * (trace + _UNDERFLOW))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one sample can add to the sums of a query.
+
+    Parameters
+    ----------
+    query
+        The query.
+    residual
+        The largest |μ(z) − y|.
+    slope
+        The smallest and the largest μ′(z).
+    loss
+        The smallest and the largest m(z) − y z.
+    """
+
+    query: Query
+    residual: float = math.inf
+    slope: tuple[float, float] = (-math.inf, math.inf)
+    loss: tuple[float, float] = (-math.inf, math.inf)
+
+
+def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
+    """Return the smallest and largest reward: the link's support, within ±limit if there is one."""
+    low, high = link.support
+    if limit is None:
+        return low, high
+    number("reward_limit", limit, above=0.0)
+    if max(low, -limit) > min(high, limit):
+        raise InvalidInput("reward_limit", limit, f"one that allows rewards in {link.support}")
+    return max(low, -limit), min(high, limit)
+
+
+def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
+    """Return the limits for |z| ≤ ‖θ‖ and y among the rewards; infinite where there are none.
+
+    μ increases with z, and m is convex: a link's cumulant is.
+    """
+    reach = float(np.linalg.norm(query.theta)) * (1.0 + 1e-8) + 1e-8  # ‖x‖ ≤ 1, and rounding
+    if not reach <= _FAR:
+        return Limits(query)
+    low, high = rewards
+    means = link.mean(-reach), link.mean(reach)
+    size = max(abs(v) for v in (*means, *rewards))
+    residual = max(means[1] - low, high - means[0]) + MARGIN * size
+    everything = (-math.inf, math.inf)
+    return Limits(
+        query,
+        residual if math.isfinite(residual) else math.inf,
+        _slopes(link, reach) if query.hessian else everything,
+        _losses(link, reach, rewards) if query.loss and math.isfinite(size) else everything,
+    )
+
+
+def _slopes(link: Link, reach: float) -> tuple[float, float]:
+    least, most = link.c_mu(reach), link.k_mu(reach)
+    return least - MARGIN * abs(least), most + MARGIN * abs(most)
+
+
+def _losses(link: Link, reach: float, rewards: tuple[float, float]) -> tuple[float, float]:
+    """Extremes of a function that is convex in z and linear in y."""
+    corners = [link.loss(z, y) for z in (-reach, reach) for y in rewards]
+    least = min(link.loss(_inverse_mean(link, y, reach), y) for y in rewards)
+    size = max(abs(v) for v in (*corners, least)) + reach * max(abs(y) for y in rewards)
+    return least - MARGIN * size, max(corners) + MARGIN * size
+
+
+def _inverse_mean(link: Link, y: float, reach: float) -> float:
+    """The z with |z| ≤ reach where μ(z) is nearest to y."""
+    low, high = -reach, reach
+    if link.mean(low) >= y:
+        return low
+    if link.mean(high) <= y:
+        return high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if link.mean(middle) < y else (low, middle)
+    return low

@@ -1,0 +1,348 @@
+"""What no samples can give is refused, and nothing honest ever is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.global_update import Query
+from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
+from fedglb.links import LINKS
+from fedglb.protocol.arrays import to_arrays
+from fedglb.protocol.bounds import Batch, limits, reward_range
+from fedglb.protocol.checks import check_covariance, check_derivatives
+from fedglb.protocol.fit import Contribution
+from fedglb.protocol.messages import Covariance, Derivatives, NewModel
+from tests.protocol.driver import Federation, communicating, equal_arrays
+
+D, N, T = 3, 4, 20
+OFFENDER = 2
+LIMIT = 3.0
+
+
+class Hyperbolic(fg.Link):
+    """A link of somebody's own: extremes by search, losses instead of self-concordance."""
+
+    name = "hyperbolic"
+    support = (0.0, 1.0)
+    default_noise = 0.5
+
+    @staticmethod
+    def scalar_cumulant(z: float) -> float:
+        return 0.5 * (z + math.sqrt(1.0 + z * z))
+
+    @staticmethod
+    def scalar_mean(z: float) -> float:
+        return 0.5 * (1.0 + z / math.sqrt(1.0 + z * z))
+
+    @staticmethod
+    def scalar_variance(z: float) -> float:
+        return 0.5 / (1.0 + z * z) ** 1.5
+
+
+LINK_TYPES = {**LINKS, "hyperbolic": Hyperbolic}
+
+# -- nothing honest is refused -------------------------------------------------------------------
+
+
+def honest_samples(rng, link, n, d, theta):
+    """Samples at the edge of what is allowed: few directions, extreme scores and rewards."""
+    X = rng.standard_normal((n, d))
+    kind = rng.integers(6)
+    if kind == 1:
+        X = np.repeat(X[:1], n, axis=0)  # one direction
+    elif kind == 2:
+        X[:, d // 2 :] = 0.0  # half the space
+    elif kind == 3 and theta.any():
+        X = np.outer(rng.choice([-1.0, 1.0], n), theta)  # the largest scores
+    elif kind == 4 and theta.any():
+        X = np.tile(theta, (n, 1)) + 1e-7 * X  # nearly one direction
+    X /= np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300)
+    if kind == 5:
+        X *= 10.0 ** -rng.integers(0, 200, size=(n, 1)).astype(float)  # squares that underflow
+    low, high = reward_range(link, LIMIT)
+    extremes = rng.choice([low, high], n), np.full(n, low), np.full(n, high)
+    y = [*extremes, rng.uniform(low, high, n)][rng.integers(4)]
+    return np.ascontiguousarray(X), y
+
+
+def sums(X, y):
+    d = X.shape[1]
+    matrix, b = np.zeros((d, d)), np.zeros(d)
+    add_moments(X, y, matrix, b)
+    return Contribution(X.shape[0], matrix, b)
+
+
+def derivatives(link, X, y, theta):
+    d = theta.size
+    gradient, hessian = np.zeros(d), np.zeros((d, d))
+    mean, variance = link.compiled_mean.address, link.compiled_variance.address
+    add_derivatives(X, y, theta, mean, variance, gradient, hessian, True)
+    return Derivatives(
+        0, 1, 1, gradient, hessian, sum_loss(X, y, theta, link.compiled_cumulant.address)
+    )
+
+
+def accepted(rng, link, n, d, norm, *, limit=LIMIT):
+    """Raise if what an honest client sends is refused."""
+    theta = rng.standard_normal(d)
+    theta *= norm / np.linalg.norm(theta)
+    X, y = honest_samples(rng, link, n, d, theta)
+    first = int(rng.integers(n + 1)) if rng.random() < 0.5 else 0
+    problem = fg.Problem(d, link, noise=1.0)
+    linear, glm = fg.dislinucb(1.0), fg.fedglb_ucb(1.0)
+    setting = glm.setting(problem, 1, None)
+    rewards = reward_range(link, limit)
+    whole, before = sums(X, y), sums(X[:first], y[:first]) if first else None
+    message = Covariance(0, 1, n, whole.matrix)
+    check_covariance(message, before, rewards, glm, setting)
+    check_covariance(dataclasses.replace(message, b=whole.b), None, rewards, linear, setting)
+    query = Query(theta, hessian=True, loss=True)
+    answer = derivatives(link, X[first:], y[first:], theta)
+    check_derivatives(answer, Batch(whole, before), limits(link, rewards, query), setting)
+
+
+@pytest.mark.parametrize("name", LINK_TYPES)
+@pytest.mark.parametrize("d", [1, 2, 10, 40])
+def test_an_honest_client_is_never_refused(name, d):
+    rng, link = np.random.default_rng(d), LINK_TYPES[name]()
+    for n in (0, 1, 2, 3, 30, 300):
+        for norm in (0.0, 1e-9, 0.5, 1.0, 8.0, 50.0):
+            for _ in range(8):
+                accepted(rng, link, n, d, norm)
+
+
+@pytest.mark.parametrize("name", LINK_TYPES)
+def test_nor_with_many_samples_or_features_or_unbounded_rewards(name):
+    rng, link = np.random.default_rng(0), LINK_TYPES[name]()
+    for norm in (0.0, 1.0, 50.0):
+        for _ in range(3):
+            accepted(rng, link, 200_000, 3, norm)
+            accepted(rng, link, 150, 118, norm)
+            accepted(rng, link, 60, 4, norm, limit=None)
+
+
+@pytest.mark.parametrize("name", LINK_TYPES)
+@pytest.mark.parametrize("norm", [0.0, 1.0, 20.0])
+def test_limits_are_those_of_a_fine_grid(name, norm):
+    link = LINK_TYPES[name]()
+    low, high = reward_range(link, LIMIT)
+    found = limits(link, (low, high), Query(np.array([norm, 0.0]), hessian=True, loss=True))
+    z = np.linspace(-norm, norm, 2001)[:, None]
+    y = np.array([low, high])
+    residuals = np.abs(link.mean(z) - y)
+    losses, slopes = link.loss(np.repeat(z, 2, axis=1), y), link.variance(z)
+    assert residuals.max() <= found.residual <= residuals.max() * 1.003 + 1e-6
+    assert found.slope[0] <= slopes.min() <= slopes.max() <= found.slope[1]
+    assert found.slope[0] >= 0.998 * slopes.min() - 1e-6
+    assert found.slope[1] <= 1.002 * slopes.max() + 1e-6
+    size = np.abs(losses).max() + 1.0 + norm * LIMIT
+    assert found.loss[0] <= losses.min() <= losses.max() <= found.loss[1]
+    assert found.loss[0] >= losses.min() - 0.003 * size
+    assert found.loss[1] <= losses.max() + 0.003 * size
+
+
+def test_rewards_without_bound_give_none():
+    query = Query(np.ones(2), hessian=True, loss=True)
+    for link in (fg.Identity(), fg.Poisson()):
+        found = limits(link, reward_range(link, None), query)
+        assert found.residual == math.inf
+        assert found.loss == (-math.inf, math.inf)
+        assert math.isfinite(found.slope[1])
+    beyond = limits(fg.Logistic(), (0.0, 1.0), Query(np.full(2, 1e3), hessian=True))
+    assert (beyond.residual, beyond.slope) == (math.inf, (-math.inf, math.inf))
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, math.nan])
+def test_a_reward_limit_is_positive(limit):
+    algorithm = communicating()["newton"]
+    with pytest.raises(fg.InvalidInput, match="reward_limit"):
+        fg.Coordinator(algorithm, algorithm.setting(fg.Problem(D), N, None), reward_limit=limit)
+
+
+# -- what cannot be is ---------------------------------------------------------------------------
+
+
+def flat(rng) -> np.ndarray:
+    """Arms without a last feature."""
+    x = np.append(rng.standard_normal(D - 1), 0.0)
+    return x / np.linalg.norm(x)
+
+
+def federation(name: str, members=range(N), link=None) -> Federation:
+    """Clients with samples in a plane, and a coordinator that knows of `members`."""
+    algorithm = fg.fedglb_ucb(1.0, fg.Newton()) if link else communicating()[name]
+    fed = Federation(algorithm, fg.Problem(D, link or fg.Logistic()), N, T)
+    fed.coordinator = fg.Coordinator(algorithm, fed.setting, members)
+    rng = np.random.default_rng(5)
+    for client in fed.clients:
+        for _ in range(6):
+            client.learn(flat(rng), float(rng.random() < 0.5), 1)
+    return fed
+
+
+def with_offence(fed: Federation, kind: type, lie, argument: str) -> None:
+    """An update in which the offender lies once, is refused, and is left out."""
+    refused = False
+    queue = fed.coordinator.begin(2, 0)
+    while queue:
+        message = queue.pop(0)
+        if not isinstance(message, kind) or message.client != OFFENDER or refused:
+            queue += fed.pass_on(message)
+            continue
+        before = fed.coordinator.to_arrays()
+        with pytest.raises(fg.InvalidInput, match=argument):
+            fed.coordinator.receive(dataclasses.replace(message, **lie(message)))
+        assert equal_arrays(fed.coordinator.to_arrays(), before)
+        refused = True
+        queue += fed.coordinator.leave_out(OFFENDER)
+    assert refused
+
+
+def scaled(field, factor):
+    return lambda m: {field: getattr(m, field) * factor}
+
+
+def moved(field, direction, size):
+    return lambda m: {field: getattr(m, field) + size * np.array(direction, dtype=float)}
+
+
+def poked(field, value):
+    def change(message):
+        wrong = getattr(message, field).copy()
+        wrong[0] = value
+        return {field: wrong}
+
+    return change
+
+
+UP = (0, 0, 1)  # where no sample points
+OFFENCES = {
+    "NaN in the matrix": (Covariance, poked("matrix", np.nan), "matrix"),
+    "infinite matrix": (Covariance, poked("matrix", np.inf), "matrix"),
+    "shape of the matrix": (Covariance, lambda m: {"matrix": np.eye(D + 1)}, "matrix"),
+    "indefinite matrix": (Covariance, moved("matrix", np.diag(UP), -1e-6), "matrix"),
+    "trace": (Covariance, scaled("matrix", 1.01), "trace"),
+    "NaN in the gradient": (Derivatives, poked("gradient", np.nan), "gradient"),
+    "infinite gradient": (Derivatives, poked("gradient", np.inf), "gradient"),
+    "shape of the gradient": (Derivatives, lambda m: {"gradient": np.zeros(D + 1)}, "gradient"),
+    "gradient too large": (Derivatives, moved("gradient", (0.6, 0.8, 0), 9.0), "gradient"),
+    "gradient no sample has": (Derivatives, moved("gradient", UP, 1e-5), "gradient"),
+    "NaN in the Hessian": (Derivatives, poked("hessian", np.nan), "hessian"),
+    "shape of the Hessian": (Derivatives, lambda m: {"hessian": np.zeros((D, 1))}, "hessian"),
+    "Hessian not symmetric": (
+        Derivatives,
+        lambda m: {"hessian": m.hessian + np.triu(np.full((D, D), 1e-6), 1)},
+        "hessian",
+    ),
+    "indefinite Hessian": (Derivatives, moved("hessian", np.diag(UP), -1e-6), "hessian"),
+    "Hessian no sample has": (Derivatives, moved("hessian", np.diag(UP), 1e-6), "hessian"),
+    "Hessian too large": (Derivatives, scaled("hessian", 1.01), "hessian"),
+    "Hessian too small": (Derivatives, scaled("hessian", 0.98), "hessian"),
+}
+
+
+@pytest.mark.parametrize("offence", OFFENCES)
+def test_a_lie_is_refused_and_the_others_go_on(offence):
+    fed = federation("newton")
+    with_offence(fed, *OFFENCES[offence])
+    assert same_model(fed, "newton")
+
+
+@pytest.mark.parametrize("loss", [math.nan, -math.inf, -1.0, 6 * 0.6, "much"])
+def test_so_is_a_loss_out_of_range(loss):
+    fed = federation("newton", link=Hyperbolic())
+    with_offence(fed, Derivatives, lambda m: {"loss": loss}, "loss")
+    assert same_model(fed, "newton", link=Hyperbolic())
+
+
+class Unbounded(Hyperbolic):
+    """The same link for rewards without a bound."""
+
+    support = (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize("link", [Hyperbolic(), Unbounded()], ids=["bounded", "unbounded"])
+def test_an_infinite_loss_asks_to_step_back_where_a_sample_can_have_one(link):
+    fed = federation("newton", link=link)
+    queue = fed.coordinator.begin(2)
+    while fed.coordinator.update_rounds < 2:
+        queue += fed.pass_on(queue.pop(0))
+    while not queue[0].upward:
+        queue += fed.pass_on(queue.pop(0))
+    answer = dataclasses.replace(queue[0], loss=math.inf)
+    assert queue[0].loss is not None
+    if link.support[1] < math.inf:
+        with pytest.raises(fg.InvalidInput, match="loss"):
+            fed.coordinator.receive(answer)
+    else:
+        fed.coordinator.receive(answer)
+    assert (answer.client in fed.coordinator.replies) == (link.support[1] == math.inf)
+
+
+@pytest.mark.parametrize("lie", [moved("b", UP, 1e-5), scaled("b", 20.0), poked("b", np.nan)])
+def test_so_is_a_moment(lie):
+    fed = federation("dislinucb")
+    with_offence(fed, Covariance, lie, "b")
+    assert same_model(fed, "dislinucb")
+
+
+def same_model(fed, name, link=None):
+    """Whether the model is that of a federation which never had the offender."""
+    twin = federation(name, [i for i in range(N) if i != OFFENDER], link)
+    twin.deliver(twin.coordinator.begin(2, 0))
+    assert fed.coordinator.syncs == 1
+    return equal_arrays(to_arrays(fed.coordinator.model), to_arrays(twin.coordinator.model))
+
+
+def test_where_nothing_is_refitted_the_batch_counts():
+    fed = federation("variant 3")
+    fed.deliver(fed.coordinator.begin(2, 0))
+    rng = np.random.default_rng(6)
+    for client in fed.clients:
+        client.learn(flat(rng), 1.0, 3)
+    request = fed.coordinator.begin(3, 0)[OFFENDER]
+    honest = fed.pass_on(request)[0]
+    kept = fed.coordinator.covered[OFFENDER]
+    for change in (
+        {"samples": 5},  # fewer than the model has
+        {"samples": 6},  # the trace of the batch is 1
+        {"matrix": kept.matrix - np.diag([1e-3, 0, 0])},
+    ):
+        with pytest.raises(fg.InvalidInput):
+            fed.coordinator.receive(dataclasses.replace(honest, **change))
+    fed.coordinator.receive(honest)
+    for i in (0, 1, 3):
+        answers = fed.clients[i].receive(dataclasses.replace(request, client=i))
+        rounds = fed.coordinator.receive(answers[0])
+    answer = fed.pass_on(rounds[OFFENDER])[0]
+    with pytest.raises(fg.InvalidInput, match="gradient"):  # as 6 samples could, but not this one
+        fed.coordinator.receive(dataclasses.replace(answer, gradient=answer.gradient * 3.0))
+    assert fed.coordinator.receive(answer) == []
+
+
+def test_unbounded_rewards_are_bounded_by_the_limit():
+    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
+    fed = Federation(algorithm, fg.Problem(D, fg.Identity()), N, T)
+    fed.clients[0].learn(np.array([1.0, 0.0, 0.0]), 50.0, 1)
+    fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0], reward_limit=2.0)
+    requests = fed.pass_on(fed.pass_on(fed.coordinator.begin(1)[0])[0])
+    with pytest.raises(fg.InvalidInput, match="gradient"):
+        fed.deliver(requests)
+    fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0])
+    fed.deliver(fed.coordinator.begin(1))
+    assert fed.coordinator.syncs == 1
+
+
+def test_all_models_reach_the_offender_too():
+    fed = federation("newton")
+    models = []
+    fed.hook = lambda m: models.append(m.client) if isinstance(m, NewModel) else None
+    queue = fed.coordinator.begin(2, 0)
+    queue += fed.coordinator.leave_out(OFFENDER)
+    fed.deliver(queue)
+    assert models == list(range(N))
