@@ -93,6 +93,11 @@ def instance(argument: str, value: object, kind: type, example: str) -> None:
 
 def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
     """Return `value` as a finite, C-ordered float64 array of `shape` (None: any length >= 1)."""
+    return finite(argument, shaped(argument, value, shape))
+
+
+def shaped(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
+    """Do as `array` does, but for numbers that may not be finite."""
     try:
         out = np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -102,11 +107,16 @@ def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Flo
         n != s if s is not None else n < 1 for n, s in zip(out.shape, shape, strict=True)
     ):
         raise InvalidInput(f"{argument}.shape", out.shape, f"an array of shape {_shape(shape)}")
-    finite = np.isfinite(out)
-    if not finite.all():
-        where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise InvalidInput(f"{argument}{list(where)}", float(out[where]), "finite numbers only")
     return out
+
+
+def finite(argument: str, values: FloatArray) -> FloatArray:
+    """Return `values` if all are finite, or raise `InvalidInput` with the first that is not."""
+    found = np.isfinite(values)
+    if not found.all():
+        where = tuple(int(i) for i in np.argwhere(~found)[0])
+        raise InvalidInput(f"{argument}{list(where)}", float(values[where]), "finite numbers only")
+    return values
 
 
 def _shape(shape: tuple[int | None, ...]) -> str:

@@ -31,6 +31,15 @@ class Samples:
         samples._X, samples._y, samples._n = X, y, n
         return samples
 
+    def so_far(self) -> Samples:
+        """Return the samples up to now, not copied: later ones are not among them.
+
+        Safe while another thread appends: the number is read first, and all tables that there
+        are from then on hold so many rows.
+        """
+        n = self._n
+        return Samples.over(self._X, self._y, n)
+
     def __len__(self) -> int:
         return self._n
 
@@ -47,8 +56,9 @@ class Samples:
     def append(self, x: FloatArray, y: float) -> int:
         """Add one sample and return its index."""
         if self._n == self._y.shape[0]:
-            self._X = np.concatenate([self._X, np.empty_like(self._X)])
-            self._y = np.concatenate([self._y, np.empty_like(self._y)])
+            more = max(self._n, 16)
+            self._X = np.concatenate([self._X, np.empty((more, self._X.shape[1]))])
+            self._y = np.concatenate([self._y, np.empty(more)])
         self._X[self._n] = x
         self._y[self._n] = y
         self._n += 1

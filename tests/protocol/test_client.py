@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from fedglb.protocol.messages import SyncRequest
+from fedglb.model import SharedModel
+from fedglb.protocol.messages import NewModel, SyncRequest
 from tests.protocol.driver import equal_arrays
 
 D = 3
@@ -109,3 +110,28 @@ def test_bad_samples_change_nothing():
             call()
         assert equal_arrays(before, c.to_arrays())
     assert_array_equal(c.samples.X, samples(5)[0])
+
+
+def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypatch):
+    algorithm = fg.fedglb_ucb(np.inf, fg.Newton())
+    X, y = samples(10)
+    model = SharedModel(3, 4.0 * np.eye(D), np.array([1.0]), np.full(D, 0.1), None, None)
+    message, local = NewModel(0, 1, 0, model), type(algorithm.local_update)
+    one, other = client(algorithm), client(algorithm)
+    for learner in (one, other):
+        learner.absorb(X[:9], y[:9])
+    replay, late = local.replay, [(X[9], y[9])]
+
+    def interrupted(self, setting, state, held, first):
+        for x, reward in late:  # what another thread would do now
+            one.learn(x, reward, t=4)
+        late.clear()
+        replay(self, setting, state, held, first)
+
+    monkeypatch.setattr(local, "replay", interrupted)
+    adoption = one.prepare(message)
+    monkeypatch.undo()
+    one.install(adoption)
+    other.learn(X[9], y[9], t=4)
+    other.receive(message)
+    assert equal_arrays(one.to_arrays(), other.to_arrays())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,37 @@ from fedglb.samples import Samples
 from fedglb.setting import Setting
 
 _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
+
+
+@dataclass
+class Adoption:
+    """A shared model on its way to being a client's state.
+
+    Parameters
+    ----------
+    update, covered
+        The update that made the model, and how many of the client's oldest samples it covers.
+    base
+        The state before any own sample, as `to_arrays` gives it: what a client that is loaded
+        again begins from.
+    state
+        The state with the samples so far.
+    """
+
+    update: int
+    covered: int
+    base: Arrays
+    state: LocalState
+    taken: int = -1
+
+    def catch_up(self, client: Client) -> None:
+        """Take in the client's samples that are not covered, up to the newest.
+
+        The newest now: what another thread appends while this runs is left for the next time.
+        """
+        samples = client.samples.so_far()
+        first, self.taken = max(self.taken, self.covered), len(samples)
+        client.algorithm.local_update.replay(client.setting, self.state, samples, first)
 
 
 class Client:
@@ -191,22 +224,64 @@ class Client:
 
     def _adopt(self, message: NewModel) -> None:
         """Hold the new model, and on top of it every own sample that it does not cover."""
+        adoption = self.prepare(message)
+        if adoption is not None:
+            self.install(adoption)
+
+    def prepare(self, message: NewModel) -> Adoption | None:
+        """Work out the state that a new model leads to; None: the client holds it already.
+
+        Changes nothing, and may run in one thread while the client chooses and learns in
+        another: samples are only ever appended, and what an adopted state depends on (the
+        shared models so far) does not change with them.
+        """
         if message.update <= self.adopted:
-            return  # delivered twice
+            return None  # delivered twice
         check_model(message.model, self.algorithm, self.setting)
         integer("covered", message.covered, at_least=0, at_most=len(self.samples))
-        self.adopted = message.update
-        self.covered = message.covered
-        local = self.algorithm.local_update
-        local.adopt(self.setting, self.state, message.model)
-        for index in range(self.covered, len(self.samples)):
-            local.observe(self.setting, self.state, self.samples, index)
+        local, state = self.algorithm.local_update, copy.deepcopy(self.state)
+        local.adopt(self.setting, state, message.model)
+        adoption = Adoption(message.update, message.covered, to_arrays(state), state)
+        adoption.catch_up(self)
+        return adoption
+
+    def install(self, adoption: Adoption) -> None:
+        """Hold a state that `prepare` worked out, with the samples that have come since."""
+        adoption.catch_up(self)
+        self.adopted, self.covered = adoption.update, adoption.covered
+        self.state = adoption.state
 
     def _add(self, x: FloatArray, y: float) -> None:
         index = self.samples.append(x, y)
         row = slice(index, index + 1)
         add_moments(self.samples.X[row], self.samples.y[row], self.covariance, self.moment)
         self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
+
+    @classmethod
+    def from_samples(
+        cls,
+        id: ClientId,  # noqa: A002
+        algorithm: Algorithm,
+        setting: Setting,
+        samples: Samples,
+        base: Mapping[str, NDArray[Any]] | None = None,
+        **numbers: int,
+    ) -> Client:
+        """Return the client that has these samples: it goes on exactly as the one that met them.
+
+        `base` is that of the last `Adoption`, None before the first; `numbers` are `covered`,
+        `frozen`, `update`, `adopted` and `last_t`.
+        """
+        client = cls(id, algorithm, setting)
+        client.samples = samples
+        add_moments(samples.X, samples.y, client.covariance, client.moment)
+        local = algorithm.local_update
+        if base is not None:
+            client.state = from_arrays(local.state_type, base)
+        for name, value in numbers.items():
+            setattr(client, name, value)
+        local.replay(setting, client.state, samples, client.covered)
+        return client
 
     # -- persistence -----------------------------------------------------------------------------
 
