@@ -18,17 +18,18 @@ def user_cache() -> Path:
     return Path(root, "fedglb")
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file so that a crash at any moment leaves the old one or the new one.
 
     Under another name first, forced to the disk, then renamed; the folder is forced to the
     disk too, or the name itself could be lost. Raises `OSError` and leaves nothing behind
     where there is no room. The other name is never the same twice: two processes may write
-    one file at a time, and none renames what the other has half written.
+    one file at a time, and none renames what the other has half written. `mode` holds from the
+    first byte on: 0o600 for a secret.
     """
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
     try:
-        with open(unfinished, "wb") as file:
+        with open(unfinished, "wb", opener=lambda p, flags: os.open(p, flags, mode)) as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
+from fedglb.lock import only_one
 from fedglb.reproduce import load_study, reproduce
 from fedglb.sweeps import store
-from fedglb.sweeps.files import only_one
 from tests.reproduce.test_plan import FILE
 
 module = importlib.import_module("fedglb.reproduce.reproduce")  # the function hides it

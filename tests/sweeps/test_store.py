@@ -236,7 +236,7 @@ def test_foreign_folders_are_refused(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedglb.sweeps.files import only_one
+from fedglb.lock import only_one
 with only_one(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch, oper
     path = tmp_path / "file"
     files.write_whole(path, b"old")
 
-    def full(*_):
+    def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     if operation == "open":

@@ -12,7 +12,8 @@ import msgspec
 
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.report import MEASURES
-from fedglb.sweeps.document import STUDY_KEYS, explain, known_keys, read_file
+from fedglb.sweeps.document import STUDY_KEYS
+from fedglb.toml import explain, known_keys, read_file
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")

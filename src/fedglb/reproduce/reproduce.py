@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 
 from fedglb.errors import InvalidInput
 from fedglb.files import write_whole
+from fedglb.lock import only_one
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.search import blame, candidates, choose, searches, with_choice
 from fedglb.reproduce.study import FIXED, STUDY, SWEEPS, StudyFile, load_study, read_fixed
 from fedglb.sweeps import Experiment, Status, SweepResult, read_experiment, sweep
-from fedglb.sweeps.files import only_one
 from fedglb.sweeps.fixed_models import fixed_models
 from fedglb.sweeps.parts import to_bytes
 from fedglb.sweeps.provenance import identity

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from fedglb.errors import InvalidInput, one_of
-
-_KINDS = {
-    "int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
-    "array": "a list", "object": "a table", "null": "nothing",
-}  # fmt: skip
+from fedglb.errors import InvalidInput
+from fedglb.toml import explain, known_keys
 
 
 class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,21 +58,6 @@ class Document(msgspec.Struct, Generic[E], frozen=True, forbid_unknown_fields=Tr
     defaults: dict[str, Any] = {}
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Read a TOML file, or raise `InvalidInput` with its name and the line at fault."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(
-            "FILE", str(path), f"a TOML file; this one breaks off: {error}"
-        ) from None
-    except UnicodeDecodeError:
-        raise InvalidInput("FILE", str(path), "a TOML file, which is text in UTF-8") from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InvalidInput("FILE", str(path), f"a TOML file that can be read: {reason}") from None
-
-
 def parse(
     raw: Mapping[str, Any], source: str
 ) -> Document[SyntheticTable] | Document[ClassificationTable]:
@@ -114,38 +92,3 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
         return msgspec.convert(raw, Document[SyntheticTable])
     except msgspec.ValidationError as error:
         raise explain(str(error), raw, source) from None
-
-
-def known_keys(
-    table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, prefix: str
-) -> None:
-    """Refuse a key that the table does not have, with the nearest ones."""
-    for key, value in table.items():
-        try:
-            one_of("", key, kind.__struct_fields__)
-        except InvalidInput as error:
-            raise InvalidInput(f"{source}: {prefix}{key}", value, error.allowed) from None
-
-
-def explain(message: str, raw: Mapping[str, Any], source: str) -> InvalidInput:
-    """Turn msgspec's "Expected `int`, got `str` - at `$.horizon`" into the package's words."""
-    text, _, where = message.partition(" - at ")
-    path = where.strip("`").removeprefix("$").removeprefix(".")
-    missing = re.search(r"missing required field `(\w+)`", text)
-    if missing:
-        path = f"{path}.{missing[1]}".lstrip(".")
-        return InvalidInput(f"{source}: {path}", None, f"this key: it is missing from {source}")
-    expected = re.search(r"Expected `([^`]+)`", text)
-    options = expected[1].split(" | ") if expected else []
-    words = [_KINDS[kind] for kind in options if kind != "null" and kind in _KINDS]
-    return InvalidInput(f"{source}: {path}", _at(raw, path), " or ".join(words) or text)
-
-
-def _at(raw: Any, path: str) -> Any:
-    """Return what stands at a path such as ``algorithm[0].name``."""
-    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-        try:
-            raw = raw[int(index)] if index else raw[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return raw

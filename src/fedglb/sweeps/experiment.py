@@ -22,9 +22,9 @@ from fedglb.sweeps.document import (
     ProblemTable,
     SyntheticTable,
     parse,
-    read_file,
 )
 from fedglb.sweeps.grid import Configuration, choices, configurations
+from fedglb.toml import read_file
 
 #: The most runs of a sweep: more is a slip in a grid.
 MOST_RUNS = 100_000

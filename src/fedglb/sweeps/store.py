@@ -23,8 +23,8 @@ import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.files import UNFINISHED, checksum, remove_unfinished, write_whole
+from fedglb.lock import LOCK, only_one
 from fedglb.sweeps.experiment import Experiment, read_experiment
-from fedglb.sweeps.files import LOCK, only_one
 from fedglb.sweeps.parts import from_bytes, no_parts, to_bytes
 from fedglb.sweeps.provenance import identity, machine, software
 from fedglb.sweeps.tables import runs_table, traces_table

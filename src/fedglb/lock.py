@@ -12,8 +12,11 @@ LOCK = ".lock"
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock; a process that ends, however it ends, lets go of it."""
+def only_one(folder: Path, busy: str = "a sweep is running in this one") -> Iterator[None]:
+    """Hold the folder's lock; a process that ends, however it ends, lets go of it.
+
+    `busy` says to whoever comes second what the first one does.
+    """
     try:
         import fcntl
     except ImportError:  # Windows: no lock
@@ -23,7 +26,6 @@ def only_one(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InvalidInput(
-                "folder", str(folder), "another one, or wait: a sweep is running in this one"
-            ) from None
+            allowed = f"another one, or wait: {busy}"
+            raise InvalidInput("folder", str(folder), allowed) from None
         yield
