@@ -39,7 +39,7 @@ T = TypeVar("T")
 # a function that is called by address could not be passed on.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _PACKAGE = Path(__file__).resolve().parent.parent
-_ABOVE = ("cli", "report", "reproduce")  # an edit there leaves every result as it is
+_ABOVE = ("cli", "federation", "report", "reproduce")  # an edit there leaves every result as it is
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class Cache:
 def source_digest() -> str:
     """Return a digest of the sources that a run can depend on: it tells two versions apart.
 
-    Those that only look at results are left out; the layers see to it that no run uses them.
+    Those that only look at results, and the federation, are left out; the layers see to it that
+    no run uses them.
     """
     digest = hashlib.sha256()
     for source in sorted(_PACKAGE.rglob("*.py")):

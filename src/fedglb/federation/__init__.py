@@ -1,0 +1,1 @@
+"""The federation: agents in applications on many machines, joined into one learner over NATS."""

@@ -1,0 +1,173 @@
+"""What all members of a federation must agree on: every fact, comparable and named."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fedglb.algorithms import ALGORITHMS, Algorithm
+from fedglb.algorithms.named import build, parameters
+from fedglb.datasets import FeatureMap
+from fedglb.errors import InvalidInput, instance, integer, number, one_of
+from fedglb.federation.event import clean
+from fedglb.links import LINKS
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+
+#: How far a step may be ahead of the clock that all agents follow: one that is wrong, by error or
+#: malice, must not take it to the end of all numbers.
+LEAP = 2**44
+#: With more features a covariance does not fit into a message (8 MiB).
+LARGEST_DIM = 1400
+_LARGE = 10**16  # numbers from here on are written with an exponent
+
+
+class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[problem]`: the parameters of `fg.Problem`."""
+
+    dim: int
+    link: str = "logistic"
+    radius: float = 1.0
+    noise: float | None = None
+    curvature: float | None = None
+
+    def build(self) -> Problem:
+        """Return the problem."""
+        link = LINKS[one_of("problem.link", self.link, LINKS)]()
+        return Problem(self.dim, link, self.radius, self.noise, self.curvature)
+
+
+class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An agreement in words and numbers: what stands in a federation's file.
+
+    `algorithm` holds the preset's `name` and its parameters, as in a sweep's file.
+    """
+
+    max_clients: int
+    problem: ProblemTable
+    algorithm: dict[str, Any]
+    reward_limit: float | None = None
+    feature_map: str | None = None
+
+    def build(self) -> Agreement:
+        """Return the agreement; `InvalidInput` names the key at fault."""
+        given = dict(self.algorithm)
+        preset = one_of("algorithm.name", given.pop("name", None), ALGORITHMS)
+        if "solver" in parameters(preset):
+            given.setdefault("solver", "newton")  # fewest rounds: they are what a network costs
+        try:
+            algorithm = build(preset, given)
+        except InvalidInput as error:
+            raise InvalidInput(f"algorithm.{error.argument}", error.value, error.allowed) from None
+        return Agreement(
+            self.problem.build(), algorithm, self.max_clients, self.reward_limit, self.feature_map
+        )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a federation agrees on: problem, algorithm, size, and the way from data to arms.
+
+    Parameters
+    ----------
+    problem, algorithm
+        What is learned, and how.
+    max_clients
+        N in δ/N: how many clients there will be at most over the federation's whole life.
+    reward_limit
+        The largest |reward|, for links whose rewards have no bound of their own: without one
+        nobody can say how large a gradient may be.
+    feature_map
+        The digest of the `FeatureMap` by which all clients make arms, or None.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> ours = Agreement(fg.Problem(dim=10), fg.fedglb_ucb(threshold=1.0), max_clients=5)
+    >>> theirs = Agreement(fg.Problem(dim=12), fg.fedglb_ucb(threshold=1.0), max_clients=5)
+    >>> ours.differences(theirs.facts())
+    ["problem.dim: '12', the federation has '10'"]
+    """
+
+    problem: Problem
+    algorithm: Algorithm
+    max_clients: int
+    reward_limit: float | None = None
+    feature_map: str | None = None
+
+    def __post_init__(self) -> None:
+        instance("problem", self.problem, Problem, "fg.Problem(dim=10)")
+        instance("algorithm", self.algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
+        integer("max_clients", self.max_clients)
+        integer("problem.dim", self.problem.dim, at_most=LARGEST_DIM)
+        if self.algorithm.centralised:
+            raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
+        solver = self.algorithm.global_update
+        if solver is not None and not solver.refits:
+            allowed = "one that fits all samples anew: clients may forget some, or lose their file"
+            raise InvalidInput("algorithm", self.algorithm.name, allowed)
+        _ = self.setting  # refuses an algorithm that needs a horizon
+        if self.reward_limit is not None:
+            number("reward_limit", self.reward_limit, above=0.0)
+        if isinstance(self.feature_map, FeatureMap):
+            object.__setattr__(self, "feature_map", self.feature_map.digest)
+
+    @property
+    def setting(self) -> Setting:
+        """The setting in which clients and coordinator run: there is no horizon."""
+        return self.algorithm.setting(self.problem, self.max_clients, None)
+
+    def check_reward(self, reward: float) -> float:
+        """Return `reward` as a float that every member accepts, or raise `InvalidInput`."""
+        y = self.problem.check_reward(reward)
+        if self.reward_limit is not None and abs(y) > self.reward_limit:
+            allowed = f"a reward of at most ±{self.reward_limit:g}, the federation's reward_limit"
+            raise InvalidInput("reward", reward, allowed)
+        return y
+
+    def facts(self) -> dict[str, str]:
+        """Return every fact under a dotted name, as text; numbers are exact."""
+        return {
+            "max_clients": str(self.max_clients),
+            "reward_limit": _text(self.reward_limit),
+            "feature_map": str(self.feature_map),
+            **_facts(self.problem, "problem"),
+            **_facts(self.algorithm, "algorithm"),
+        }
+
+    def differences(self, facts: Mapping[str, str]) -> list[str]:
+        """Return in words where somebody's facts differ from these; empty: they agree."""
+        ours = self.facts()
+        return [
+            f"{clean(name)}: {facts.get(name)!r}, the federation has {ours.get(name)!r}"
+            for name in sorted({*ours, *facts})
+            if facts.get(name) != ours.get(name)
+        ]
+
+
+def _facts(part: Any, name: str) -> dict[str, str]:
+    """Flatten a part and its parts: the class of each, and every number it was given."""
+    out = {name: type(part).__name__}
+    if dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
+            plain = value is None or isinstance(value, str | int | float | tuple | np.generic)
+            key = f"{name}.{field.name}"
+            out |= {key: _text(value)} if plain else _facts(value, key)
+    return out
+
+
+def _text(value: object) -> str:
+    """Numbers that are equal give the same short text, whether written 1, 1.0 or by NumPy."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGE:
+        return str(int(value))
+    if isinstance(value, int) and abs(value) >= _LARGE and float(value) == value:
+        return str(float(value))
+    return str(value)

@@ -1,0 +1,61 @@
+"""Names in a federation: what may be one, and the subjects and identities made of them."""
+
+from __future__ import annotations
+
+import re
+
+from fedglb.errors import InvalidInput
+
+#: The coordinator's own name, which no client may have.
+COORDINATOR = "coordinator"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def check_name(argument: str, name: object) -> str:
+    """Return `name` if it can be a federation's or a client's, or raise `InvalidInput`.
+
+    Examples
+    --------
+    >>> check_name("client", "shop-17")
+    'shop-17'
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInput(argument, name, "1 to 64 of the characters A-Z a-z 0-9 _ -")
+    return name
+
+
+def check_client(name: object, argument: str = "client") -> str:
+    """Return `name` if it can be a client's, or raise `InvalidInput`."""
+    if check_name(argument, name) == COORDINATOR:
+        raise InvalidInput(argument, name, "another name: this one is the coordinator's")
+    return str(name)
+
+
+def up(federation: str, client: str) -> str:
+    """Return the subject on which a client speaks, and nobody else may.
+
+    Examples
+    --------
+    >>> up("demo", "shop-17")
+    'fed.demo.up.shop-17'
+    """
+    return f"fed.{federation}.up.{client}"
+
+
+def down(federation: str, client: str) -> str:
+    """Return the subject on which the coordinator speaks to a client, and only it may listen."""
+    return f"fed.{federation}.down.{client}"
+
+
+def identity(federation: str, name: str, generation: int) -> str:
+    """Return what a certificate says of its holder (a URI), which NATS takes for the user.
+
+    A name that is revoked and added again gets the next generation: the old certificate stays
+    without rights.
+
+    Examples
+    --------
+    >>> identity("demo", "shop-17", 1)
+    'fedglb://demo/shop-17/1'
+    """
+    return f"fedglb://{federation}/{name}/{generation}"
