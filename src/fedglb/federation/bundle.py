@@ -1,0 +1,146 @@
+"""What a member of a federation holds: a folder with its certificate and what was agreed on."""
+
+from __future__ import annotations
+
+import logging
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.authority import Issued, expiry, identities
+from fedglb.federation.names import check_name, identity
+from fedglb.files import write_whole
+from fedglb.toml import explain, known_keys, read_file, to_toml
+
+FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
+_SERVER = re.compile(r"tls://[^/\s]+:\d+")
+_log = logging.getLogger("fedglb.federation")
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    federation: str
+    client: str
+    server: str
+    agreement: AgreementTable
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A member's folder: `federation.toml`, `ca.pem`, `cert.pem`, `key.pem`.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    federation, client
+        The federation's name and the member's own; the coordinator's is "coordinator".
+    server
+        Where the federation meets, such as ``tls://nats.example.org:4222``.
+    table
+        What was agreed on, in words and numbers.
+    """
+
+    folder: Path
+    federation: str
+    client: str
+    server: str
+    table: AgreementTable
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Bundle:
+        """Read a folder; `InvalidInput` names the file and the key at fault."""
+        place = Path(folder)
+        for name in (FILE, CA, CERTIFICATE, KEY):
+            if not (place / name).is_file():
+                allowed = f"a member's folder, as the operator made it: {name} is missing from it"
+                raise InvalidInput("bundle", str(folder), allowed)
+        document = _document(place / FILE)
+        bundle = cls(
+            place, document.federation, document.client, document.server, document.agreement
+        )
+        bundle._check()
+        return bundle
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """What was agreed on, as parts."""
+        try:
+            return self.table.build()
+        except InvalidInput as error:
+            argument = f"{self.folder / FILE}: agreement.{error.argument}"
+            raise InvalidInput(argument, error.value, error.allowed) from None
+
+    def tls(self) -> ssl.SSLContext:
+        """Return what encrypts: the server must be the federation's, and this is our proof."""
+        try:
+            context = ssl.create_default_context(cafile=self.folder / CA)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.load_cert_chain(self.folder / CERTIFICATE, self.folder / KEY)
+        except (ssl.SSLError, OSError) as error:
+            allowed = f"a member's folder whose certificates can be read ({error})"
+            raise InvalidInput("bundle", str(self.folder), allowed) from None
+        return context
+
+    def connection(self) -> dict[str, Any]:
+        """Return the options with which `nats.connect` reaches the server, and only it.
+
+        TLS before anything else is said: otherwise nats-py would go on in the clear if somebody
+        on the way took the server's offer of TLS out.
+        """
+        return {"servers": self.server, "tls": self.tls(), "tls_handshake_first": True}
+
+    def write(self, authority: bytes, issued: Issued) -> None:
+        """Make the folder, which must not be there."""
+        self.folder.mkdir(mode=0o700)
+        document = _Document(self.federation, self.client, self.server, self.table)
+        text = to_toml(msgspec.to_builtins(document))
+        write_whole(self.folder / FILE, text.encode(), mode=0o600)
+        write_whole(self.folder / CA, authority, mode=0o644)
+        issued.write(self.folder / CERTIFICATE, self.folder / KEY)
+
+    def _check(self) -> None:
+        where = self.folder / FILE
+        for key in ("federation", "client"):
+            check_name(f"{where}: {key}", getattr(self, key))
+        if not _SERVER.fullmatch(self.server):
+            allowed = "an address such as tls://nats.example.org:4222"
+            raise InvalidInput(f"{where}: server", self.server, allowed)
+        _ = self.agreement
+        try:
+            certificate = (self.folder / CERTIFICATE).read_bytes()
+            known, ends = identities(certificate), expiry(certificate)
+        except ValueError as error:
+            allowed = f"a folder with a certificate in {CERTIFICATE} ({error})"
+            raise InvalidInput("bundle", str(self.folder), allowed) from None
+        ours = identity(self.federation, self.client, 1).removesuffix("1")
+        if not any(name.startswith(ours) for name in known):
+            holder = ", ".join(known) or "nobody"
+            allowed = f"the name for which {CERTIFICATE} was made out: {holder}"
+            raise InvalidInput(f"{where}: client", self.client, allowed)
+        if ends < datetime.now(UTC):  # not refused: an agent works on alone
+            _log.warning("%s ended on %s: ask the operator", self.folder / CERTIFICATE, ends.date())
+        if (self.folder / KEY).stat().st_mode & 0o077:
+            _log.warning("others can read the key: run chmod 600 %s", self.folder / KEY)
+
+
+def _document(path: Path) -> _Document:
+    raw = read_file(path, "bundle")
+    known_keys(raw, _Document, str(path), "")
+    agreement = raw.get("agreement")
+    if isinstance(agreement, Mapping):
+        known_keys(agreement, AgreementTable, str(path), "agreement.")
+        if isinstance(agreement.get("problem"), Mapping):
+            known_keys(agreement["problem"], ProblemTable, str(path), "agreement.problem.")
+    try:
+        return msgspec.convert(raw, _Document)
+    except msgspec.ValidationError as error:
+        raise explain(str(error), raw, str(path)) from None

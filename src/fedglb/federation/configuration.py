@@ -1,0 +1,104 @@
+"""The text of nats-server's configuration: who may connect, and what each may say and hear.
+
+Clients and coordinator live in two accounts that only share the streams `up.*` and `down.*`.
+In one account the permissions would not be enough: nats-server does not check the reply subject
+of a message, and by it a client could reach another's subjects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedglb.federation.names import COORDINATOR, down, identity, up
+
+NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
+
+
+def nats(folder: Path, bind: str, port: int) -> str:
+    """Return `nats.conf`, which stays as it is; `folder` is where it will lie.
+
+    nats-server takes the paths of certificates from the folder in which it is started, hence
+    they are absolute here. TLS comes before anything else is said: were it offered in the clear,
+    somebody between client and server could take the offer out.
+    """
+    place = folder.absolute()
+    host = f"[{bind}]" if ":" in bind else bind
+    return f"""\
+# Written by `fedglb federation init`; yours to change. The paths are absolute: if the folder
+# moves, change them. Members are in {ACCOUNTS}, which `add` and `revoke` rewrite.
+listen: {_quoted(f"{host}:{port}")}
+pid_file: {_quoted(str(place / PID))}
+max_payload: 8MB
+max_pending: 256MB
+tls {{
+  cert_file: {_quoted(str(place / "server.pem"))}
+  key_file: {_quoted(str(place / "server.key"))}
+  ca_file: {_quoted(str(place / "ca.pem"))}
+  verify_and_map: true
+  handshake_first: true
+  min_version: "1.3"
+  timeout: 5
+}}
+include {_quoted(ACCOUNTS)}
+"""
+
+
+def accounts(federation: str, coordinator: int, clients: Mapping[str, int]) -> str:
+    """Return `accounts.conf`: the members, each with the generation that is let in.
+
+    Examples
+    --------
+    >>> print(accounts("demo", 1, {"shop-1": 2}))  # doctest: +ELLIPSIS
+    # Written by fedglb: `fedglb federation add` and `revoke` change it.
+    accounts {
+      FED {
+        users: [
+          {user: "fedglb://demo/coordinator/1", permissions: {publish: ["fed.demo.down.*"], \
+subscribe: ["fed.demo.up.*"]}}
+        ]
+        ...
+      CLIENTS {
+        users: [
+          {user: "fedglb://demo/shop-1/2", permissions: {publish: ["fed.demo.up.shop-1"], \
+subscribe: ["fed.demo.down.shop-1"]}}
+        ]
+    ...
+    """
+    every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
+    head = _user(
+        identity(federation, COORDINATOR, coordinator), down(federation, "*"), up(federation, "*")
+    )
+    members = "\n".join(
+        _user(identity(federation, name, generation), up(federation, name), down(federation, name))
+        for name, generation in sorted(clients.items())
+    )
+    return f"""\
+# Written by fedglb: `fedglb federation add` and `revoke` change it.
+accounts {{
+  FED {{
+    users: [
+{head}
+    ]
+    exports: [{{stream: {every_down}}}]
+    imports: [{{stream: {{account: CLIENTS, subject: {every_up}}}}}]
+  }}
+  CLIENTS {{
+    users: [
+{members}
+    ]
+    exports: [{{stream: {every_up}}}]
+    imports: [{{stream: {{account: FED, subject: {every_down}}}}}]
+  }}
+}}
+"""
+
+
+def _user(user: str, publish: str, subscribe: str) -> str:
+    rights = f"{{publish: [{_quoted(publish)}], subscribe: [{_quoted(subscribe)}]}}"
+    return f"      {{user: {_quoted(user)}, permissions: {rights}}}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
