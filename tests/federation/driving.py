@@ -1,0 +1,87 @@
+"""One agent at a time, without a network: opening, feeding, and updates message by message."""
+
+from __future__ import annotations
+
+import subprocess
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedglb as fg
+from fedglb.federation import Agent
+from fedglb.federation.agent import ALONE
+from fedglb.federation.sessions import Withdrawal
+from fedglb.protocol.messages import Message
+
+BYTES = tuple[str, bytes]
+
+
+def arms(rng: np.random.Generator, count: int, dim: int = 3) -> np.ndarray:
+    table = rng.standard_normal((count, dim))
+    return table / np.linalg.norm(table, axis=1, keepdims=True) * rng.uniform(0.3, 1.0, (count, 1))
+
+
+def client(agent: Agent) -> fg.Client:
+    return agent._learner.client
+
+
+def state(agent: Agent) -> dict[str, bytes]:
+    """The whole client, as bytes.
+
+    Which samples were frozen is of interest only while an update is in progress.
+    """
+    arrays = client(agent).to_arrays()
+    if arrays["update"] <= arrays["adopted"]:
+        del arrays["frozen"]
+    return {name: np.asarray(value).tobytes() for name, value in arrays.items()}
+
+
+def feed(agent: Agent, rng: np.random.Generator, n: int) -> list[str]:
+    """Let it choose and learn n times; return the ids."""
+    out = []
+    for _ in range(n):
+        decision = agent.choose(arms(rng, int(rng.integers(1, 5))))
+        agent.observe(decision.id, float(rng.random() < 0.5))
+        out.append(decision.id)
+    return out
+
+
+class Alone:
+    """A coordinator whose only client is this agent; its messages wait until they are delivered."""
+
+    def __init__(self, agent: Agent) -> None:
+        agreement = agent._learner.agreement
+        self.coordinator = fg.Coordinator(agreement.algorithm, agreement.setting, [ALONE])
+        self.queue: deque[Message] = deque()
+
+    def begin(self, t: int) -> None:
+        self.queue.extend(self.coordinator.begin(t))
+
+    def deliver(self, agent: Agent) -> list[Any]:
+        """Pass one message on, and its answers back."""
+        answers = agent._participation.receive(self.queue.popleft())  # type: ignore[arg-type]
+        for answer in answers:
+            if isinstance(answer, Withdrawal):
+                self.queue.extend(self.coordinator.leave_out(ALONE))
+            elif isinstance(answer, Message) and self.coordinator.phase:
+                self.queue.extend(self.coordinator.receive(answer))
+        return answers
+
+    def update(self, agent: Agent, t: int = 1) -> None:
+        """A whole update."""
+        self.begin(t)
+        while self.queue:
+            self.deliver(agent)
+
+
+def copied(path: Path, to: Path) -> Path:
+    """What a crash at this moment would leave.
+
+    Copied by another process: to open and close the file in this one would let go of its lock.
+    """
+    to.mkdir()
+    files = [str(f) for f in path.parent.glob(path.name + "*")]
+    subprocess.run(["cp", *files, str(to)], check=True, timeout=30)
+    return to / path.name
