@@ -7,7 +7,7 @@ import sys
 import typer
 from rich.console import Console
 
-from fedglb.cli import data
+from fedglb.cli import data, federation
 from fedglb.cli.report import report
 from fedglb.cli.reproduce import reproduce
 from fedglb.cli.run import run
@@ -25,6 +25,7 @@ app.command()(run)
 app.command()(sweep)
 app.command()(report)
 app.add_typer(data.app, name="data")
+app.add_typer(federation.app, name="federation")
 
 
 @app.callback()

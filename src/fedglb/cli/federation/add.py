@@ -1,0 +1,47 @@
+"""`fedglb federation add`: let clients in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedglb.cli.federation.faults import extra, faults
+
+FOLDER = typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
+JSON = typer.Option("--json", help="Print JSON, for scripts.")
+NO_SERVER = (
+    "No server of this folder runs here. If it runs elsewhere or in a container, bring it the "
+    "new server/accounts.conf and reload it: until then it knows nothing of this."
+)
+
+
+def add(
+    folder: Annotated[Path, FOLDER],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new clients.")],
+    days: Annotated[int, typer.Option(help="How long the certificates are good.")] = 730,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Let clients in: one folder each, and a running server takes them from now on.
+
+    Run it on the server's machine. The others stay connected. A name that was revoked before gets
+    a new certificate, and its old one stays without rights.
+
+    Example: fedglb federation add ./demo shop-3 shop-4
+    """
+    with extra():
+        from fedglb.federation import operator
+    with faults(folder="FOLDER", client="NAME", clients="NAME", days="--days"):
+        change = operator.add(folder, names, days)
+    made = {name: str(folder / operator.CLIENTS / name) for name in change.names}
+    if as_json:
+        typer.echo(json.dumps({"clients": made, "verified": change.verified}))
+        return
+    for name, place in made.items():
+        typer.echo(f"{name}: move {place} to its machine in a safe way (scp, not mail).")
+    if change.verified:
+        typer.echo("The running server was seen to let them in.")
+    else:
+        typer.echo(NO_SERVER, err=True)

@@ -1,0 +1,151 @@
+"""`fedglb federation init`: a new federation's folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedglb.algorithms.named import SOLVERS
+from fedglb.cli.federation.faults import extra, faults
+from fedglb.datasets import FeatureMap
+from fedglb.errors import InvalidInput
+from fedglb.links import LINKS
+
+#: The presets that need no horizon and no centre that sees all samples.
+PRESETS = ("fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
+_AGREED, _SERVER = "What all members agree on", "Server"
+_SAME = (
+    "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
+    "noise", "curvature", "algorithm", "threshold", "exploration", "ridge", "delta", "solver",
+)  # fmt: skip
+_NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
+    "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
+    "algorithm.name": "--algorithm",
+}  # fmt: skip
+
+
+def _agreed(text: str, default: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=_AGREED, show_default=default or True)
+
+
+def _server(text: str, default: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=_SERVER, show_default=default or True)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
+    name: Annotated[str, typer.Option(help="The federation's name.")],
+    clients: Annotated[
+        str, typer.Option(help="The first clients' names, with commas: shop-1,shop-2.")
+    ] = "",
+    host: Annotated[
+        list[str] | None,
+        _server("Address by which clients reach it; may be repeated.", "127.0.0.1"),
+    ] = None,
+    port: Annotated[int, _server("Its port.")] = 4222,
+    bind: Annotated[
+        str | None,
+        _server("IP address at which it listens.", "127.0.0.1; with --host 0.0.0.0, all"),
+    ] = None,
+    days: Annotated[int, _server("How long the clients' certificates are good.")] = 730,
+    max_clients: Annotated[
+        int, _agreed("N, how many clients there will ever be: names given, revoked ones too.")
+    ] = 20,
+    dim: Annotated[int | None, _agreed("d, features of an arm.", "the feature map's")] = None,
+    feature_map: Annotated[
+        Path | None, _agreed("A file with a FeatureMap's JSON: how all clients make arms.", "none")
+    ] = None,
+    link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
+    radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
+    noise: Annotated[float | None, _agreed("R.", "the link's own; poisson has none")] = None,
+    curvature: Annotated[float | None, _agreed("c_μ.", "the link's infimum on the ball")] = None,
+    reward_limit: Annotated[
+        float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
+    ] = None,
+    algorithm: Annotated[str, _agreed(f"{', '.join(PRESETS)}.")] = "fedglb-ucb",
+    threshold: Annotated[
+        float | None,
+        _agreed("D of the event trigger: smaller means more updates.", "fedglb-ucb needs one"),
+    ] = None,
+    exploration: Annotated[
+        float | None, _agreed("Multiplies the lemma's radius; 1 is the proven one.", "1.0")
+    ] = None,
+    ridge: Annotated[float | None, _agreed("λ.", "1.0")] = None,
+    delta: Annotated[float | None, _agreed("δ, the failure probability.", "0.01")] = None,
+    solver: Annotated[str | None, _agreed(f"{', '.join(SOLVERS)}.", "newton")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+) -> None:
+    """Make a federation: its authority, the server's configuration, a folder for each member.
+
+    Run it on the server's machine: FOLDER/authority never leaves it.
+
+    Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2
+    --host nats.example.org --dim 10 --threshold 10 --exploration 0.1
+    """
+    with extra():
+        from fedglb.federation import operator
+        from fedglb.federation.agreement import AgreementTable, ProblemTable
+    given = {
+        "threshold": threshold, "exploration": exploration, "ridge": ridge, "delta": delta,
+        "solver": solver,
+    }  # fmt: skip
+    chosen = {key: value for key, value in given.items() if value is not None}
+    digest, dim = _features(feature_map, dim)
+    table = AgreementTable(
+        max_clients, ProblemTable(dim, link, radius, noise, curvature),
+        {"name": algorithm, **chosen}, reward_limit, digest,
+    )  # fmt: skip
+    names = [part.strip() for part in clients.split(",") if part.strip()]
+    bound = bind or ("0.0.0.0" if host else "127.0.0.1")
+    with faults(**_NAMES):
+        operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
+    _tell(folder, names, as_json)
+
+
+def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
+    """Return the feature map's digest and the features of an arm."""
+    if path is None:
+        if dim is None:
+            raise InvalidInput("--dim", None, "the number of features of an arm, or --feature-map")
+        return None, dim
+    try:
+        fitted = FeatureMap.from_json(path.read_text(encoding="utf-8"))
+    except (InvalidInput, UnicodeDecodeError, OSError) as error:
+        why = error.allowed if isinstance(error, InvalidInput) else str(error)
+        raise InvalidInput("--feature-map", str(path), f"a file that can be read: {why}") from None
+    if fitted.scale is None:
+        allowed = 'a map with its scale: map.scaled(encoded, "largest")'
+        raise InvalidInput("--feature-map", str(path), allowed)
+    if dim not in (None, fitted.dim):
+        raise InvalidInput("--dim", dim, f"{fitted.dim}, as the feature map has it, or nothing")
+    return fitted.digest, fitted.dim
+
+
+def _tell(folder: Path, names: list[str], as_json: bool) -> None:
+    """Say what is there and what to do next."""
+    configuration = folder / "server" / "nats.conf"
+    if as_json:
+        places = {name: str(folder / "clients" / name) for name in names}
+        answer = {"folder": str(folder), "configuration": str(configuration), "clients": places}
+        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator")}))
+        return
+    one = names[0] if names else "NAME"
+
+    def quoted(*parts: str) -> str:
+        return shlex.quote(str(folder.joinpath(*parts)))
+
+    steps = [
+        f"Start the server: nats-server -c {quoted('server', 'nats.conf')}",
+        f"Start the coordinator: fedglb federation coordinator {quoted('coordinator')}",
+        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail); so for each.",
+        f'In its application: Agent.open("{one}.db", problem, bundle="{one}")',
+        f"Later: fedglb federation add {quoted()} NAME, fedglb federation revoke {quoted()} NAME",
+    ]
+    typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
+    for number, step in enumerate(steps, 1):
+        typer.echo(f"  {number}. {step}")
+    typer.echo(f"Keep {quoted('authority')} here and to yourself: it makes members.")

@@ -1,0 +1,38 @@
+"""`fedglb federation revoke`: take clients' rights away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedglb.cli.federation.add import FOLDER, JSON, NO_SERVER
+from fedglb.cli.federation.faults import extra, faults
+
+
+def revoke(
+    folder: Annotated[Path, FOLDER],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients to cut off.")],
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Take clients' rights away: a running server cuts them off at once, and only them.
+
+    Run it on the server's machine; the clients' keys are not needed. What is in the model of
+    their samples stays in it.
+
+    Example: fedglb federation revoke ./demo shop-3
+    """
+    with extra():
+        from fedglb.federation import operator
+    with faults(folder="FOLDER", client="NAME", clients="NAME"):
+        change = operator.revoke(folder, names)
+    if as_json:
+        typer.echo(json.dumps({"clients": list(change.names), "verified": change.verified}))
+        return
+    typer.echo(f"Revoked: {', '.join(change.names)}.")
+    if change.verified:
+        typer.echo("The running server was seen to refuse them.")
+    else:
+        typer.echo(NO_SERVER, err=True)

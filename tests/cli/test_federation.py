@@ -1,0 +1,176 @@
+"""`fedglb federation` as an operator meets it, with a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+import fedglb as fg
+from fedglb.cli import main
+from fedglb.cli.federation.init import PRESETS
+from fedglb.federation import server
+from fedglb.federation.bundle import Bundle
+from tests.federation.running import free_port
+
+INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
+
+
+@dataclass
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def federation(monkeypatch, capsys):
+    """The command in this process: another one takes seconds to import everything."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedglb", "federation", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run
+
+
+def test_a_federations_life(federation, tmp_path):
+    folder, port = tmp_path / "demo", free_port()
+    out = federation(
+        "init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port, "--exploration", "0.1",
+        "--max-clients", "4",
+    )  # fmt: skip
+    assert out.returncode == 0, out.stderr
+    for part in (
+        f"nats-server -c {folder}/server/nats.conf",
+        f"fedglb federation coordinator {folder}/coordinator",
+        'Agent.open("shop-1.db", problem, bundle="shop-1")',
+        f"{folder}/authority",
+    ):
+        assert part in out.stdout
+    bundle = Bundle.read(folder / "clients" / "shop-1")
+    expected = fg.fedglb_ucb(10.0, fg.Newton(), exploration=0.1)
+    assert bundle.agreement.algorithm == expected
+    assert bundle.agreement.problem.dim == 3
+    assert bundle.agreement.max_clients == 4
+    with server.start(folder / "server", tmp_path / "log"):
+        out = federation("add", folder, "shop-3", "shop-4", "--json")
+        assert json.loads(out.stdout) == {
+            "clients": {n: str(folder / "clients" / n) for n in ("shop-3", "shop-4")},
+            "verified": True,
+        }
+        out = federation("revoke", folder, "shop-1")
+        assert out.returncode == 0, out.stderr
+        assert "Revoked: shop-1." in out.stdout
+        assert "was seen to refuse" in out.stdout
+    out = federation("add", folder, "shop-1")
+    assert out.returncode == 0, out.stderr
+    assert f"{folder}/clients/shop-1" in out.stdout
+    assert "No server of this folder runs here" in out.stderr
+    out = federation("revoke", folder, "shop-1", "--json")
+    assert json.loads(out.stdout) == {"clients": ["shop-1"], "verified": False}
+    out = federation("add", folder, "shop-5")
+    assert out.returncode == 2
+    assert "max_clients = 4" in out.stderr
+
+
+def test_init_as_json_with_a_feature_map(federation, tmp_path):
+    table = fg.Table({"x": [1.0, 3.0], "c": ["b", "a"]}, labels=[0, 1])
+    fitted = fg.FeatureMap.fit(table)
+    final = fitted.scaled(fitted.encode(table.columns), "largest")
+    path, folder = tmp_path / "map.json", tmp_path / "demo"
+    path.write_text(final.to_json())
+    given = ["--name", "demo", "--threshold", "1", "--feature-map", path]
+    out = federation("init", folder, *given, "--host", "nats.example.org", "--json")
+    assert out.returncode == 0, out.stderr
+    answer = json.loads(out.stdout)
+    bundle = Bundle.read(answer["coordinator"])
+    assert bundle.server == "tls://nats.example.org:4222"
+    assert (bundle.agreement.problem.dim, bundle.agreement.feature_map) == (4, final.digest)
+    assert 'listen: "0.0.0.0:4222"' in (folder / "server" / "nats.conf").read_text()
+    assert answer["clients"] == {}
+    out = federation("init", tmp_path / "new", *given, "--dim", "3")
+    assert "--dim = 3" in out.stderr
+    path.write_text(fitted.to_json())
+    assert "with its scale" in federation("init", tmp_path / "new", *given).stderr
+    path.write_text("nonsense")
+    assert "--feature-map = " in federation("init", tmp_path / "new", *given).stderr
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
+    more = ["--threshold", "1"] if preset in ("fedglb-ucb", "dislinucb") else []
+    link = ["--link", "identity"] if preset == "dislinucb" else []
+    given = ["--name", "x", "--dim", "3", "--algorithm", preset, *more, *link]
+    out = federation("init", tmp_path / "new", *given)
+    assert out.returncode == 0, out.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["init", "new", "--name", "x", "--threshold", "1"], "--dim = None"),
+        (["init", "new", "--name", "x", "--dim", "3"], "--threshold = None"),
+        (["init", "new", *INIT, "--name", "x y"], "--name = 'x y'"),
+        (["init", "new", *INIT, "--clients", "a,a"], "--clients = 'a'"),
+        (["init", "new", *INIT, "--link", "logit"], "did you mean logistic"),
+        (["init", "new", *INIT, "--port", "0"], "--port = 0"),
+        (["init", "new", *INIT, "--days", "0"], "--days = 0"),
+        (["init", "new", *INIT, "--host", "a b"], "--host = 'a b'"),
+        (["init", "new", *INIT, "--algorithm", "fedglb-ucbb"], "--algorithm = 'fedglb-ucbb'"),
+        (["init", "new", *INIT, "--delta", "2"], "--delta = 2.0"),
+        (["add", "nowhere", "a"], "FOLDER = 'nowhere'"),
+        (["revoke", "nowhere", "a"], "fedglb federation init"),
+    ],
+)
+def test_mistakes_are_one_clear_error(federation, tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    out = federation(*arguments)
+    assert out.returncode == 2, out.stderr
+    assert out.stdout == ""
+    assert said in out.stderr
+    assert len(out.stderr.splitlines()) == 1
+    assert os.listdir(tmp_path) == []
+
+
+WITHOUT = """
+import sys
+from fedglb.cli import main
+for words in ("federation init new --name x --dim 3", "federation add x a", "federation revoke x a",
+              "federation --help", "data list --help"):
+    sys.argv = ["fedglb", *words.split()]
+    try:
+        main()
+    except SystemExit as end:
+        print("code", end.code)
+"""
+
+
+def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
+    for name in ("nats", "cryptography"):
+        text = f"raise ModuleNotFoundError('No module named {name}', name={name!r})\n"
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    out = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False, timeout=60
+    )
+    codes = [line for line in out.stdout.splitlines() if line.startswith("code")]
+    assert codes == ["code 1", "code 1", "code 1", "code 0", "code 0"]
+    assert len(out.stderr.splitlines()) == 3
+    assert out.stderr.count("pip install 'fedglb[federation]'") == 3
+
+
+@pytest.mark.parametrize("command", ["init", "add", "revoke"])
+def test_help_has_an_example(federation, command):
+    assert f"Example: fedglb federation {command}" in federation(command, "--help").stdout

@@ -1,0 +1,220 @@
+"""`fedglb federation demo`: the real command, small."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedglb.federation.demo import leash, summary
+from fedglb.federation.demo.plan import Plan, file_of
+from fedglb.federation.demo.separate import separate
+from fedglb.federation.demo.stream import stream
+
+SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
+PATIENCE = 120.0  # nothing here takes that long, unless all kernels are compiled first
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "fedglb.cli", "federation", "demo", *arguments]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Temporary folders are made here, where a test can see them."""
+    return {**os.environ, "TMPDIR": str(folder)}
+
+
+def processes(folder: Path) -> list[int]:
+    """All processes that were started with something in this folder, or are leashed to it."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if os.fsencode(folder) in words:
+            found.append(int(place.name))
+    return found
+
+
+def until(condition, seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "not in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """The answer of one demonstration, what it said on the way, and its folder."""
+    folder = tmp_path_factory.mktemp("demo") / "kept"
+    done = subprocess.run(
+        command(*SMALL, "--folder", str(folder), "--json"),
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr, folder
+
+
+def test_every_decision_is_made_and_none_is_lost(played):
+    answer, _, _ = played
+    assert answer["decisions"] == 3 * 60
+    assert answer["lost"] == 0
+    # The last word of the agent that was killed may have died with it.
+    assert 3 * 60 - 1 <= answer["acknowledged"] <= 3 * 60
+
+
+def test_the_agent_that_was_killed_went_on_where_it_stood(played):
+    answer, said, _ = played
+    killed = answer["killed"]
+    assert killed["agent"] == "shop-2"
+    assert 21 <= killed["decisions"] <= killed["returned"] < 60
+    assert killed["seconds"] > 0
+    assert "shop-2 is killed" in said
+    assert "shop-2 is back" in said
+
+
+def test_there_were_updates(played):
+    answer, _, _ = played
+    assert answer["updates"] > 0
+    assert answer["rounds"] >= answer["updates"]
+    assert answer["bytes"] > 8 * answer["scalars"] > 0  # every scalar is eight bytes of it
+    assert answer["messages"] > answer["updates"]
+
+
+def test_regret_is_that_of_the_arms_that_were_chosen(played):
+    answer, _, folder = played
+    plan = Plan(clients=3, decisions=60, seed=4)
+    assert 0 < answer["regret"] < 3 * 60
+    assert answer["separate_regret"] == pytest.approx(separate(plan)[:, -1].sum(), rel=1e-12)
+    by_hand = 0.0
+    for i, name in enumerate(plan.names):
+        file = summary.AgentFile(file_of(folder, name), "process")
+        rows = file.frame().sort("rewarded")
+        file.close()
+        for x, offer in zip(rows["x"], stream(plan, i), strict=True):
+            (arm,) = (k for k, a in enumerate(offer.arms.tolist()) if a == x.to_list())
+            by_hand += offer.means.max() - offer.means[arm]
+    assert math.isclose(answer["regret"], by_hand, rel_tol=1e-9)
+
+
+def test_no_process_is_left(played):
+    _, _, folder = played
+    assert processes(folder) == []
+
+
+def test_what_is_missing_in_a_file_is_counted_as_lost(played):
+    _, _, folder = played
+    plan = Plan(clients=3, decisions=60, seed=4)
+    said = {name: {"0-1", "0-2"} if name == "shop-1" else set() for name in plan.names}
+    killed = summary.Killed("shop-2", 0, 0, 0.0)
+    assert summary.summarise(plan, folder, said, separate(plan), killed, 1.0).lost == 2
+
+
+@pytest.mark.parametrize(
+    ("when", "sign"),
+    [("starting", signal.SIGINT), ("connected", signal.SIGINT), ("connected", signal.SIGTERM)],
+)
+def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
+    errors = tmp_path / "stderr"
+    place = tmp_path / "temporary"
+    place.mkdir()
+    with open(errors, "wb") as file:
+        process = subprocess.Popen(
+            command("--clients", "2"), stdout=subprocess.PIPE, stderr=file, env=environment(place)
+        )
+    try:
+        until(lambda: when in errors.read_text() or process.poll() is not None)
+        assert len(processes(place)) >= 4  # server, coordinator, agents
+        process.send_signal(sign)
+        out, _ = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert out == b""
+    assert "stopped" in errors.read_text()
+    assert processes(place) == []
+    assert list(place.iterdir()) == []
+
+
+def test_children_die_with_a_demonstration_that_is_killed(tmp_path):
+    errors = tmp_path / "stderr"
+    place = tmp_path / "temporary"
+    place.mkdir()
+    with open(errors, "wb") as file:
+        process = subprocess.Popen(
+            command("--clients", "2"), stdout=file, stderr=file, env=environment(place)
+        )
+    try:
+        until(lambda: "connected" in errors.read_text() or process.poll() is not None)
+        assert len(processes(place)) >= 4
+    finally:
+        process.kill()
+        process.wait()
+    until(lambda: processes(place) == [])
+
+
+def test_a_leash_ends_its_program(tmp_path):
+    ready = tmp_path / "ready"
+    program = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
+    process = subprocess.Popen(
+        [sys.executable, leash.__file__, sys.executable, "-c", program], stdin=subprocess.PIPE
+    )
+    until(ready.exists)
+    assert len(processes(tmp_path)) == 2
+    process.communicate(timeout=PATIENCE)
+    until(lambda: processes(tmp_path) == [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--clients", "0"], "--clients"),
+        (["--decisions", "3"], "--decisions"),
+        (["--seed", "-1"], "--seed"),
+        (["--folder", "full"], "--folder"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, arguments, complaint):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "something").touch()
+    done = subprocess.run(
+        command(*arguments), capture_output=True, text=True, cwd=tmp_path, check=False,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert complaint in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_a_server_it_says_what_to_install(tmp_path):
+    script = (
+        "from fedglb.federation import server; server.found = lambda: None; "
+        "from fedglb.cli import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, "federation", "demo"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "fedglb[demo]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_nats_py_it_says_what_to_install(tmp_path):
+    script = "import sys; sys.modules['nats'] = None; from fedglb.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, "federation", "demo"],
+        capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment(tmp_path),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "fedglb[demo]" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

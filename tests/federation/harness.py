@@ -1,0 +1,287 @@
+"""A federation in one process on a clock of its own: every message may be lost, doubled or late.
+
+Agents and coordinator are the real ones, with their files; the network is a heap of payloads.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedglb as fg
+from fedglb.federation.agent_file import AgentFile
+from fedglb.federation.agreement import Agreement
+from fedglb.federation.coordination import Coordination, Outgoing
+from fedglb.federation.coordinator_file import CoordinatorFile
+from fedglb.federation.event import Event
+from fedglb.federation.learner import Learner
+from fedglb.federation.participation import Participation
+from fedglb.federation.policy import Policy
+from fedglb.federation.rules import Rules
+from fedglb.federation.sessions import Bye, Upward
+from fedglb.federation.wire import decode_down, encode
+from fedglb.protocol.coordinator import IDLE
+
+DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
+PATIENT = Policy(time_limit=1e4, absent_after=1e4, grace=1e4)
+
+
+def agreed(threshold: float = 0.0, max_clients: int = 5, **more: Any) -> Agreement:
+    algorithm = more.pop("algorithm", None) or fg.fedglb_ucb(threshold, fg.Newton())
+    return Agreement(fg.Problem(dim=DIM), algorithm, max_clients, **more)
+
+
+def direction(rng: np.random.Generator, dim: int = DIM) -> np.ndarray:
+    x = rng.standard_normal(dim)
+    return x / np.linalg.norm(x)
+
+
+class Node:
+    """An agent's file and what works on it; it can be closed and opened again."""
+
+    def __init__(self, name: str, path: Path, agreement: Agreement, seed: int) -> None:
+        self.name, self.path, self.agreement = name, path, agreement
+        self.rng = np.random.default_rng(seed)
+        self.ids: list[str] = []
+        self.next_beat = 0.0
+        self.open()
+
+    def open(self) -> None:
+        file = AgentFile(self.path, "process")
+        file.agree(self.agreement.facts())
+        self.learner = Learner(self.name, self.agreement, file, Rules())
+        self.participation = Participation(self.learner, file.instance, "test")
+        self.up = True
+
+    def close(self) -> None:
+        self.learner.close()
+        self.up = False
+
+    @property
+    def model(self) -> int:
+        return self.learner.client.adopted
+
+    def feed(self, n: int) -> None:
+        """Take in samples that are the same whatever the agent has learned: one arm at a time."""
+        for _ in range(n):
+            decision = self.learner.choose([direction(self.rng)])
+            self.ids.append(decision.id)
+            step = self.learner.observe(decision.id, float(self.rng.random() < 0.5))
+            if step:
+                self.participation.want(step)
+
+
+class Harness:
+    """Agents, a coordinator, and the network between them."""
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str] = ("a", "b", "c"),
+        agreement: Agreement | None = None,
+        policy: Policy = PATIENT,
+        *,
+        seed: int = 0,
+        loss: float = 0.0,
+        twice: float = 0.0,
+        delay: float = 0.0,
+        after: int = 0,
+    ) -> None:
+        self.folder, self.policy = folder, policy
+        self.agreement = agreed() if agreement is None else agreement
+        self.rng = np.random.default_rng(seed)
+        self.loss, self.twice, self.delay = loss, twice, delay
+        self.now, self._count = 0.0, 0
+        self._heap: list[tuple[float, int, str, str, bytes]] = []
+        self.said: list[tuple[float, str, str, Any]] = []  # when, up or down, client, message
+        self.lost: Callable[[str, str, Any], bool] = lambda way, name, message: False
+        self.events: list[Event] = []
+        self._wakes: list[tuple[float, str]] = []
+        self.nodes = {name: self._node(name, k) for k, name in enumerate(names)}
+        self.begin(after)
+        for node in self.nodes.values():
+            self.say(node, node.participation.hello())
+
+    def _node(self, name: str, seed: int = 99) -> Node:
+        return Node(name, self.folder / f"{name}.db", self.agreement, seed)
+
+    def add(self, name: str, **more: Any) -> Node:
+        node = self.nodes[name] = self._node(name, **more)
+        self.say(node, node.participation.hello())
+        return node
+
+    # -- the coordinator ---------------------------------------------------------------------
+
+    def begin(self, after: int = 0) -> None:
+        self.file = CoordinatorFile(self.folder / "coordinator.db", self.agreement)
+        self.coordination = Coordination(
+            self.agreement, self.file, self.policy, self.events.append, after
+        )
+        self.tell(self.coordination.start(self.now))
+
+    def crash(self) -> None:
+        """End the coordinator with no time to write anything, and begin it again."""
+        self.file.close()
+        self.begin()
+
+    def stop(self) -> None:
+        """End the coordinator in good order, and begin it again."""
+        self.coordination.stop()
+        self.crash()
+
+    @property
+    def coordinator(self) -> fg.Coordinator:
+        return self.coordination.coordinator
+
+    @property
+    def idle(self) -> bool:
+        return self.coordinator.phase == IDLE
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.events]
+
+    # -- the agents --------------------------------------------------------------------------
+
+    def feed(self, n: int = 4) -> None:
+        for node in self.nodes.values():
+            node.feed(n)
+
+    def request(self, name: str) -> None:
+        request = self.nodes[name].participation.request()
+        assert request is not None
+        self.say(self.nodes[name], request)
+
+    def take_down(self, name: str) -> None:
+        """End an agent without goodbye; it comes back when what it said has arrived or is lost."""
+        self.nodes[name].close()
+        self._wakes.append((self.now + DOWN_FOR, name))
+
+    def come_back(self, name: str) -> None:
+        self.nodes[name].open()
+        self.say(self.nodes[name], self.nodes[name].participation.hello())
+
+    def leave(self, name: str) -> None:
+        self.say(self.nodes[name], Bye())
+        self.nodes.pop(name).close()
+
+    # -- the network -------------------------------------------------------------------------
+
+    def say(self, node: Node, message: Upward) -> None:
+        self.said.append((self.now, "up", node.name, message))
+        self._post("up", node.name, encode(message, node.participation.session), message)
+
+    def tell(self, outgoing: Sequence[Outgoing]) -> None:
+        for name, payload in outgoing:
+            message = decode_down(payload, name, DIM)[1]
+            self.said.append((self.now, "down", name, message))
+            self._post("down", name, payload, message)
+
+    def _post(self, way: str, name: str, payload: bytes, message: Any) -> None:
+        copies = 1 + (self.rng.random() < self.twice)
+        for _ in range(copies):
+            if self.rng.random() < self.loss or self.lost(way, name, message):
+                continue
+            arrives = self.now + self.delay * self.rng.random()
+            self._count += 1
+            heapq.heappush(self._heap, (arrives, self._count, way, name, payload))
+
+    def _arrive(self, way: str, name: str, payload: bytes) -> None:
+        if way == "up":
+            self.tell(self.coordination.receive(name, payload, self.now))
+            return
+        node = self.nodes.get(name)
+        if node is None or not node.up:
+            return
+        session, message = decode_down(payload, name, DIM)
+        if session in ("", node.participation.session):
+            for answer in node.participation.receive(message):
+                self.say(node, answer)
+
+    def step(self) -> None:
+        """Let a tick pass, with all that arrives in it and all that follows from that."""
+        self.now += TICK
+        for when, name in list(self._wakes):
+            if when <= self.now:
+                self._wakes.remove((when, name))
+                self.come_back(name)
+        for node in self.nodes.values():
+            if node.up and self.now >= node.next_beat:
+                node.next_beat = self.now + BEAT
+                self.say(node, node.participation.beat())
+        while self._heap and self._heap[0][0] <= self.now:
+            _, _, way, name, payload = heapq.heappop(self._heap)
+            self._arrive(way, name, payload)
+        self.tell(self.coordination.tick(self.now))
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds / TICK)):
+            self.step()
+
+    def until(self, condition: Callable[[], bool], seconds: float = 600.0) -> None:
+        """Let time pass until something is so; fail if it never is."""
+        end = self.now + seconds
+        while not condition():
+            assert self.now < end, (self.events, [vars(n.participation) for n in self.all()])
+            self.step()
+
+    def all(self) -> list[Node]:
+        return list(self.nodes.values())
+
+    def everybody_here(self) -> bool:
+        return all(name in self.coordination.roster for name in self.nodes)
+
+    def shared(self, update: int = 1) -> bool:
+        """Whether all agents hold the newest model, of this update or a later one."""
+        newest = self.coordinator.finished
+        return (
+            self.idle and newest >= update and all(n.up and n.model == newest for n in self.all())
+        )
+
+    def heard(self, way: str, kind: type, name: str | None = None) -> list[Any]:
+        """What was said, lost or not."""
+        return [
+            m for _, w, n, m in self.said if w == way and isinstance(m, kind) and name in (None, n)
+        ]
+
+    def close(self) -> None:
+        self.file.close()
+        for node in self.nodes.values():
+            if node.up:
+                node.close()
+
+
+@contextmanager
+def harness(folder: Path, *arguments: Any, **more: Any) -> Iterator[Harness]:
+    folder.mkdir(exist_ok=True)
+    running = Harness(folder, *arguments, **more)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+#: Quick to lose patience.
+POLICY = Policy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
+
+
+def begun(folder: Path, **more) -> Harness:
+    """Three agents with samples, all taken in; nothing has been asked for."""
+    given = {"policy": POLICY, "agreement": agreed(1e9), **more}
+    running = Harness(folder, **given)
+    running.until(running.everybody_here)
+    running.feed()
+    return running
+
+
+def ask(running: Harness, name: str = "a") -> None:
+    running.nodes[name].participation.ask()
+    running.request(name)
+
+
+def texts(running: Harness, kind: str) -> list[str]:
+    return [e.text for e in running.events if e.kind == kind]

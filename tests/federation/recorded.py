@@ -1,0 +1,70 @@
+"""A recorded stream of samples, and what a federation makes of it when nothing happens.
+
+The stream comes in phases: every client meets a few samples, then one of them asks for an update.
+One arm is offered at a time, so that nothing depends on when a model comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.protocol import Client, Coordinator
+from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.messages import Message, SyncRequest
+
+EACH = 4  # samples of every client in a phase
+DIM = 3
+#: Updates only when asked for; with this radius, every one of them takes two rounds.
+AGREED = AgreementTable(10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-ucb", "threshold": 1e9})
+
+
+def stream(client: str, dim: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first samples of a client: arms and rewards."""
+    rng = np.random.default_rng([ord(c) for c in client])
+    table = rng.normal(size=(count, dim + 1))
+    X = table[:, :dim] / np.maximum(1.0, np.linalg.norm(table[:, :dim], axis=1))[:, None]
+    return X, (X @ np.linspace(2.0, -1.0, dim) + table[:, dim] > 0.0).astype(float)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The coordinator and the clients after a phase, as arrays."""
+
+    coordinator: Arrays
+    clients: dict[str, Arrays]
+
+
+def learn(client: Client, count: int) -> None:
+    """Let a client meet its stream up to `count` samples, as an agent's clock counts steps."""
+    X, y = stream(str(client.id), client.setting.problem.dim, count)
+    for k in range(len(client.samples), count):
+        client.observe(X[k], y[k], 1 + max(client.last_t, client.state.t_last))
+
+
+def asker(names: Sequence[str], phase: int) -> str:
+    """Who asks for the update of a phase."""
+    return names[phase % len(names)]
+
+
+def undisturbed(agreement: Agreement, names: Sequence[str], phases: int) -> Iterator[Standing]:
+    """Play the protocol in memory, phase by phase."""
+    given = (agreement.algorithm, agreement.setting)
+    clients = {name: Client(name, *given) for name in names}
+    coordinator = Coordinator(*given, names)
+    for phase in range(phases):
+        for client in clients.values():
+            learn(client, EACH * (phase + 1))
+        who = clients[asker(names, phase)]
+        t = max(who.last_t, who.state.t_last)
+        waiting: list[Message] = [SyncRequest(who.id, t, who.adopted)]
+        while waiting:
+            message = waiting.pop(0)
+            receiver = coordinator if message.upward else clients[str(message.client)]
+            waiting += receiver.receive(message)
+        yield Standing(
+            coordinator.to_arrays(), {name: c.to_arrays() for name, c in clients.items()}
+        )

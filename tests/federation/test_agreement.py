@@ -1,0 +1,150 @@
+"""What a federation agrees on: every fact, exact, and comparable."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.rehearsal import rehearse
+from fedglb.federation.sessions import Hello
+from fedglb.federation.wire import decode_up, encode
+from tests.federation.harness import agreed
+
+
+def make(**more) -> Agreement:
+    given = {"problem": fg.Problem(dim=3), "algorithm": fg.fedglb_ucb(1.0), "max_clients": 4}
+    return Agreement(**{**given, **more})
+
+
+def test_facts_name_every_part_and_number():
+    facts = make(problem=fg.Problem(dim=3, radius=2.5), reward_limit=0.1).facts()
+    assert facts["max_clients"] == "4"
+    assert facts["reward_limit"] == "0.1"
+    assert facts["feature_map"] == "None"
+    assert facts["problem.dim"] == "3"
+    assert facts["problem.radius"] == "2.5"
+    assert facts["problem.link"] == "Logistic"
+    assert facts["algorithm.name"] == "FedGLB-UCB"
+    assert facts["algorithm.local_update.b_rule"] == "refit"
+    assert facts["algorithm.global_update"] == "AGD"
+    assert facts["algorithm.trigger.threshold"] == "1"
+    fields = {f"algorithm.{f.name}" for f in dataclasses.fields(fg.Algorithm)}
+    assert fields <= set(facts)
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 5e-324, 1e300, 1 + 2**-52, 123456789.5])
+def test_numbers_are_exact(value):
+    assert float(make(reward_limit=value).facts()["reward_limit"]) == value
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(2, 2.0), (2.0, np.float64(2)), (0.5, np.float32(0.5)), (2, np.int64(2)), (10**17, 1e17)],
+)
+def test_equal_numbers_are_equal_facts_however_written(one, other):
+    first, second = (make(problem=fg.Problem(dim=3, radius=r, curvature=0.1)) for r in (one, other))
+    assert first.differences(second.facts()) == []
+    text = first.facts()["problem.radius"]
+    assert float(text) == one
+    other = make(problem=fg.Problem(dim=3, radius=np.float32(0.75), curvature=0.1))
+    assert first.differences(other.facts()) == [
+        f"problem.radius: '0.75', the federation has {text!r}"
+    ]
+
+
+def test_huge_numbers_fit_into_a_message():
+    facts = make(algorithm=fg.fedglb_ucb(1e300)).facts()
+    hello = Hello("file", 0, "test", facts)
+    assert decode_up(encode(hello, "s"), "a", 3) == ("s", hello)
+
+
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"max_clients": 5}, "max_clients"),
+        ({"reward_limit": 3.0}, "reward_limit"),
+        ({"feature_map": "abc"}, "feature_map"),
+        ({"problem": fg.Problem(dim=3, curvature=0.1)}, "problem.curvature"),
+        ({"problem": fg.Problem(dim=3, noise=0.1)}, "problem.noise"),
+        ({"algorithm": fg.fedglb_ucb(math.nextafter(1.0, 2.0))}, "algorithm.trigger.threshold"),
+        ({"algorithm": fg.fedglb_ucb(1.0, ridge=2.0)}, "algorithm.ridge"),
+        ({"algorithm": fg.fedglb_ucb(1.0, b_rule="printed")}, "algorithm.local_update.b_rule"),
+    ],
+)
+def test_what_differs_is_named(changed, name):
+    [words] = make().differences(make(**changed).facts())
+    assert words.startswith(f"{name}: ")
+
+
+def test_missing_and_unknown_facts_differ():
+    ours = make()
+    facts = ours.facts() | {"weather": "fine"}
+    del facts["problem.dim"]
+    assert ours.differences(facts) == [
+        "problem.dim: None, the federation has '3'",
+        "weather: 'fine', the federation has None",
+    ]
+
+
+def test_rewards_are_those_of_the_link_within_the_limit():
+    ours = make(problem=fg.Problem(dim=3, link=fg.Identity()), reward_limit=2.5)
+    assert ours.check_reward(-2.5) == -2.5
+    for wrong in (2.5000001, -3, math.nan):
+        with pytest.raises(InvalidInput, match="reward"):
+            ours.check_reward(wrong)
+    with pytest.raises(InvalidInput, match="logistic"):
+        make(reward_limit=5.0).check_reward(2.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({"problem": 3}, "problem"), ({"algorithm": "fedglb"}, "algorithm"),
+        ({"max_clients": 0}, "max_clients"), ({"reward_limit": 0.0}, "reward_limit"),
+        ({"reward_limit": math.inf}, "reward_limit"),
+        ({"algorithm": fg.one_ucb_glm()}, "centralised"),
+        ({"algorithm": fg.fedglb_ucb_1(5)}, "horizon"),
+        ({"algorithm": fg.fedglb_ucb_2(5)}, "horizon"),
+        ({"algorithm": fg.fedglb_ucb_3(5)}, "fits all samples anew"),
+        ({"problem": fg.Problem(dim=1401)}, "problem.dim"),
+    ],
+)  # fmt: skip
+def test_what_no_federation_can_agree_on(wrong, name):
+    with pytest.raises(InvalidInput, match=name):
+        make(**wrong)
+
+
+def test_a_table_builds_the_same_agreement():
+    table = AgreementTable(4, ProblemTable(3), {"name": "fedglb-ucb", "threshold": 1})
+    assert table.build() == make(algorithm=fg.fedglb_ucb(1.0, fg.Newton()))
+    assert table.build().facts() == make(algorithm=fg.fedglb_ucb(1.0, fg.Newton())).facts()
+    wrong = AgreementTable(4, ProblemTable(3), {"name": "fedglb-ucb", "threshold": -1})
+    with pytest.raises(InvalidInput, match=r"algorithm\.threshold"):
+        wrong.build()
+    with pytest.raises(InvalidInput, match=r"algorithm\.name"):
+        AgreementTable(4, ProblemTable(3), {}).build()
+    with pytest.raises(InvalidInput, match=r"problem\.link"):
+        AgreementTable(4, ProblemTable(3, link="logit"), table.algorithm).build()
+
+
+@pytest.mark.parametrize(
+    "agreement",
+    [
+        agreed(),
+        agreed(algorithm=fg.n_ons_glm()),
+        agreed(algorithm=fg.n_ucb_glm()),
+        make(problem=fg.Problem(3, fg.Identity()), algorithm=fg.dislinucb(1.0), reward_limit=0.01),
+        make(problem=fg.Problem(3, fg.Poisson(), noise=1.0), reward_limit=0.5),
+        make(problem=fg.Problem(1, fg.Probit())),
+    ],
+)
+def test_every_agreement_can_be_rehearsed(agreement):
+    before = agreement.facts()
+    rehearse(agreement)
+    assert agreement.facts() == before

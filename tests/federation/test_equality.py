@@ -1,0 +1,134 @@
+"""Five agents and a coordinator, each a process, over TLS: the same as the simulation."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import numpy as np
+import polars as pl
+from polars.testing import assert_frame_equal
+
+import fedglb as fg
+from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.coordinator_file import CoordinatorFile
+from fedglb.federation.traffic import Traffic
+from fedglb.protocol import Coordinator
+from fedglb.simulate.reference import ReferenceEngine
+from tests.federation.commanded import agent, coordinator
+from tests.federation.running import federation
+
+N, K, D, T = 5, 6, 5, 30
+NAMES = [f"client-{i}" for i in range(N)]  # sorted as their numbers are
+TABLE = AgreementTable(
+    N,
+    ProblemTable(D),
+    {
+        "name": "fedglb-ucb", "threshold": 0.5, "exploration": 0.3,
+        "solver": {"name": "newton", "tolerance": 1e-14},
+    },
+)  # fmt: skip
+
+
+def recording():
+    """Arms (T, N, K, D), their means, and the reward that each would give."""
+    rng = np.random.default_rng(7)
+    arms = rng.standard_normal((T, N, K, D))
+    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+    theta = rng.standard_normal(D)
+    means = 1.0 / (1.0 + np.exp(-arms @ (theta / np.linalg.norm(theta))))
+    rewards = (rng.random((T, N, 1)) < means).astype(float)
+    return arms, means, rewards
+
+
+class Simulation(ReferenceEngine):
+    """The reference engine, which here keeps the model of every update."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.models = []
+
+    def _deliver(self, messages):
+        before = self.coordinator.syncs
+        super()._deliver(messages)
+        if self.coordinator.syncs > before:
+            self.models.append(self.coordinator.model)
+
+
+def simulated(arms, means, rewards):
+    agreement = TABLE.build()
+    env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
+    engine = Simulation(agreement.algorithm, env, T, 0)
+    engine.run()
+    return engine
+
+
+def played(tmp_path, arms, rewards):
+    """Play the recording with processes, one event after the other: choices and models."""
+    state, models = tmp_path / "state.db", []
+    choices = np.full((T, N), -1)
+    with federation(tmp_path, NAMES, TABLE) as running, ExitStack() as stack:
+        head = stack.enter_context(coordinator(running, state, "--absent-after", "60"))
+        agents = [stack.enter_context(agent(running, name, tmp_path)) for name in NAMES]
+        for each in agents:
+            assert each.next() == {"ready": 1}
+        joined = {head.hear(lambda e: e["event"] == "joined")["client"] for _ in NAMES}
+        assert joined == set(NAMES)
+        for t in range(T):
+            for i, each in enumerate(agents):
+                answer = each.ask(
+                    do="play", arms=arms[t, i].tolist(), rewards=rewards[t, i].tolist(), t=t + 1
+                )
+                choices[t, i] = answer["arm"]
+                if answer["fired"]:
+                    models.append(held_by_all(agents, len(models) + 1))
+        assert head.process.poll() is None
+    return choices, models, state
+
+
+def held_by_all(agents, update):
+    """Wait until every agent holds the model of an update; return it."""
+    for each in agents:
+        each.tell(do="model", update=update)
+    models = [each.next() for each in agents]
+    assert models == [{**models[0], "update": update, "same": True}] * N
+    return models[0]
+
+
+def test_processes_over_a_network_do_what_the_simulation_does(tmp_path):
+    arms, means, rewards = recording()
+    expected = simulated(arms, means, rewards)
+    assert len(expected.models) >= 8
+
+    choices, models, state = played(tmp_path, arms, rewards)
+
+    np.testing.assert_array_equal(choices, expected.recorder.log.choices)
+    assert [m["t"] for m in models] == [m.t for m in expected.models]
+    for got, wanted in zip(models, expected.models, strict=True):
+        for name in ("theta", "matrix", "numbers"):
+            np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
+
+    agreement = TABLE.build()
+    file = CoordinatorFile(state, agreement)
+    arrays, packed = file.state()
+    updates = file.updates()
+    file.close()
+    kept = Coordinator.from_arrays(agreement.algorithm, agreement.setting, arrays)
+    order = ["message", "direction"]
+    wanted = expected.ledger.frame().sort(order)
+    assert_frame_equal(kept.ledger.frame().sort(order), wanted)
+    assert kept.rounds == expected.coordinator.rounds
+    assert updates["update"].to_list() == list(range(1, len(models) + 1))
+    assert updates["clients"].to_list() == [N] * len(models)
+    assert updates["t"].to_list() == expected.recorder.update_frame()["t"].to_list()
+    assert updates["samples"].to_list() == expected.recorder.update_frame()["n"].to_list()
+    check_traffic(Traffic.unpack(packed).frame(), wanted)
+
+
+def check_traffic(traffic, ledger):
+    """What went over the wire is at least what the ledger has, in doubles; and signs of life."""
+    both = ledger.join(traffic, on=["message", "direction"], how="left", suffix="_sent")
+    assert both["messages_sent"].null_count() == 0
+    assert both.filter(pl.col("messages_sent") < pl.col("messages")).is_empty()
+    assert both.filter(pl.col("bytes") <= 8 * pl.col("scalars")).is_empty()
+    hellos = traffic.filter((pl.col("message") == "Hello") & (pl.col("direction") == "up"))
+    assert hellos["messages"].item() >= N

@@ -1,0 +1,137 @@
+"""SQLite files: whole transactions, arrays in them; and names and traffic, which are as small."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.errors import Unavailable
+from fedglb.federation.files import close, connect, pack, transaction, unpack
+from fedglb.federation.names import check_client, check_name, down, identity, up
+from fedglb.federation.traffic import Traffic
+
+SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY);\nCREATE TABLE two(b)"
+
+
+@pytest.fixture
+def db(tmp_path):
+    out = connect(tmp_path / "f.db", SCHEMA, "agent", 1)
+    yield out
+    close(out)
+
+
+def test_a_transaction_is_all_or_nothing(db):
+    with transaction(db):
+        db.execute("INSERT INTO one VALUES (1)")
+
+    def twice() -> None:
+        with transaction(db):
+            db.execute("INSERT INTO one VALUES (2)")
+            db.execute("INSERT INTO one VALUES (1)")
+
+    def interrupted() -> None:
+        with transaction(db):
+            db.execute("INSERT INTO one VALUES (3)")
+            raise KeyboardInterrupt
+
+    with pytest.raises(sqlite3.IntegrityError):
+        twice()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert db.execute("SELECT a FROM one").fetchall() == [(1,)]
+    assert not db.in_transaction
+
+
+def test_how_a_file_is_kept(db):
+    settings = {
+        name: db.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "locking_mode", "synchronous", "secure_delete")
+    }
+    assert settings == {
+        "journal_mode": "wal", "locking_mode": "exclusive", "synchronous": 1, "secure_delete": 1,
+    }  # fmt: skip
+
+
+def test_it_is_held_until_it_is_closed(db, tmp_path):
+    path = tmp_path / "f.db"
+    with pytest.raises(Unavailable, match=r"f\.db is open already"):
+        connect(path, SCHEMA, "agent", 1)
+    assert not list(tmp_path.glob("*-shm"))
+    close(db)
+    again = connect(path, SCHEMA, "agent", 1)
+    assert again.execute("SELECT count(*) FROM one").fetchone() == (0,)
+    close(again)
+
+
+def test_a_file_of_another_kind_or_version(db, tmp_path):
+    close(db)
+    with pytest.raises(InvalidInput, match="one that a coordinator made"):
+        connect(tmp_path / "f.db", SCHEMA, "coordinator", 1)
+    with pytest.raises(InvalidInput, match="version 2 of this software's tables; this is 1"):
+        connect(tmp_path / "f.db", SCHEMA, "agent", 2)
+
+
+def test_a_file_that_was_cut_off_when_it_was_made_is_begun_anew(tmp_path):
+    path = tmp_path / "empty.db"
+    path.touch()
+    close(connect(path, SCHEMA, "agent", 1))
+    half = sqlite3.connect(tmp_path / "half.db")
+    half.execute("PRAGMA journal_mode=WAL")
+    half.close()
+    made = connect(tmp_path / "half.db", SCHEMA, "agent", 1)
+    assert made.execute("SELECT count(*) FROM two").fetchone() == (0,)
+    close(made)
+
+
+def test_arrays_come_back_to_the_bit():
+    arrays = {
+        "a": np.array([-0.0, 5e-324, np.inf, np.nan]), "n": np.array(3), "e": np.empty((0, 2)),
+        "names": np.array(["b", "ä"]),
+    }  # fmt: skip
+    back = unpack(pack(arrays))
+    assert list(back) == list(arrays)
+    for name, value in arrays.items():
+        assert back[name].dtype == value.dtype
+        assert back[name].shape == value.shape
+        assert back[name].tobytes() == value.tobytes()
+    with pytest.raises(ValueError, match="Object arrays"):
+        pack({"o": np.array([None, object()])})
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
+def test_names(name):
+    assert check_name("n", name) == check_client(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "a.b", "a b", "*", ">", "ä", "a\n", None, 3, "a/b"])
+def test_what_cannot_be_a_name(name):
+    with pytest.raises(InvalidInput, match="n ="):
+        check_name("n", name)
+
+
+def test_the_coordinators_name_is_its_own():
+    assert check_name("n", "coordinator") == "coordinator"
+    with pytest.raises(InvalidInput, match="the coordinator's"):
+        check_client("coordinator")
+    assert (up("f", "a"), down("f", "a")) == ("fed.f.up.a", "fed.f.down.a")
+    assert identity("f", "a", 3) == "fedglb://f/a/3"
+
+
+def test_traffic_adds_up_and_comes_back():
+    traffic = Traffic()
+    for size in (10, 30):
+        traffic.add("Beat", "up", size)
+    traffic.add("Beat", "down", 5)
+    traffic.add("NewModel", "down", 100)
+    assert (traffic.messages, traffic.size) == (4, 145)
+    assert traffic.frame().rows() == [
+        ("Beat", "up", 2, 40), ("Beat", "down", 1, 5), ("NewModel", "down", 1, 100),
+    ]  # fmt: skip
+    back = Traffic.unpack(traffic.pack())
+    assert back == traffic
+    back.add("Beat", "up", 1)
+    assert back.entries["Beat.up"] == (3, 41)
+    assert Traffic().frame().is_empty()

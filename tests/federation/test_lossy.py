@@ -1,0 +1,93 @@
+"""Whatever network and crashes do, the federation ends where a lossless one does, to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedglb.protocol.arrays import to_arrays
+from tests.federation.harness import Harness, harness
+
+BATCHES = (4, 3)
+LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}
+
+
+def ledger(running: Harness) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """All that the ledger has; agents say again that they want an update, so that may repeat."""
+    return {
+        key: (e.messages, e.transfers, e.scalars)
+        for key, e in running.coordinator.ledger.entries.items()
+        if key[0] != "SyncRequest"
+    }
+
+
+def state(running: Harness) -> dict[str, bytes]:
+    """The model and every agent's state, as bytes, but for the numbers of updates."""
+    model = running.coordinator.model
+    assert model is not None
+    out = {f"model.{k}": v.tobytes() for k, v in to_arrays(model).items()}
+    for node in running.all():
+        arrays = node.learner.client.to_arrays()
+        for name in ("update", "adopted", "frozen"):
+            del arrays[name]
+        out |= {f"{node.name}.{k}": np.asarray(v).tobytes() for k, v in arrays.items()}
+    return out
+
+
+def play(running: Harness, disturb: Callable[[], None] = lambda: None) -> None:
+    running.until(running.everybody_here)
+    for samples in BATCHES:
+        newest = running.coordinator.finished
+        running.feed(samples)
+
+        def done(newest: int = newest) -> bool:
+            disturb()
+            return running.shared(newest + 1)
+
+        running.until(done)
+
+
+@pytest.fixture(scope="module")
+def lossless(tmp_path_factory):
+    with harness(tmp_path_factory.mktemp("lossless")) as running:
+        play(running)
+        assert running.coordinator.syncs == len(BATCHES)
+        assert running.coordinator.ledger.entries["NewModel", "down"].messages == 6
+        return state(running), ledger(running)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_loss_doubling_delay_and_reordering_change_nothing(tmp_path: Path, lossless, seed) -> None:
+    with harness(tmp_path, seed=seed, **LOSSY) as running:
+        play(running)
+        assert (state(running), ledger(running)) == lossless
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_nor_do_crashes(tmp_path: Path, lossless, seed) -> None:
+    with harness(tmp_path, seed=seed, **LOSSY) as running:
+        rng = np.random.default_rng(1000 + seed)
+        crashes = 0
+
+        def disturb() -> None:
+            nonlocal crashes
+            if rng.random() < 0.02 and crashes < 12:
+                crashes += 1
+                match rng.integers(3):
+                    case 0:
+                        running.crash()
+                    case 1:
+                        running.stop()
+                    case 2:
+                        name = str(rng.choice(list(running.nodes)))
+                        if running.nodes[name].up:
+                            running.take_down(name)
+
+        play(running, disturb)
+        assert state(running) == lossless[0]
+        assert ledger(running) == lossless[1]
+        numbers = [e.facts["update"] for e in running.events if e.kind == "begun"]
+        assert numbers == sorted(set(numbers))  # none is used twice

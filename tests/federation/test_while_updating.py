@@ -1,0 +1,177 @@
+"""Decisions taken during a global update change nothing in its result, and none is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+import numpy as np
+import pytest
+
+from fedglb.federation.agent_file import AgentFile
+from fedglb.federation.coordination import Coordination
+from fedglb.federation.coordinator_file import CoordinatorFile
+from fedglb.federation.learner import Learner
+from fedglb.federation.participation import Participation
+from fedglb.federation.policy import Policy
+from fedglb.federation.rules import Rules
+from fedglb.federation.wire import decode_down, encode
+from fedglb.protocol.messages import NewModel
+from tests.federation.byhand import by_hand
+from tests.federation.running import federation, table, until
+from tests.federation.serving import PATIENCE, Serving, client_of, honest, same, update
+from tests.protocol.driver import equal_arrays
+
+DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
+SOLVER = {"name": "newton", "tolerance": 1e-14}
+KINDS = {
+    "newton": {"solver": SOLVER},
+    "agd": {"solver": {"name": "agd", "tolerance": 1e-6}},
+    "lbfgs": {"solver": {"name": "lbfgs", "tolerance": 1e-12}},
+    "linear": {"name": "dislinucb"},
+}
+
+
+class Together:
+    """Agents and a coordinator without a network: every message is delivered, in order."""
+
+    def __init__(self, folder, agreement):
+        folder.mkdir()
+        self.agreement, self.dim = agreement, agreement.problem.dim
+        self._kept = CoordinatorFile(folder / "state.db", agreement)
+        self.coordination = Coordination(agreement, self._kept, Policy(), lambda event: None)
+        self.learners, self.parts = {}, {}
+        for name, samples in SAMPLES.items():
+            file = AgentFile(folder / f"{name}.db", "process")
+            file.agree(agreement.facts())
+            learner = Learner(name, agreement, file, Rules())
+            whole = client_of(agreement, name, samples).samples
+            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
+                learner.observe(learner.choose([x], t=t).id, float(y))
+            self.learners[name] = learner
+            self.parts[name] = Participation(learner, file.instance, "test")
+        for part in self.parts.values():
+            self.deliver(part, part.hello())
+
+    def update(self, between=lambda: None):
+        part = self.parts["d"]
+        part.ask()
+        self.deliver(part, part.request(), between)
+
+    def deliver(self, part, message, between=lambda: None):
+        """Carry a message, and all that follows from it; `between` is called after each."""
+        queue = deque([(part, message)])
+        while queue:
+            part, message = queue.popleft()
+            payload = encode(message, part.session)
+            for name, answer in self.coordination.receive(part.learner.name, payload, 0.0):
+                other = self.parts[name]
+                _, down = decode_down(answer, name, self.dim)
+                queue.extend((other, up) for up in other.receive(down))
+                between()
+
+    def close(self):
+        for learner in self.learners.values():
+            learner.close()
+        self._kept.close()
+
+
+@pytest.fixture
+def together(tmp_path):
+    made = []
+
+    def make(agreement):
+        made.append(Together(tmp_path / str(len(made)), agreement))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_model_and_the_states_after_it(together, kind):
+    agreement = table(6, DIM, **{"threshold": 1e9, **KINDS[kind]}).build()
+    quiet, busy = together(agreement), together(agreement)
+    rng, t, later = np.random.default_rng(3), 100, {name: [] for name in SAMPLES}
+
+    def decide():
+        """Whoever has answered takes two decisions, and learns from the older one first or last."""
+        nonlocal t
+        for name, learner in busy.learners.items():
+            if learner.client.update < busy.coordination.coordinator.update:
+                continue  # what it learned now would belong to the update
+            t += 1
+            arms = rng.standard_normal((2, 4, DIM))
+            arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+            decisions = [learner.choose(a, t=t) for a in arms]
+            pairs = list(zip(decisions, arms, strict=True))
+            for decision, offered in pairs if t % 2 else pairs[::-1]:
+                reward = float(rng.integers(2))
+                learner.observe(decision.id, reward)
+                later[name].append((offered[decision.arm], reward, t))
+
+    rounds = []
+    for _ in range(2):  # the second update begins from the first one's model
+        quiet.update()
+        busy.update(between=decide)
+        rounds.append(busy.coordination.coordinator.last_update.rounds)
+        model = busy.coordination.coordinator.model
+        assert same(model, quiet.coordination.coordinator.model)
+        for name, learner in quiet.learners.items():
+            assert len(later[name]) > 2
+            for x, y, step in later[name]:  # in their order, after the model
+                learner.observe(learner.choose([x], t=step).id, y)
+            ours, theirs = busy.learners[name].client.to_arrays(), learner.client.to_arrays()
+            assert equal_arrays(ours, theirs)
+            later[name].clear()
+    if kind != "linear":
+        assert min(rounds) >= 2
+
+
+def test_over_a_network(tmp_path):
+    """A client by hand answers late: before each of its answers the others take decisions."""
+    rng = np.random.default_rng(4)
+
+    async def scene(running, serving, agents):
+        taken = dict.fromkeys(agents, 0)
+
+        async def decide():
+            # the request has reached all of them: what they take now comes too late for it
+            await until(
+                lambda: all(a._learner.client.update == 1 for a in agents.values()), PATIENCE
+            )
+            for name, agent in agents.items():
+                for _ in range(3):
+                    arms = rng.standard_normal((4, DIM))
+                    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+                    agent.observe(agent.choose(arms, t=50).id, float(rng.integers(2)))
+                    taken[name] += 1
+
+        async with by_hand(running, "c") as c:
+            await c.join()
+            agents["d"].request_update()
+            await c.take_part(before=decide)
+        for agent in agents.values():
+            assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
+        return taken
+
+    with (
+        federation(tmp_path, ["a", "b", "c", "d"], table(6, DIM, solver=SOLVER)) as running,
+        Serving(running, tmp_path / "state.db") as serving,
+        honest(running, tmp_path, serving, SAMPLES) as agents,
+    ):
+        taken = asyncio.run(asyncio.wait_for(scene(running, serving, agents), 2 * PATIENCE))
+        agreement = running.coordinator_bundle.agreement
+        model = serving.coordination.coordinator.model
+        assert same(model, update(agreement, {**SAMPLES, "c": 5}))
+        for name, agent in agents.items():
+            client, n = agent._learner.client, SAMPLES[name]
+            assert len(client.samples) == n + taken[name]
+            assert taken[name] >= 9  # an answer with the covariance, and two rounds
+            twin = client_of(agreement, name, n)
+            twin.update, twin.frozen = 1, n
+            twin.receive(NewModel(name, 1, n, model))
+            for k in range(n, len(client.samples)):
+                twin.learn(client.samples.X[k], float(client.samples.y[k]), 50)
+            assert equal_arrays(client.to_arrays(), twin.to_arrays())
