@@ -1,0 +1,103 @@
+"""A federation on this machine for measurements: its folder, nats-server with TLS, a coordinator.
+
+The coordinator runs in a process of its own, as it would be run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from queue import Empty
+from typing import Any
+
+from fedglb.federation import operator, server
+from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.event import Event
+from fedglb.federation.names import COORDINATOR
+from fedglb.federation.policy import Policy
+from fedglb.federation.service import serve
+
+NAME = "benchmark"
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The operator's folder of a federation whose server runs."""
+
+    folder: Path
+
+    def bundle(self, name: str) -> Bundle:
+        """Return a client's bundle."""
+        return Bundle.read(self.folder / "clients" / name)
+
+    @property
+    def coordinator(self) -> Bundle:
+        """The coordinator's bundle."""
+        return Bundle.read(self.folder / COORDINATOR)
+
+
+@contextmanager
+def federation(folder: Path, names: Sequence[str], dim: int) -> Iterator[Place]:
+    """Make a federation whose trigger never fires (updates are asked for), and start its server."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = int(found.getsockname()[1])
+    algorithm = {"name": "fedglb-ucb", "threshold": 1e12, "solver": "newton"}
+    table = AgreementTable(len(names), ProblemTable(dim), algorithm)
+    operator.init(folder, NAME, table, names, ["127.0.0.1"], port, bind="127.0.0.1")
+    with server.start(folder / "server", folder / "server" / "log"):
+        yield Place(folder)
+
+
+@dataclass
+class Coordinator:
+    """A coordinator's process and what it says."""
+
+    process: SpawnProcess
+    events: Any
+
+    def next_event(self, kind: str, timeout: float) -> dict[str, Any]:
+        """Return the facts of the next event of this kind."""
+        deadline = time.monotonic() + timeout
+        while True:
+            try:
+                event, facts = self.events.get(timeout=max(0.01, deadline - time.monotonic()))
+            except Empty:
+                raise TimeoutError(f"no event {kind!r} within {timeout:g} s") from None
+            if event == kind:
+                return dict(facts)
+
+    def wait_for_members(self, count: int, timeout: float = 120.0) -> None:
+        """Return when so many clients have joined."""
+        for _ in range(count):
+            self.next_event("joined", timeout)
+
+
+@contextmanager
+def coordinator(place: Place) -> Iterator[Coordinator]:
+    """Run the coordinator, patient: nobody is left out because this machine is slow."""
+    events = SPAWN.Queue()
+    process = SPAWN.Process(target=_serve, args=(place.folder, events), daemon=True)
+    process.start()
+    try:
+        yield Coordinator(process, events)
+    finally:
+        process.terminate()
+        process.join(10.0)
+        process.kill()
+
+
+def _serve(folder: Path, events: Any) -> None:
+    def tell(event: Event) -> None:
+        events.put((event.kind, event.facts))
+
+    policy = Policy(time_limit=300.0, absent_after=600.0)
+    serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, tell)
