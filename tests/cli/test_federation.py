@@ -174,3 +174,16 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
 @pytest.mark.parametrize("command", ["init", "add", "revoke"])
 def test_help_has_an_example(federation, command):
     assert f"Example: fedglb federation {command}" in federation(command, "--help").stdout
+
+
+def test_a_coordinator_refuses_what_is_not_its_own(federation, tmp_path):
+    folder = tmp_path / "demo"
+    assert federation("init", folder, *INIT, "--clients", "shop-1").returncode == 0
+    before = sorted(folder.rglob("*"))
+    out = federation("coordinator", folder / "clients" / "shop-1")
+    assert out.returncode == 2
+    assert "BUNDLE = 'shop-1' is not allowed: give the coordinator's bundle" in out.stderr
+    assert sorted(folder.rglob("*")) == before  # and makes no file
+    out = federation("coordinator", folder / "coordinator", "--quorum", 0)
+    assert out.returncode == 2
+    assert "--quorum = 0" in out.stderr

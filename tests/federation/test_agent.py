@@ -27,22 +27,6 @@ ARMS = np.eye(3)
 
 
 @pytest.fixture
-def rng():
-    return np.random.default_rng(5)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def agent(path):
-    with Agent.open(path, PROBLEM) as out:
-        yield out
-
-
-@pytest.fixture
 def clock(monkeypatch):
     """A clock to be set by hand."""
 

@@ -19,22 +19,6 @@ from tests.federation.driving import Alone, arms, client, copied, feed, state
 PROBLEM = fg.Problem(dim=3)
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "agent.db"
-
-
-@pytest.fixture
-def agent(path):
-    with Agent.open(path, PROBLEM) as out:
-        yield out
-
-
-@pytest.fixture
-def rng():
-    return np.random.default_rng(3)
-
-
 def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> dict[str, bytes]:
     """The state of a client that holds the same model and never saw those samples."""
     old = client(agent)

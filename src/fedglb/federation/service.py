@@ -53,8 +53,6 @@ class Service:
         tell: Callable[[Event], None],
         after: int = 0,
     ) -> None:
-        if bundle.client != COORDINATOR:
-            raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
         rehearse(bundle.agreement)
         self._bundle = bundle
         self.coordination = Coordination(bundle.agreement, file, policy, tell, after)
@@ -119,6 +117,8 @@ def serve(
     after: int = 0,
 ) -> None:
     """Run a coordinator until SIGINT or SIGTERM; `state` is its file."""
+    if bundle.client != COORDINATOR:  # before there is a file
+        raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     file = CoordinatorFile(state, bundle.agreement)
     try:
         asyncio.run(_until_signal(Service(bundle, file, policy, tell, after)))
