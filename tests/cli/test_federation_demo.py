@@ -195,22 +195,16 @@ def test_bad_input_is_one_line(tmp_path, arguments, complaint):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_without_a_server_it_says_what_to_install(tmp_path):
-    script = (
-        "from fedglb.federation import server; server.found = lambda: None; "
-        "from fedglb.cli import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, "federation", "demo"],
-        capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "fedglb[demo]" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_without_nats_py_it_says_what_to_install(tmp_path):
-    script = "import sys; sys.modules['nats'] = None; from fedglb.cli import main; main()"
+@pytest.mark.parametrize(
+    "missing",
+    [
+        "from fedglb.federation import server; server.found = lambda: None",
+        "import sys; sys.modules['nats'] = None",
+    ],
+    ids=["nats-server", "nats-py"],
+)
+def test_what_is_missing_is_to_be_installed(tmp_path, missing):
+    script = f"{missing}; from fedglb.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", script, "federation", "demo"],
         capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment(tmp_path),

@@ -163,17 +163,13 @@ class AgentFile:
                 self._db.execute("PRAGMA synchronous=NORMAL")
 
     def outcome(self, number: int, session: str) -> str:
-        """Return what became of a decision that does not wait: observed, expired or unknown."""
+        """Return what became of a decision: "observed", "expired", "pending" or "unknown"."""
         row = self._db.execute(
             "SELECT sample, x FROM decisions WHERE number = ? AND session = ?", (number, session)
         ).fetchone()
         if row is None:
             return "unknown"
-        return "observed" if row[0] is not None else "expired"
-
-    def find(self, number: int, session: str) -> bool:
-        """Whether there is such a decision."""
-        return self.outcome(number, session) != "unknown"
+        return _outcome(*row)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
         """Delete decisions, to be followed by `scrub`; withdraw from an update."""
@@ -272,7 +268,7 @@ class AgentFile:
                 *r[:5],
                 None if r[5] is None else np.frombuffer(r[5], "<f8").tolist(),
                 *r[6:12],
-                _outcome(r),
+                _outcome(r[12], r[5]),
             )
             for r in rows
         ]
@@ -286,10 +282,10 @@ class AgentFile:
         close(self._db)
 
 
-def _outcome(row: tuple[Any, ...]) -> str:
-    if row[12] is not None:
+def _outcome(sample: int | None, x: bytes | None) -> str:
+    if sample is not None:
         return "observed"
-    return "expired" if row[5] is None else "pending"
+    return "expired" if x is None else "pending"
 
 
 _INSERT = (

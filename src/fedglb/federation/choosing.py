@@ -210,8 +210,8 @@ class Choosing:
         with self._locked():
             self._ready()
             for id_, session, index in pairs:
-                if not self._file.find(index, session):
-                    raise UnknownDecision(f"there is no decision {id_} in {self._file.path}")
+                if self._file.outcome(index, session) == "unknown":
+                    raise self._refusal(id_, session, index)
             numbers = [index for _, _, index in pairs]
             learned = self._file.places(numbers)
             update = self.client.update

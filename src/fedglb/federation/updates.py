@@ -60,11 +60,6 @@ class Updates:
         """Whether no update is in progress."""
         return self.coordinator.phase == IDLE
 
-    @property
-    def cut_off(self) -> bool:
-        """Whether a crash cut an update off that is not begun anew yet."""
-        return self._redo is not None
-
     def receive(self, message: Message, now: float) -> list[Message]:
         """Pass a member's message on; `InvalidInput` if it cannot be right: nothing changed."""
         return self._run(lambda: self.coordinator.receive(message), now, checked=True)
