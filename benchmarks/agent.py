@@ -24,13 +24,13 @@ import numpy as np
 import fedglb as fg
 from benchmarks.local_federation import coordinator, federation
 from fedglb.federation import Agent
+from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.participation import Participation
 from fedglb.kernels.scoring import choose
-from fedglb.kernels.types import FloatArray
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
+from fedglb.typing import FloatArray
 
 D, K, SAMPLES, SHOWN = 10, 25, 100_000, 64
 Times = dict[str, list[float]]
@@ -140,7 +140,7 @@ def nothing(_: Agent) -> Iterator[None]:
 @contextmanager
 def rounds(agent: Agent) -> Iterator[None]:
     """A thread that answers rounds of an update without a pause."""
-    part: Participation = agent._participation
+    part: AgentSession = agent._participation
     done = threading.Event()
     part.receive(CovarianceRequest("alone", 1))
 

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.places import CENTRE, INVERSE
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.kernels.scoring import choose
 from fedglb.kernels.sums import add_derivatives
-from fedglb.kernels.types import FloatArray
-from fedglb.simulate.compiled import CompiledEngine, offer
+from fedglb.simulation.compiled import CompiledEngine, offer
+from fedglb.typing import FloatArray
 from tests import plain
 
 SETTINGS = 16

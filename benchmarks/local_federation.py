@@ -16,13 +16,13 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from fedglb.federation import operator, server
 from fedglb.federation.agreement import AgreementTable, ProblemTable
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.event import Event
+from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.service import serve
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.policy import Policy
-from fedglb.federation.service import serve
+from fedglb.federation.operator import nats_server, operator
 
 NAME = "benchmark"
 SPAWN = multiprocessing.get_context("spawn")
@@ -53,7 +53,7 @@ def federation(folder: Path, names: Sequence[str], dim: int) -> Iterator[Place]:
     algorithm = {"name": "fedglb-ucb", "threshold": 1e12, "solver": "newton"}
     table = AgreementTable(len(names), ProblemTable(dim), algorithm)
     operator.init(folder, NAME, table, names, ["127.0.0.1"], port, bind="127.0.0.1")
-    with server.start(folder / "server", folder / "server" / "log"):
+    with nats_server.start(folder / "server", folder / "server" / "log"):
         yield Place(folder)
 
 
@@ -96,7 +96,7 @@ def coordinator(place: Place) -> Iterator[Coordinator]:
 
 
 def _serve(folder: Path, events: Any) -> None:
-    def tell(event: Event) -> None:
+    def tell(event: CoordinatorEvent) -> None:
         events.put((event.kind, event.facts))
 
     policy = Policy(time_limit=300.0, absent_after=600.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from fedglb.simulate.reference import ReferenceEngine
+from fedglb.simulation.reference import ReferenceEngine
 from tests import plain
 
 

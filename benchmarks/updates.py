@@ -26,7 +26,7 @@ import fedglb as fg
 from benchmarks.local_federation import NAME, SPAWN, Place, coordinator, federation
 from fedglb.federation import Agent
 from fedglb.federation.names import down, up
-from fedglb.federation.wire import encode
+from fedglb.federation.wire.codec import encode
 from fedglb.protocol.messages import Derivatives, Evaluate
 
 D, PROCESSES, SAMPLES = 10, 4, 20

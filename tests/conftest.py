@@ -9,7 +9,7 @@ import pytest
 
 from fedglb.datasets import DATASETS
 from fedglb.environments import clusters
-from fedglb.files import user_cache
+from fedglb.io.atomic import user_cache
 
 
 def raw_folder() -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from fedglb import files
+from fedglb.io import atomic
 
 
 def test_two_may_write_one_file_at_a_time(tmp_path, monkeypatch):
@@ -12,12 +12,12 @@ def test_two_may_write_one_file_at_a_time(tmp_path, monkeypatch):
 
     def interrupted(handle):
         monkeypatch.setattr(os, "fsync", fsync)
-        files.write_whole(path, b"other")
+        atomic.atomic_write(path, b"other")
         assert path.read_bytes() == b"other"
         fsync(handle)
 
     monkeypatch.setattr(os, "fsync", interrupted)
-    files.write_whole(path, b"one")
+    atomic.atomic_write(path, b"one")
     assert path.read_bytes() == b"one"
     assert os.listdir(tmp_path) == ["file"]
 
@@ -28,15 +28,15 @@ def test_only_old_rests_are_removed(tmp_path):
         path.write_bytes(b"")
     os.utime(old, (0, 0))
     os.utime(file, (0, 0))
-    files.remove_unfinished(tmp_path, older_than=60.0)
+    atomic.remove_unfinished(tmp_path, older_than=60.0)
     assert sorted(tmp_path.iterdir()) == sorted([new, file])
-    files.remove_unfinished(tmp_path)
+    atomic.remove_unfinished(tmp_path)
     assert os.listdir(tmp_path) == ["file"]
 
 
 def test_the_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert files.user_cache() == tmp_path / "fedglb"
+    assert atomic.user_cache() == tmp_path / "fedglb"
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert files.user_cache() == tmp_path / "home" / ".cache" / "fedglb"
+    assert atomic.user_cache() == tmp_path / "home" / ".cache" / "fedglb"

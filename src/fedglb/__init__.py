@@ -36,7 +36,7 @@ from fedglb.global_update import AGD, LBFGS, Newton
 from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 from fedglb.problem import Problem
 from fedglb.protocol import Client, Coordinator
-from fedglb.simulate import Run, lockstep, simulate
+from fedglb.simulation import Run, lockstep, simulate
 from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
 from fedglb.sweeps import load as load_sweep
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 
 class InvalidInput(ValueError):

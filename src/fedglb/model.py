@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 
 class Samples:

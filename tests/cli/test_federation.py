@@ -13,8 +13,8 @@ import pytest
 import fedglb as fg
 from fedglb.cli import main
 from fedglb.cli.federation.init import PRESETS
-from fedglb.federation import server
 from fedglb.federation.bundle import Bundle
+from fedglb.federation.operator import nats_server
 from tests.federation.running import free_port
 
 INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
@@ -63,7 +63,7 @@ def test_a_federations_life(federation, tmp_path):
     assert bundle.agreement.algorithm == expected
     assert bundle.agreement.problem.dim == 3
     assert bundle.agreement.max_clients == 4
-    with server.start(folder / "server", tmp_path / "log"):
+    with nats_server.start(folder / "server", tmp_path / "log"):
         out = federation("add", folder, "shop-3", "shop-4", "--json")
         assert json.loads(out.stdout) == {
             "clients": {n: str(folder / "clients" / n) for n in ("shop-3", "shop-4")},

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from fedglb.federation.demo import leash, summary
-from fedglb.federation.demo.plan import Plan, file_of
-from fedglb.federation.demo.separate import separate
-from fedglb.federation.demo.stream import stream
+from fedglb.demo import die_with_parent, summary
+from fedglb.demo.local_baseline import local_baseline
+from fedglb.demo.plan import DemoPlan, file_of
+from fedglb.demo.stream import stream
 
 SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
 PATIENCE = 120.0  # nothing here takes that long, unless all kernels are compiled first
@@ -32,7 +32,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def processes(folder: Path) -> list[int]:
-    """All processes that were started with something in this folder, or are leashed to it."""
+    """All processes that were started with something in this folder, or end with it."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
@@ -91,9 +91,9 @@ def test_there_were_updates(played):
 
 def test_regret_is_that_of_the_arms_that_were_chosen(played):
     answer, _, folder = played
-    plan = Plan(clients=3, decisions=60, seed=4)
+    plan = DemoPlan(clients=3, decisions=60, seed=4)
     assert 0 < answer["regret"] < 3 * 60
-    assert answer["separate_regret"] == pytest.approx(separate(plan)[:, -1].sum(), rel=1e-12)
+    assert answer["separate_regret"] == pytest.approx(local_baseline(plan)[:, -1].sum(), rel=1e-12)
     by_hand = 0.0
     for i, name in enumerate(plan.names):
         file = summary.AgentFile(file_of(folder, name), "process")
@@ -112,10 +112,10 @@ def test_no_process_is_left(played):
 
 def test_what_is_missing_in_a_file_is_counted_as_lost(played):
     _, _, folder = played
-    plan = Plan(clients=3, decisions=60, seed=4)
+    plan = DemoPlan(clients=3, decisions=60, seed=4)
     said = {name: {"0-1", "0-2"} if name == "shop-1" else set() for name in plan.names}
     killed = summary.Killed("shop-2", 0, 0, 0.0)
-    assert summary.summarise(plan, folder, said, separate(plan), killed, 1.0).lost == 2
+    assert summary.summarise(plan, folder, said, local_baseline(plan), killed, 1.0).lost == 2
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,8 @@ def test_a_leash_ends_its_program(tmp_path):
     ready = tmp_path / "ready"
     program = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
     process = subprocess.Popen(
-        [sys.executable, leash.__file__, sys.executable, "-c", program], stdin=subprocess.PIPE
+        [sys.executable, die_with_parent.__file__, sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
     )
     until(ready.exists)
     assert len(processes(tmp_path)) == 2
@@ -198,7 +199,7 @@ def test_bad_input_is_one_line(tmp_path, arguments, complaint):
 @pytest.mark.parametrize(
     "missing",
     [
-        "from fedglb.federation import server; server.found = lambda: None",
+        "from fedglb.federation.operator import nats_server; nats_server.found = lambda: None",
         "import sys; sys.modules['nats'] = None",
     ],
     ids=["nats-server", "nats-py"],

@@ -8,7 +8,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.cli import live
-from fedglb.sweeps import Finished, Status
+from fedglb.sweeps import Finished, SweepStatus
 from tests.sweeps.tiny import fedglb, tables, toml
 
 
@@ -81,7 +81,7 @@ def test_help_shows_an_example():
 
 def status(count):
     done = tuple(Finished(f"c{i}", 1, 100.0 - i, 10 * i, 0) for i in range(count))
-    return Status(runs=20, finished=done, interactions=1000, left=3000, seconds=2.0)
+    return SweepStatus(runs=20, finished=done, interactions=1000, left=3000, seconds=2.0)
 
 
 def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys):
@@ -116,4 +116,4 @@ def test_the_live_view_shows_what_was_asked_for():
 
 
 def test_nothing_is_known_before_the_first_interaction():
-    assert "unknown time left" in live.in_a_line(Status(3, (), 0, 100, 0.0))
+    assert "unknown time left" in live.in_a_line(SweepStatus(3, (), 0, 100, 0.0))

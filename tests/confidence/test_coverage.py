@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.simulate.results import holds
+from fedglb.simulation.results import holds
 from tests.confidence.coverage import ALGORITHMS, DELTA, LINKS, coverage, small_problem
 
 #: DisLinUCB's radius is proven for the identity link only.

@@ -25,8 +25,8 @@ def betas(noise: float, delta: float) -> tuple[float, float]:
     objective = Objective(setting, SAMPLES, M, prior * np.eye(DIM) + M)
     theta = np.eye(DIM)[0]  # ‖θ‖ = S
     solution = Solution(theta, np.zeros(DIM))
-    (r,) = FedGLB().at_sync(setting, objective, solution)
-    _, printed = fg.FedGLBPrinted().at_sync(setting, objective, solution)
+    (r,) = FedGLB().radius_terms(setting, objective, solution)
+    _, printed = fg.FedGLBPrinted().radius_terms(setting, objective, solution)
     return r**2, printed
 
 

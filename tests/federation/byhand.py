@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fedglb.federation.names import down, up
-from fedglb.federation.sessions import Beat, Downward, Hello, Upward, Welcome
-from fedglb.federation.wire import decode_down, encode
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import Downward, Heartbeat, Hello, Upward, Welcome
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
 from tests.federation.running import Connected, Running, connected
 from tests.federation.serving import client_of
@@ -45,7 +45,7 @@ class ByHand:
         await self.hear(Welcome)
 
     async def beat(self, wants: int = 0) -> None:
-        await self.say(Beat(self.client.adopted, wants))
+        await self.say(Heartbeat(self.client.adopted, wants))
 
     async def take_part(self, before: Callable[[], Awaitable[object]] | None = None) -> NewModel:
         """Answer honestly until the model comes; adopt it. `before` is awaited before answers."""

@@ -13,11 +13,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from fedglb.federation import service
-from fedglb.federation.agent import Agent
+from fedglb.federation.agent.agent import Agent
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordination import Coordination
-from fedglb.federation.policy import Policy
+from fedglb.federation.coordinator import service
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.problem import Problem
 from fedglb.protocol.coordinator import IDLE
 from tests.federation.faults import Fault, Faults, install
@@ -89,7 +89,7 @@ class Learning(Obedient):
 class Coordinating(Obedient):
     """A coordinator; it takes orders beside its service."""
 
-    conversation: Coordination | None = None
+    conversation: CoordinatorSession | None = None
 
     def status(self) -> dict[str, Any]:
         """Whether it rests; and if so, how many samples the newest model covers."""
@@ -106,7 +106,7 @@ class Coordinating(Obedient):
         return {"arrays": self.conversation.coordinator.to_arrays()}
 
     def serve(self, bundle: Path, path: Path) -> None:
-        class Watched(Coordination):
+        class Watched(CoordinatorSession):
             def __init__(inner, *given: Any) -> None:  # noqa: N805
                 super().__init__(*given)
                 self.conversation = inner
@@ -115,7 +115,7 @@ class Coordinating(Obedient):
             self.obey()
             os.kill(os.getpid(), signal.SIGTERM)
 
-        service.Coordination = Watched  # type: ignore[misc]
+        service.CoordinatorSession = Watched  # type: ignore[misc]
         threading.Thread(target=listen, daemon=True).start()
         # Long waits: nobody is left out while somebody starts again.
         policy = Policy(time_limit=120.0, absent_after=60.0, grace=60.0)

@@ -11,8 +11,8 @@ import numpy as np
 
 import fedglb as fg
 from fedglb.federation import Agent
-from fedglb.federation.agent import ALONE
-from fedglb.federation.sessions import Withdrawal
+from fedglb.federation.agent.agent import ALONE
+from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol.messages import Message
 
 BYTES = tuple[str, bytes]
@@ -64,7 +64,7 @@ class Alone:
         answers = agent._participation.receive(self.queue.popleft())  # type: ignore[arg-type]
         for answer in answers:
             if isinstance(answer, Withdrawal):
-                self.queue.extend(self.coordinator.leave_out(ALONE))
+                self.queue.extend(self.coordinator.exclude(ALONE))
             elif isinstance(answer, Message) and self.coordinator.phase:
                 self.queue.extend(self.coordinator.receive(answer))
         return answers

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from fedglb.federation.agent_file import AgentFile
+from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.session import AgentSession
+from fedglb.federation.agent.store import AgentFile
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordination import Coordination, Outgoing
-from fedglb.federation.coordinator_file import CoordinatorFile
-from fedglb.federation.event import Event
-from fedglb.federation.learner import Learner
-from fedglb.federation.participation import Participation
-from fedglb.federation.policy import Policy
-from fedglb.federation.rules import Rules
-from fedglb.federation.sessions import Bye, Upward
-from fedglb.federation.wire import decode_down, encode
+from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
+from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import Goodbye, Upward
 from fedglb.protocol.coordinator import IDLE
 
 DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
@@ -54,8 +54,8 @@ class Node:
     def open(self) -> None:
         file = AgentFile(self.path, "process")
         file.agree(self.agreement.facts())
-        self.learner = Learner(self.name, self.agreement, file, Rules())
-        self.participation = Participation(self.learner, file.instance, "test")
+        self.learner = Learner(self.name, self.agreement, file, DecisionRules())
+        self.participation = AgentSession(self.learner, file.instance, "test")
         self.up = True
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Harness:
         self._heap: list[tuple[float, int, str, str, bytes]] = []
         self.said: list[tuple[float, str, str, Any]] = []  # when, up or down, client, message
         self.lost: Callable[[str, str, Any], bool] = lambda way, name, message: False
-        self.events: list[Event] = []
+        self.events: list[CoordinatorEvent] = []
         self._wakes: list[tuple[float, str]] = []
         self.nodes = {name: self._node(name, k) for k, name in enumerate(names)}
         self.begin(after)
@@ -119,7 +119,7 @@ class Harness:
 
     def begin(self, after: int = 0) -> None:
         self.file = CoordinatorFile(self.folder / "coordinator.db", self.agreement)
-        self.coordination = Coordination(
+        self.coordination = CoordinatorSession(
             self.agreement, self.file, self.policy, self.events.append, after
         )
         self.tell(self.coordination.start(self.now))
@@ -166,7 +166,7 @@ class Harness:
         self.say(self.nodes[name], self.nodes[name].participation.hello())
 
     def leave(self, name: str) -> None:
-        self.say(self.nodes[name], Bye())
+        self.say(self.nodes[name], Goodbye())
         self.nodes.pop(name).close()
 
     # -- the network -------------------------------------------------------------------------

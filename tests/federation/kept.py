@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedglb.federation.coordinator_file import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.protocol.arrays import Arrays
 from tests.federation.faults import Fault
 from tests.federation.processes import Child, Died, eventually

@@ -18,10 +18,10 @@ from typing import Any
 
 import nats
 
-from fedglb.federation import operator, server
 from fedglb.federation.agreement import AgreementTable, ProblemTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
+from fedglb.federation.operator import nats_server, operator
 
 NAME = "demo"
 
@@ -44,10 +44,10 @@ class Running:
 
     folder: Path
     port: int
-    server: server.Server | None = None
+    server: nats_server.Server | None = None
 
     def start(self) -> None:
-        self.server = server.start(self.folder / "server", self.folder / "server" / "log")
+        self.server = nats_server.start(self.folder / "server", self.folder / "server" / "log")
 
     def stop(self) -> None:
         if self.server is not None:

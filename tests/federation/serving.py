@@ -16,11 +16,11 @@ import numpy as np
 import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordination import Coordination
-from fedglb.federation.coordinator_file import CoordinatorFile
-from fedglb.federation.event import Event
-from fedglb.federation.policy import Policy
-from fedglb.federation.service import Service
+from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.service import Service
+from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.model import SharedModel
 from tests.federation.recorded import stream
 from tests.federation.running import Running
@@ -32,14 +32,14 @@ class Serving:
     """A coordinator's service in a thread; a `with` block starts and stops it."""
 
     def __init__(self, running: Running, state: Path, **policy: float) -> None:
-        self.events: list[Event] = []
+        self.events: list[CoordinatorEvent] = []
         self._told = threading.Condition()
         self._at_event: dict[str, Callable[[], object]] = {}
         self._bundle, self._state, self._policy = running.coordinator_bundle, state, policy
         self._stop: Callable[[], object] = lambda: None
 
     @property
-    def coordination(self) -> Coordination:
+    def coordination(self) -> CoordinatorSession:
         return self._service.coordination
 
     def give_up(self, seconds: float) -> None:
@@ -52,16 +52,16 @@ class Serving:
         self._at_event["left out"] = lambda: setattr(updates, "policy", patient)
         updates.policy = replace(patient, time_limit=seconds)
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: CoordinatorEvent) -> None:
         self._at_event.pop(event.kind, lambda: None)()
         with self._told:
             self.events.append(event)
             self._told.notify_all()
 
-    def wait(self, kind: str, **facts: object) -> Event:
+    def wait(self, kind: str, **facts: object) -> CoordinatorEvent:
         """Wait for an event of this kind and with these facts; return the first."""
 
-        def found() -> list[Event]:
+        def found() -> list[CoordinatorEvent]:
             return [
                 e for e in list(self.events) if e.kind == kind and facts.items() <= e.facts.items()
             ]

@@ -19,7 +19,7 @@ from fedglb.federation import (
     Unavailable,
     UnknownDecision,
 )
-from fedglb.federation.decision import draw
+from fedglb.federation.agent.decisions import draw
 from tests.federation.driving import Alone, arms, client, feed, state
 
 PROBLEM = fg.Problem(dim=3)
@@ -33,7 +33,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1e9
 
-    monkeypatch.setattr("fedglb.federation.choosing.time.time", lambda: Clock.now)
+    monkeypatch.setattr("fedglb.federation.agent.durable_client.time.time", lambda: Clock.now)
     return Clock
 
 

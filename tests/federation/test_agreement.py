@@ -11,9 +11,9 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
-from fedglb.federation.rehearsal import rehearse
-from fedglb.federation.sessions import Hello
-from fedglb.federation.wire import decode_up, encode
+from fedglb.federation.warm_up import warm_up
+from fedglb.federation.wire.codec import decode_up, encode
+from fedglb.federation.wire.messages import Hello
 from tests.federation.harness import agreed
 
 
@@ -146,5 +146,5 @@ def test_a_table_builds_the_same_agreement():
 )
 def test_every_agreement_can_be_rehearsed(agreement):
     before = agreement.facts()
-    rehearse(agreement)
+    warm_up(agreement)
     assert agreement.facts() == before

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fedglb as fg
-from fedglb.federation.authority import Authority, expiry, identities
+from fedglb.federation.operator.authority import Authority, expiry, identities
 
 IDENTITY = "fedglb://demo/shop-1/3"
 

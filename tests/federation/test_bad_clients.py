@@ -9,11 +9,11 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.event import clean
-from fedglb.federation.inbox import Inbox
-from fedglb.federation.policy import Policy
-from fedglb.federation.sessions import Hello, Refused
-from fedglb.federation.wire import decode_down, encode
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.service import Inbox
+from fedglb.federation.names import one_line
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import Hello, Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, SyncRequest
 from tests.federation.harness import DIM, Harness, agreed, ask, begun, texts
 
@@ -67,7 +67,7 @@ def test_a_clients_words_are_one_short_line_of_the_log(running):
     for line in lines:
         assert line.isprintable()
         assert len(line) <= 1000
-    assert clean("a\tb") == "a?b"
+    assert one_line("a\tb") == "a?b"
 
 
 def test_another_version_is_told_so(running):
@@ -75,7 +75,7 @@ def test_another_version_is_told_so(running):
     payload[3] = 9
     out = running.coordination.receive("b", bytes(payload), running.now)
     [answer] = said_to(out, "b")
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, Rejected)
     assert answer.reason == (
         "message = 'wire format 9' is not allowed: give a message of wire format 1"
     )

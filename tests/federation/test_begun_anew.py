@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from fedglb.federation.coordination import Coordination
-from fedglb.federation.coordinator_file import CoordinatorFile
-from fedglb.federation.policy import Policy
-from fedglb.federation.sessions import Beat, Hello
-from fedglb.federation.wire import decode_down, encode
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol import Client
 from fedglb.protocol.coordinator import IDLE
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
@@ -31,7 +31,7 @@ class Scene:
 
     def open(self) -> None:
         self.file = CoordinatorFile(self.path, self.agreement)
-        self.conversation = Coordination(self.agreement, self.file, Policy(), self._hear)
+        self.conversation = CoordinatorSession(self.agreement, self.file, Policy(), self._hear)
         self.conversation.start(self.now)
 
     def crash(self) -> None:
@@ -52,7 +52,7 @@ class Scene:
 
     def ask(self, name: str) -> list:
         """Say in a sign of life that an update is wanted."""
-        return self.say(name, Beat(self.clients[name].adopted, EACH))
+        return self.say(name, Heartbeat(self.clients[name].adopted, EACH))
 
     def deliver(self, outgoing: list) -> None:
         while outgoing:

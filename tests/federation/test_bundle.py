@@ -14,9 +14,9 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable, ProblemTable
-from fedglb.federation.authority import Authority
 from fedglb.federation.bundle import Bundle
-from fedglb.toml import to_toml
+from fedglb.federation.operator.authority import Authority
+from fedglb.io.toml import to_toml
 from tests.federation.running import connected, table
 
 FULL = AgreementTable(

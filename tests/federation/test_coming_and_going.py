@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack
 import numpy as np
 import pytest
 
-from fedglb.federation.sessions import Bye, Call, Refused, Welcome
+from fedglb.federation.wire.messages import Goodbye, HelloRequest, Rejected, Welcome
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel, SyncRequest
 from tests.federation.byhand import by_hand
 from tests.federation.running import federation, table, until
@@ -79,7 +79,7 @@ def test_a_client_that_joins_during_an_update_gets_its_model(running, tmp_path, 
             await c.hear(CovarianceRequest)  # the update waits for c
             with opened(running, tmp_path, "e", 3) as late:
                 await asyncio.to_thread(serving.wait, "joined", client="e")
-                await c.say(Bye())
+                await c.say(Goodbye())
                 event = await updated(serving, [*agents.values(), late])
                 assert event.facts["clients"] == 3
                 model = serving.coordination.coordinator.model
@@ -177,7 +177,7 @@ def test_a_client_that_was_silent_comes_back(running, tmp_path, agreement):
             left = await asyncio.to_thread(serving.wait, "left", client="c")
             assert left.text == "c is gone: silent for too long"
             await c.beat()
-            await c.hear(Call)
+            await c.hear(HelloRequest)
             await c.join()
             agents["d"].request_update()
             await c.take_part()
@@ -232,7 +232,7 @@ def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
                 await old.join()
                 agents["d"].request_update()
                 await old.say(old.answer(await old.hear(CovarianceRequest)))
-                await old.say(Bye())
+                await old.say(Goodbye())
             with opened(running, tmp_path, "c", 3) as new:
                 await until(lambda: new.status.welcome, PATIENCE)
                 await e.take_part()
@@ -255,7 +255,7 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             assert serving.texts("begun") == ["update 1 begins with 4"]
             await c.say(c.answer(first))
             await c.hear(Evaluate)
-            await c.say(Bye())
+            await c.say(Goodbye())
             event = await asyncio.to_thread(serving.wait, "abandoned", update=1)
             assert event.text == "update 1 is off: too few of 4 are left"
             assert agents["d"].status.wants == 9  # the request stands
@@ -282,7 +282,7 @@ def test_who_was_refused_for_its_answer_is_part_of_the_next_update(running, tmp_
             agents["d"].request_update()
             await c.hear(CovarianceRequest)
             await c.say(b"garbage")
-            await c.hear(Refused)
+            await c.hear(Rejected)
             await updated(serving, agents.values())
             c.client.receive(await c.hear(NewModel))
             agents["d"].request_update()

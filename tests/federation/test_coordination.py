@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.policy import Policy
-from fedglb.federation.sessions import Call, Hello, Refused, Welcome, Withdrawal
-from fedglb.federation.wire import encode
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.wire.codec import encode
+from fedglb.federation.wire.messages import Hello, HelloRequest, Rejected, Welcome, Withdrawal
 from fedglb.protocol.messages import (
     Covariance,
     CovarianceRequest,
@@ -132,7 +132,7 @@ def test_goodbye_in_an_update_and_late_words_of_that_session(running):
     assert running.coordinator.last_update.samples == 8
     running.tell(running.coordination.receive("c", late, running.now))
     assert "c" not in running.coordination.roster
-    assert running.heard("down", Refused, "c")
+    assert running.heard("down", Rejected, "c")
 
 
 def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
@@ -198,7 +198,7 @@ def test_a_restart_calls_everybody_and_totals_survive_it(running):
     running.stop()
     assert running.coordination.traffic.entries["NewModel.down"] == traffic["NewModel.down"]
     assert running.coordinator.ledger.messages == ledger
-    assert len(running.heard("down", Call)) == 3
+    assert len(running.heard("down", HelloRequest)) == 3
     running.run(2 * TICK)
     assert running.everybody_here()
     assert len(running.heard("down", Welcome)) == 3
@@ -234,7 +234,7 @@ def test_a_former_session_is_refused_and_there_is_no_back_and_forth(running):
     running.come_back("a")
     running.run(1.0)
     second = running.nodes["a"].participation.session
-    for message, said in ((beat, Refused), (hello, Refused)):
+    for message, said in ((beat, Rejected), (hello, Rejected)):
         answers = running.coordination.receive("a", encode(message, first.session), running.now)
         assert len(answers) == 1
         del running.said[:]
@@ -375,7 +375,7 @@ def test_unknown_sessions_are_called_and_goodbyes_of_them_are_not(running):
     [(client, _)] = running.coordination.receive("z", encode(beat, "s"), running.now)
     assert client == "z"
     running.tell(running.coordination.receive("z", encode(beat, "s"), running.now))
-    assert running.heard("down", Call, "z")
+    assert running.heard("down", HelloRequest, "z")
 
 
 def test_late_answers_to_an_abandoned_update_are_dropped(running):

@@ -10,10 +10,10 @@ from polars.testing import assert_frame_equal
 
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable, ProblemTable
-from fedglb.federation.coordinator_file import CoordinatorFile
-from fedglb.federation.traffic import Traffic
+from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
-from fedglb.simulate.reference import ReferenceEngine
+from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.commanded import agent, coordinator
 from tests.federation.running import federation
 

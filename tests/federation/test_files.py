@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.errors import Unavailable
-from fedglb.federation.files import close, connect, pack, transaction, unpack
 from fedglb.federation.names import check_client, check_name, down, identity, up
-from fedglb.federation.traffic import Traffic
+from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
 
 SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY);\nCREATE TABLE two(b)"
 
@@ -123,15 +123,15 @@ def test_the_coordinators_name_is_its_own():
 def test_traffic_adds_up_and_comes_back():
     traffic = Traffic()
     for size in (10, 30):
-        traffic.add("Beat", "up", size)
-    traffic.add("Beat", "down", 5)
+        traffic.add("Heartbeat", "up", size)
+    traffic.add("Heartbeat", "down", 5)
     traffic.add("NewModel", "down", 100)
     assert (traffic.messages, traffic.size) == (4, 145)
     assert traffic.frame().rows() == [
-        ("Beat", "up", 2, 40), ("Beat", "down", 1, 5), ("NewModel", "down", 1, 100),
+        ("Heartbeat", "up", 2, 40), ("Heartbeat", "down", 1, 5), ("NewModel", "down", 1, 100),
     ]  # fmt: skip
     back = Traffic.unpack(traffic.pack())
     assert back == traffic
-    back.add("Beat", "up", 1)
-    assert back.entries["Beat.up"] == (3, 41)
+    back.add("Heartbeat", "up", 1)
+    assert back.entries["Heartbeat.up"] == (3, 41)
     assert Traffic().frame().is_empty()

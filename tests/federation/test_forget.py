@@ -9,8 +9,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
-from fedglb.federation.agent_file import AgentFile
-from fedglb.federation.sessions import Withdrawal
+from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
 from fedglb.protocol.arrays import from_arrays, to_arrays
 from fedglb.protocol.messages import NewModel

@@ -25,9 +25,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agent import ALONE
+from fedglb.federation.agent.agent import ALONE
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.rehearsal import rehearse
+from fedglb.federation.warm_up import warm_up
 from fedglb.protocol import Client
 from tests.federation.faults import Fault
 from tests.federation.kept import COORDINATOR, SERVER, Kept, same, state
@@ -45,7 +45,7 @@ AGENT = {
     "INSERT INTO decisions": EACH, "UPDATE decisions": EACH, "observe returned": EACH,
     "send SyncRequest": 1, "INSERT INTO marks": 1, "send Covariance": 1,
     "send Derivatives": ROUNDS, "BEGIN": 1, "REPLACE INTO held": 1, "DELETE FROM marks": 1,
-    "COMMIT": 1, "send Beat": 1,
+    "COMMIT": 1, "send Heartbeat": 1,
 }  # fmt: skip
 HEAD = {
     "INSERT INTO begun": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS, "BEGIN": 1,
@@ -54,7 +54,7 @@ HEAD = {
 }  # fmt: skip
 AGENT_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send Hello": 1}
 HEAD_STARTS = {
-    "BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send Call": 3, "REPLACE INTO members": 3,
+    "BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send HelloRequest": 3, "REPLACE INTO members": 3,
     "send Welcome": 3,
 }  # fmt: skip
 
@@ -71,7 +71,7 @@ class Plan(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Compile before any process waits for it: on a new machine that takes a minute."""
-    rehearse(AGREED.build())
+    warm_up(AGREED.build())
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def undisturbed_start(kept: Kept, name: str) -> None:
 def came_to(places: dict[str, int], points: dict[str, int], more: dict[str, int]) -> None:
     """The list is right (signs of life come with the clock), and no other place is missing."""
     short = {name for name, times in places.items() if points.get(name, 0) < times}
-    assert short <= {"send Beat"}, points
+    assert short <= {"send Heartbeat"}, points
     assert set(points) <= {*places, *more}, points
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from fedglb.federation.coordinator_file import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.protocol import Coordinator
 from tests.federation.commanded import coordinator, crowd
 from tests.federation.running import federation, table

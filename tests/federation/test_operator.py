@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 import pytest
 
 import fedglb as fg
-from fedglb.federation import configuration, operator, server
-from fedglb.federation.authority import Authority, expiry
 from fedglb.federation.bundle import Bundle
-from fedglb.lock import only_one
+from fedglb.federation.operator import nats_config, nats_server, operator
+from fedglb.federation.operator.authority import Authority, expiry
+from fedglb.io.lock import exclusive_lock
 from tests.federation.running import connected, federation, refused, table, until
 
 
@@ -67,8 +67,8 @@ def test_what_init_makes(shared):
 
 def test_the_configuration_holds_wherever_the_server_is_started(shared, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    server.check(shared.folder / "server")
-    assert server.running(shared.folder / "server") == shared.server.process.pid
+    nats_server.check(shared.folder / "server")
+    assert nats_server.running(shared.folder / "server") == shared.server.process.pid
 
 
 def test_without_a_certificate_nobody_is_let_in(shared):
@@ -160,12 +160,14 @@ def test_a_bundle_that_was_moved_away_is_revoked_all_the_same(tmp_path):
 
 def test_a_server_that_does_not_obey_is_reported(tmp_path, monkeypatch):
     with federation(tmp_path, ["a"]) as running:
-        monkeypatch.setattr(server, "reload", lambda folder: True)  # as if it had been heard
-        patient = operator.settles
-        monkeypatch.setattr(operator, "settles", lambda *given: patient(*given, patience=0.2))
-        with pytest.raises(server.ServerFault, match="does not refuse 'a'"):
+        monkeypatch.setattr(nats_server, "reload", lambda folder: True)  # as if it had been heard
+        patient = operator.wait_until_admitted
+        monkeypatch.setattr(
+            operator, "wait_until_admitted", lambda *given: patient(*given, patience=0.2)
+        )
+        with pytest.raises(nats_server.ServerFault, match="does not refuse 'a'"):
             operator.revoke(running.folder, ["a"])
-        with pytest.raises(server.ServerFault, match="does not let in 'b'"):
+        with pytest.raises(nats_server.ServerFault, match="does not let in 'b'"):
             operator.add(running.folder, ["b"])
         monkeypatch.undo()
         assert operator.add(running.folder, ["c"]).verified  # brings the rest with it
@@ -215,10 +217,10 @@ def test_what_cannot_be_changed_is_refused_and_changes_nothing(still):
 
 def test_a_configuration_that_the_server_refuses_is_rolled_back(still, monkeypatch):
     before = files(still.folder)
-    monkeypatch.setattr(configuration, "accounts", lambda *_: "accounts { nonsense")
-    with pytest.raises(server.ServerFault, match="refuses the configuration"):
+    monkeypatch.setattr(nats_config, "accounts", lambda *_: "accounts { nonsense")
+    with pytest.raises(nats_server.ServerFault, match="refuses the configuration"):
         operator.add(still.folder, ["c"])
-    with pytest.raises(server.ServerFault, match="refuses the configuration"):
+    with pytest.raises(nats_server.ServerFault, match="refuses the configuration"):
         operator.revoke(still.folder, ["a"])
     assert files(still.folder) == before
 
@@ -233,12 +235,15 @@ def test_without_nats_server_members_still_change_and_the_way_to_one_is_told(
     accounts = (still.folder / "server" / "accounts.conf").read_text()
     assert "fedglb://demo/a/1" not in accounts
     assert "fedglb://demo/b/1" in accounts
-    with pytest.raises(server.ServerFault, match=r"not on the PATH.*fedglb\[demo\]"):
-        server.start(still.folder / "server", tmp_path / "log")
+    with pytest.raises(nats_server.ServerFault, match=r"not on the PATH.*fedglb\[demo\]"):
+        nats_server.start(still.folder / "server", tmp_path / "log")
 
 
 def test_one_command_at_a_time(still):
-    with only_one(still.folder), pytest.raises(fg.InvalidInput, match="command of the operator"):
+    with (
+        exclusive_lock(still.folder),
+        pytest.raises(fg.InvalidInput, match="command of the operator"),
+    ):
         operator.add(still.folder, ["c"])
 
 
@@ -257,8 +262,8 @@ def test_a_process_that_has_the_number_by_chance_gets_no_signal(still):
     try:
         for content in (str(stranger.pid), "", "x", "0", "-1", "1", str(os.getpid()), "9" * 30):
             (still.folder / "server" / "nats.pid").write_text(content)
-            assert server.running(still.folder / "server") is None
-            assert not server.reload(still.folder / "server")
+            assert nats_server.running(still.folder / "server") is None
+            assert not nats_server.reload(still.folder / "server")
         (still.folder / "server" / "nats.pid").write_text(str(stranger.pid))
         assert not operator.add(still.folder, ["c"]).verified
         assert stranger.poll() is None
@@ -270,8 +275,8 @@ def test_a_process_that_has_the_number_by_chance_gets_no_signal(still):
 def test_another_federations_server_gets_no_signal(still, shared):
     pid = shared.folder / "server" / "nats.pid"
     shutil.copy(pid, still.folder / "server" / "nats.pid")
-    assert server.running(still.folder / "server") is None
-    assert server.running(shared.folder / "server") == int(pid.read_text())
+    assert nats_server.running(still.folder / "server") is None
+    assert nats_server.running(shared.folder / "server") == int(pid.read_text())
 
 
 def test_a_pid_file_of_a_killed_server(tmp_path):
@@ -284,8 +289,8 @@ def test_a_pid_file_of_a_killed_server(tmp_path):
 def test_a_port_that_is_taken_is_an_error(shared, tmp_path):
     folder = tmp_path / "second"
     operator.init(folder, "demo", table(), [], ["127.0.0.1"], shared.port, bind="127.0.0.1")
-    with pytest.raises(server.ServerFault, match="address already in use"):
-        server.start(folder / "server", tmp_path / "log")
+    with pytest.raises(nats_server.ServerFault, match="address already in use"):
+        nats_server.start(folder / "server", tmp_path / "log")
 
 
 @pytest.mark.parametrize(

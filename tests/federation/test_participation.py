@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.federation.sessions import Beat, Call, Hello, Refused, Welcome, Withdrawal
+from fedglb.federation.wire.messages import (
+    Heartbeat,
+    Hello,
+    HelloRequest,
+    Rejected,
+    Welcome,
+    Withdrawal,
+)
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import (
     Covariance,
@@ -67,20 +74,20 @@ def test_hello_is_said_until_it_is_answered(node):
     assert (first.update, first.software) == (0, "test")
     assert first.agreement == node.agreement.facts()
     part.receive(WELCOME)
-    assert part.beat() == Beat(0, 0)
-    assert part.receive(Call()) == [part.hello()]
+    assert part.beat() == Heartbeat(0, 0)
+    assert part.receive(HelloRequest()) == [part.hello()]
 
 
 def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
     part = node.participation
     with caplog.at_level(logging.WARNING):
-        assert part.receive(Refused("no room", member=False)) == []
-        part.receive(Refused("no room", member=False))
+        assert part.receive(Rejected("no room", member=False)) == []
+        part.receive(Rejected("no room", member=False))
     assert part.refused == "no room"
     assert not part.welcome
     assert len(caplog.records) == 1
     assert isinstance(part.beat(), Hello)  # there may be room now
-    part.receive(Refused("left out", member=True))
+    part.receive(Rejected("left out", member=True))
     assert part.welcome
     assert part.refused == "left out"
     part.receive(WELCOME)
@@ -162,12 +169,12 @@ def test_a_request_stands_until_a_model_covers_the_samples(node):
     part.receive(WELCOME)
     part.ask()
     assert part.request() == SyncRequest("a", 5, 0)
-    assert part.beat() == Beat(0, 5)
+    assert part.beat() == Heartbeat(0, 5)
     [request] = part.receive(model(1, covered=0))  # it was left out
     assert request == SyncRequest("a", 9, 1)
     part.receive(CovarianceRequest("a", 2))
     assert part.receive(model(2, covered=5, t=10)) == []
-    assert part.beat() == Beat(2, 0)
+    assert part.beat() == Heartbeat(2, 0)
     assert part.request() is None
 
 

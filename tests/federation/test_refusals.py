@@ -17,9 +17,9 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
-from fedglb.federation.coordinator_file import CoordinatorFile, Known
-from fedglb.federation.sessions import Refused
-from fedglb.federation.wire import encode
+from fedglb.federation.coordinator.store import CoordinatorFile, MemberRecord
+from fedglb.federation.wire.codec import encode
+from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, Evaluate
 from tests.federation.byhand import by_hand
 from tests.federation.running import federation, table, until
@@ -137,7 +137,7 @@ def test_an_answer_that_cannot_be(running, tmp_path, expected, where, spoil, rea
                 await offender.say(answer)
                 answer = offender.answer(await offender.hear(Evaluate))
             await offender.say(spoil(answer, offender.session))
-            refused = await offender.hear(Refused)
+            refused = await offender.hear(Rejected)
             assert reason in refused.reason
             event = await updated(serving, agents)
             check_left_out(serving, event, expected)
@@ -245,7 +245,7 @@ def test_another_agreement(running, tmp_path, expected, fact, value):
     async def scene(serving, agents):
         async with by_hand(running, OFFENDER) as offender:
             await offender.hello(**{fact: value})
-            refused = await offender.hear(Refused)
+            refused = await offender.hear(Rejected)
             assert refused.reason.startswith("c does not agree with the federation: ")
             assert f"{fact}: {value!r}, the federation has " in refused.reason
             agents["d"].request_update()
@@ -265,13 +265,13 @@ def test_one_client_too_many(running, tmp_path, expected):
     """
     before = CoordinatorFile(tmp_path / "state.db", running.coordinator_bundle.agreement)
     for name in ("g", "h", "i"):
-        before.member(name, Known("a file", present=False, model=0))
+        before.member(name, MemberRecord("a file", present=False, model=0))
     before.close()
 
     async def scene(serving, agents):
         async with by_hand(running, OFFENDER) as offender:
             await offender.hello()
-            refused = await offender.hear(Refused)
+            refused = await offender.hear(Rejected)
             assert refused.reason == "c would be one client too many: max_clients is 6"
             agents["d"].request_update()
             event = await updated(serving, agents)
@@ -288,7 +288,7 @@ def test_another_file_under_a_certificate_in_use(running, tmp_path, expected):
     async def scene(serving, agents):
         async with by_hand(running, "a") as thief:
             await thief.hello()
-            refused = await thief.hear(Refused)
+            refused = await thief.hear(Rejected)
             assert "another file speaks under the certificate of a" in refused.reason
             thief.client.update = 1
             await thief.say(Covariance("a", 1, 5, thief.client.covariance))
@@ -314,9 +314,9 @@ def test_a_copy_of_a_file_takes_the_place_of_the_older_agent(running, tmp_path):
             await newer.join()
             for _ in range(3):  # whatever it says, it is out
                 await older.beat()
-                assert "has taken its place" in (await older.hear(Refused)).reason
+                assert "has taken its place" in (await older.hear(Rejected)).reason
                 await older.hello()
-                assert "has taken the place of c" in (await older.hear(Refused)).reason
+                assert "has taken the place of c" in (await older.hear(Rejected)).reason
             agents["d"].request_update()
             request = await newer.hear(CovarianceRequest)
             await older.say(replace(older.answer(request), matrix=np.zeros((DIM, DIM))))

@@ -8,14 +8,14 @@ from collections import deque
 import numpy as np
 import pytest
 
-from fedglb.federation.agent_file import AgentFile
-from fedglb.federation.coordination import Coordination
-from fedglb.federation.coordinator_file import CoordinatorFile
-from fedglb.federation.learner import Learner
-from fedglb.federation.participation import Participation
-from fedglb.federation.policy import Policy
-from fedglb.federation.rules import Rules
-from fedglb.federation.wire import decode_down, encode
+from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.session import AgentSession
+from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.protocol.messages import NewModel
 from tests.federation.byhand import by_hand
 from tests.federation.running import federation, table, until
@@ -39,17 +39,17 @@ class Together:
         folder.mkdir()
         self.agreement, self.dim = agreement, agreement.problem.dim
         self._kept = CoordinatorFile(folder / "state.db", agreement)
-        self.coordination = Coordination(agreement, self._kept, Policy(), lambda event: None)
+        self.coordination = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
         self.learners, self.parts = {}, {}
         for name, samples in SAMPLES.items():
             file = AgentFile(folder / f"{name}.db", "process")
             file.agree(agreement.facts())
-            learner = Learner(name, agreement, file, Rules())
+            learner = Learner(name, agreement, file, DecisionRules())
             whole = client_of(agreement, name, samples).samples
             for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
                 learner.observe(learner.choose([x], t=t).id, float(y))
             self.learners[name] = learner
-            self.parts[name] = Participation(learner, file.instance, "test")
+            self.parts[name] = AgentSession(learner, file.instance, "test")
         for part in self.parts.values():
             self.deliver(part, part.hello())
 

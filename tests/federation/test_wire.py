@@ -14,21 +14,22 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation import wire, wire_packets
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.sessions import (
-    Beat,
-    Bye,
-    Call,
+from fedglb.federation.wire import codec as wire
+from fedglb.federation.wire import packets as wire_packets
+from fedglb.federation.wire.arrays import MAX_NUMBERS
+from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
+from fedglb.federation.wire.messages import (
     Downward,
+    Goodbye,
+    Heartbeat,
     Hello,
-    Refused,
+    HelloRequest,
+    Rejected,
     Upward,
     Welcome,
     Withdrawal,
 )
-from fedglb.federation.wire import Malformed, OtherVersion, decode_down, decode_up, encode
-from fedglb.federation.wire_arrays import MAX_NUMBERS
 from fedglb.model import SharedModel, triangle_size
 from fedglb.protocol.messages import (
     Covariance,
@@ -63,8 +64,8 @@ def upward(d: int) -> list[Upward]:
     return [
         Hello("i" * 64, 0, "fedglb 0.1.0", {}),
         Hello("", BIG, "ä" * 200, {f"k{i}" + "ß" * 196: "v" * 200 for i in range(200)}),
-        Beat(0, BIG),
-        Bye(),
+        Heartbeat(0, BIG),
+        Goodbye(),
         Withdrawal(7),
         SyncRequest("c", BIG, 3),
         Covariance("c", 1, 0, A),
@@ -80,9 +81,9 @@ def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
         Welcome(4),
-        Refused("", member=False),
-        Refused("…" * 1000, member=True),
-        Call(),
+        Rejected("", member=False),
+        Rejected("…" * 1000, member=True),
+        HelloRequest(),
         CovarianceRequest("c", 1),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
         Evaluate("c", 1, 2, BIG, v, hessian=False, loss=True),
@@ -225,8 +226,8 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
         "agreement": NO_FACTS,
     },
-    Beat: {"update": NO_COUNT, "wants": NO_COUNT},
-    Bye: {},
+    Heartbeat: {"update": NO_COUNT, "wants": NO_COUNT},
+    Goodbye: {},
     Withdrawal: {"update": NO_COUNT},
     SyncRequest: {"t": NO_COUNT, "update": NO_COUNT},
     Covariance: {"update": NO_COUNT, "samples": NO_COUNT, "matrix": NO_MATRIX, "b": NO_VECTOR},
@@ -235,8 +236,8 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "loss": NO_LOSS,
     },
     Welcome: {"update": NO_COUNT},
-    Refused: {"reason": no_text(1000), "member": NO_FLAG},
-    Call: {},
+    Rejected: {"reason": no_text(1000), "member": NO_FLAG},
+    HelloRequest: {},
     CovarianceRequest: {"update": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,
@@ -340,9 +341,10 @@ def test_bytes_that_mean_harm(data):
 @pytest.mark.parametrize(
     "message",
     [
-        Beat(-1, 0), Beat(2**53, 0), Beat(2**70, 0), Beat(True, 0), Beat(1.0, 0), Beat(None, 0),
+        Heartbeat(-1, 0), Heartbeat(2**53, 0), Heartbeat(2**70, 0), Heartbeat(True, 0),
+        Heartbeat(1.0, 0), Heartbeat(None, 0),
         Hello("i" * 65, 0, "", {}), Hello("", 0, "", {"a": 1}), Hello("", 0, "\ud800", {}),
-        Hello("", 0, "", {str(i): "" for i in range(201)}), Refused("x" * 1001, member=False),
+        Hello("", 0, "", {str(i): "" for i in range(201)}), Rejected("x" * 1001, member=False),
         Hello("", 0, "", {"a": object()}),
         Covariance("c", 0, 0, np.zeros((2, 3))), Covariance("c", 0, 0, np.zeros(2)),
         Covariance("c", 0, 0, np.eye(2), np.zeros(3)),
@@ -359,9 +361,9 @@ def test_what_would_be_refused_is_not_sent(message):
 
 
 def test_a_session_is_bounded():
-    encode(Bye(), "")
+    encode(Goodbye(), "")
     with pytest.raises(InvalidInput):
-        encode(Bye(), "s" * 65)
+        encode(Goodbye(), "s" * 65)
 
 
 def test_the_page_has_every_message_and_every_field_in_order():

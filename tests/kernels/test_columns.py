@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from fedglb.kernels.columns import into_columns
+from fedglb.kernels.scoring import into_columns
 
 ARMS = np.array([[1.0, 0.0], [0.0, -1.0], [0.6, 0.8]])
 

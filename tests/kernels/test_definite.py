@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedglb.kernels.definite import asymmetry, inverse_quadratic, is_definite
+from fedglb.kernels.linalg import asymmetry, inverse_quadratic, is_definite
 
 
 @pytest.mark.parametrize("d", [1, 2, 7])

@@ -13,9 +13,9 @@ from fedglb.global_update import Query
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.links import LINKS
 from fedglb.protocol.arrays import to_arrays
+from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import Batch, limits, reward_range
 from fedglb.protocol.checks import check_covariance, check_derivatives
-from fedglb.protocol.fit import Contribution
 from fedglb.protocol.messages import Covariance, Derivatives, NewModel
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
@@ -199,7 +199,7 @@ def with_offence(fed: Federation, kind: type, lie, argument: str) -> None:
             fed.coordinator.receive(dataclasses.replace(message, **lie(message)))
         assert equal_arrays(fed.coordinator.to_arrays(), before)
         refused = True
-        queue += fed.coordinator.leave_out(OFFENDER)
+        queue += fed.coordinator.exclude(OFFENDER)
     assert refused
 
 
@@ -343,6 +343,6 @@ def test_all_models_reach_the_offender_too():
     models = []
     fed.hook = lambda m: models.append(m.client) if isinstance(m, NewModel) else None
     queue = fed.coordinator.begin(2, 0)
-    queue += fed.coordinator.leave_out(OFFENDER)
+    queue += fed.coordinator.exclude(OFFENDER)
     fed.deliver(queue)
     assert models == list(range(N))

@@ -38,7 +38,7 @@ def update(fed: Federation, t: int, silent: int, after: int) -> None:
     queue = fed.coordinator.begin(t, 0)
     while queue or fed.coordinator.phase != IDLE:
         if not queue:
-            queue += fed.coordinator.leave_out(silent)
+            queue += fed.coordinator.exclude(silent)
             continue
         message = queue.pop(0)
         fed.sent.append(message)
@@ -136,7 +136,7 @@ def test_nobody_left_ends_the_update_without_a_model():
     model, syncs = fed.coordinator.model, fed.coordinator.syncs
     fed.coordinator.begin(13, 0)
     for i in range(N):
-        assert fed.coordinator.leave_out(i) == []
+        assert fed.coordinator.exclude(i) == []
     assert fed.coordinator.phase == IDLE
     assert fed.coordinator.model is model
     assert fed.coordinator.syncs == syncs

@@ -210,7 +210,7 @@ def test_what_a_client_has_lost_is_not_covered(name):
     fed = federation(name)
     fed.deliver(fed.coordinator.begin(6))
     queue = until(fed, lambda c: c.phase == SOLVING)
-    queue = [m for m in queue if m.client != 2] + fed.coordinator.disown(2)
+    queue = [m for m in queue if m.client != 2] + fed.coordinator.drop_samples(2)
     state(fed)
     assert 2 not in fed.coordinator.participants
     assert fed.coordinator.since(2) == 0
@@ -220,7 +220,7 @@ def test_what_a_client_has_lost_is_not_covered(name):
     fed.clients[2].learn(np.array([0.0, 0.6, 0.8]), 1.0, 7)
     fed.deliver(fed.coordinator.begin(7))
     assert fed.coordinator.covered[2].samples == 1
-    assert fed.coordinator.disown(9) == []
+    assert fed.coordinator.drop_samples(9) == []
 
 
 # -- abandoning ----------------------------------------------------------------------------------

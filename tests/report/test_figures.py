@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedglb.report import over_time, tradeoff
 from fedglb.report.claims import evidence
+from fedglb.report.figures import over_time, tradeoff
 from tests.report.made import config, good, study
 
 BASELINES = pl.DataFrame(

@@ -16,15 +16,16 @@ import pytest
 from PIL import Image
 
 from fedglb.errors import InvalidInput
-from fedglb.files import checksum
-from fedglb.report import MEASURES, over_time, study_of_sweep, write_report
+from fedglb.io.atomic import checksum
+from fedglb.report import MEASURES, study_of_sweep, write_report
 from fedglb.report.claims import evidence
-from fedglb.report.labels import overlaps, place
-from fedglb.report.numerals import setting
-from fedglb.report.ranges import ranges
+from fedglb.report.figures import over_time
+from fedglb.report.figures.labels import overlaps, place
+from fedglb.report.figures.ranges import ranges
 from fedglb.report.study import no_baselines
+from fedglb.report.text.numerals import setting
 from fedglb.sweeps.fixed_models import SCHEMA
-from fedglb.sweeps.parts import to_bytes
+from fedglb.sweeps.results.parts import to_bytes
 from tests.report.made import bad, config, good, study
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

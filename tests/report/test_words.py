@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedglb.report.claims import check, evidence
-from fedglb.report.words import headline, sentences
+from fedglb.report.text.words import headline, sentences
 from tests.report.made import bad, config, good, study
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.lock import only_one
+from fedglb.io.lock import exclusive_lock
 from fedglb.reproduce import load_study, reproduce
-from fedglb.sweeps import store
+from fedglb.sweeps.results import store
 from tests.reproduce.test_plan import FILE
 
 module = importlib.import_module("fedglb.reproduce.reproduce")  # the function hides it
@@ -117,7 +117,7 @@ def test_killed_between_two_files_the_study_is_still_one(study, monkeypatch):
 
 
 def test_only_one_at_a_time(study):
-    with only_one(study), pytest.raises(fg.InvalidInput, match=r"wait"):
+    with exclusive_lock(study), pytest.raises(fg.InvalidInput, match=r"wait"):
         reproduce(FILE, "quick", study, jobs=1)
 
 

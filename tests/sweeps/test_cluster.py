@@ -79,7 +79,7 @@ DEADLY = """
 import sys
 if "worker" in sys.argv:
     import os, signal
-    import fedglb.sweeps.task as task
+    import fedglb.sweeps.execution.task as task
     real = task.lockstep
     def lockstep(algorithms, env, horizon, seed, **options):
         if seed == 1:

@@ -11,10 +11,10 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
-from fedglb import files
-from fedglb.sweeps import store
-from fedglb.sweeps.parts import recorded_steps
-from fedglb.sweeps.task import deal
+from fedglb.io import atomic
+from fedglb.sweeps.execution.task import deal
+from fedglb.sweeps.results import store
+from fedglb.sweeps.results.parts import recorded_steps
 from tests.sweeps.tiny import bytes_of, parts, start, tables, until
 
 
@@ -236,8 +236,8 @@ def test_foreign_folders_are_refused(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedglb.lock import only_one
-with only_one(Path(sys.argv[1])):
+from fedglb.io.lock import exclusive_lock
+with exclusive_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -260,7 +260,7 @@ def test_a_second_process_is_refused_until_the_first_is_gone(tmp_path):
 @pytest.mark.parametrize("operation", ["fsync", "replace", "open"])
 def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch, operation):
     path = tmp_path / "file"
-    files.write_whole(path, b"old")
+    atomic.atomic_write(path, b"old")
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -270,7 +270,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch, oper
     else:
         monkeypatch.setattr(os, operation, full)
     with pytest.raises(OSError, match="No space"):
-        files.write_whole(path, b"new")
+        atomic.atomic_write(path, b"new")
     monkeypatch.undo()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.sweeps import progress, task
-from fedglb.sweeps.parts import no_parts
+from fedglb.sweeps.execution import progress, task
+from fedglb.sweeps.results.parts import no_parts
 from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
 
 
@@ -123,7 +123,7 @@ DEADLY = """
 import sys
 if any("loky" in argument for argument in sys.orig_argv):
     import os, signal
-    import fedglb.sweeps.task as task
+    import fedglb.sweeps.execution.task as task
     real = task.lockstep
     def lockstep(algorithms, env, horizon, seed, **options):
         if seed == 2 and any(a.name == "N-ONS-GLM" for a in algorithms):
@@ -169,7 +169,7 @@ def test_what_fails_is_named_and_all_else_is_finished(tmp_path, monkeypatch, und
 FULL = """
 import resource, sys
 from fedglb.cli import main
-import fedglb.sweeps.store as store
+import fedglb.sweeps.results.store as store
 real = store.Store.add
 def add(self, content):
     if len(list((self.folder / "parts").iterdir())) == 2:

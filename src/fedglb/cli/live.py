@@ -14,20 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from fedglb.cli.progress import LINE_EVERY, announce_compilation
-from fedglb.sweeps import Finished, Status, pareto_front
+from fedglb.sweeps import Finished, SweepStatus, pareto_front
 
 _MOST_SHOWN = 5
 
 
 @contextmanager
-def view() -> Iterator[Callable[[str, Status | None], None]]:
+def view() -> Iterator[Callable[[str, SweepStatus | None], None]]:
     """Give a function to call with what is being done and, for a sweep, how far it is."""
     console = Console(stderr=True, markup=False, emoji=False)
     announce_compilation()
     if console.is_terminal:
         with Live(console=console, transient=True, refresh_per_second=4) as live:
 
-            def draw(title: str, status: Status | None) -> None:
+            def draw(title: str, status: SweepStatus | None) -> None:
                 if status is None:  # stays on the screen
                     live.console.print(title, style="dim", soft_wrap=True, highlight=False)
                 live.update(Text(title) if status is None else drawing(title, status))
@@ -36,7 +36,7 @@ def view() -> Iterator[Callable[[str, Status | None], None]]:
         return
     last = time.monotonic()
 
-    def line(title: str, status: Status | None) -> None:
+    def line(title: str, status: SweepStatus | None) -> None:
         nonlocal last
         if status is None:
             console.print(title, soft_wrap=True, highlight=False)
@@ -47,13 +47,13 @@ def view() -> Iterator[Callable[[str, Status | None], None]]:
     yield line
 
 
-def in_a_line(status: Status) -> str:
+def in_a_line(status: SweepStatus) -> str:
     """Return the status in words.
 
     Examples
     --------
     >>> done = (Finished("a", 1, 10.0, 50, 500), Finished("b", 1, 20.0, 60, 600))
-    >>> in_a_line(Status(runs=4, finished=done, interactions=4000, left=4000, seconds=2.0))
+    >>> in_a_line(SweepStatus(runs=4, finished=done, interactions=4000, left=4000, seconds=2.0))
     '2/4 runs, 2,000 interactions/s, 2 s left; best so far: a (regret 10.0, 50 transfers)'
     """
     text = f"{len(status.finished)}/{status.runs} runs, {_speed(status)}, {_left(status)} left"
@@ -61,7 +61,7 @@ def in_a_line(status: Status) -> str:
     return text + (f"; best so far: {', '.join(best)}" if best else "")
 
 
-def drawing(title: str, status: Status) -> RenderableType:
+def drawing(title: str, status: SweepStatus) -> RenderableType:
     """Return the live view."""
     head = Text(f"{title}: {len(status.finished)}/{status.runs} runs, ")
     head.append(f"{_speed(status)}, {_left(status)} left")
@@ -104,11 +104,11 @@ def trade_offs(finished: Sequence[Finished]) -> list[tuple[str, float, float]]:
     return [front[round(i * (len(front) - 1) / (_MOST_SHOWN - 1))] for i in range(_MOST_SHOWN)]
 
 
-def _speed(status: Status) -> str:
+def _speed(status: SweepStatus) -> str:
     return f"{status.interactions / max(status.seconds, 1e-9):,.0f} interactions/s"
 
 
-def _left(status: Status) -> str:
+def _left(status: SweepStatus) -> str:
     if not status.interactions:
         return "unknown time"
     seconds = status.left * status.seconds / status.interactions

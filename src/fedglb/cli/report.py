@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fedglb.cli.faults import faults
+from fedglb.cli.report_errors import report_errors
 
 if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
     from fedglb.report import Report
@@ -34,9 +34,9 @@ def report(
     from fedglb.report import write_report
     from fedglb.reproduce import load_study
 
-    with faults(Path(folder), folder="DIR"):
+    with report_errors(Path(folder), folder="DIR"):
         study = load_study(folder)
-    with faults(Path(out or folder), folder="DIR" if out is None else "--out"):
+    with report_errors(Path(out or folder), folder="DIR" if out is None else "--out"):
         made = write_report(study, Path(out or folder))
     answer(made, as_json=as_json)
 

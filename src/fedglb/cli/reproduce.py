@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.faults import faults
 from fedglb.cli.live import view
 from fedglb.cli.report import JSON, answer
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 
 
@@ -58,6 +58,6 @@ def reproduce(
         return
     if full and profile not in (None, "full"):
         raise InvalidInput("--profile", profile, "either --full or --profile")
-    with faults(Path(out or "results")), view() as tell:
+    with report_errors(Path(out or "results")), view() as tell:
         made = run(name, "full" if full else profile, out, jobs, tell)
     answer(made, as_json=as_json)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.named import (
+from fedglb.algorithms.catalog import (
     RADII,
     SOLVERS,
     all_parameters,
@@ -25,7 +25,7 @@ from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
-from fedglb.simulate import ENGINES, Run, simulate
+from fedglb.simulation import ENGINES, Run, simulate
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
 _NAMES = ("message", "direction")  # columns of the ledger that hold words

@@ -14,9 +14,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedglb.cli.faults import faults
 from fedglb.cli.live import view
 from fedglb.cli.progress import say
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 from fedglb.sweeps import Experiment, SweepResult, read_experiment
 from fedglb.sweeps import sweep as run_sweep
@@ -59,7 +59,7 @@ def sweep(
     if dry_run:
         _list(experiment, folder, as_json=as_json)
         return
-    with view() as tell, faults(folder):
+    with view() as tell, report_errors(folder):
         result = run_sweep(experiment, folder, jobs, cluster, partial(tell, experiment.name))
     summary = summarise(result.runs)
     if as_json:

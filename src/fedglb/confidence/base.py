@@ -25,12 +25,12 @@ class Confidence(ABC, Generic[State]):
 
     #: The family of states that the lemma speaks of.
     state_type: ClassVar[type[LocalState]]
-    #: The kernel that computes the radius, with the signature `kernels.jit.RADIUS`.
+    #: The kernel that computes the radius, with the signature `kernels.pointers.RADIUS`.
     formula: ClassVar[Callable[..., float]]
     #: Whether `exploration` multiplies the radius.
     scalable: ClassVar[bool] = True
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return the numbers that the coordinator sends with a model for the radius's sake."""

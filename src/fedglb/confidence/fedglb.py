@@ -9,13 +9,13 @@ from fedglb.confidence.base import Confidence
 from fedglb.confidence.global_model import sync_radius
 from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, EPOCH
 from fedglb.kernels.linalg import dot
-from fedglb.kernels.places import CENTRE, EPOCH
-from fedglb.kernels.types import FloatArray
 from fedglb.local_update import OnsState
 from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel
@@ -82,7 +82,7 @@ class FedGLB(Confidence[OnsState]):
     state_type = OnsState
     formula = staticmethod(fedglb_formula)
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ/2)."""

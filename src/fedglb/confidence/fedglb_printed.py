@@ -13,14 +13,14 @@ from fedglb.confidence.global_model import sync_radius
 from fedglb.confidence.online import prediction_error_bound
 from fedglb.errors import number
 from fedglb.global_update import Objective, Solution
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE
 from fedglb.kernels.linalg import log_det
-from fedglb.kernels.places import CENTRE
-from fedglb.kernels.types import FloatArray
 from fedglb.local_update import OnsState
 from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel
@@ -77,7 +77,7 @@ class FedGLBPrinted(Confidence[OnsState]):
         if self.tolerance is not None:
             number("tolerance", self.tolerance, above=0.0)
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ) and β_global."""

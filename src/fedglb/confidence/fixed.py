@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from fedglb.confidence.base import Confidence
 from fedglb.errors import number
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.compile import kernel
 from fedglb.local_update import LocalState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel

@@ -9,12 +9,12 @@ import numpy as np
 
 from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.linalg import log_det, solve
-from fedglb.kernels.places import LOG_GAIN, UPDATES
-from fedglb.kernels.types import FloatArray
 from fedglb.local_update import FrozenState, MleState
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel
@@ -79,7 +79,7 @@ class GlobalModel(Confidence[FrozenState]):
     state_type = FrozenState
     formula = staticmethod(sent_radius)
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ)."""

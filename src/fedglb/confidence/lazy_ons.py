@@ -9,14 +9,14 @@ from fedglb.confidence.base import Confidence
 from fedglb.confidence.fedglb import ellipsoid_radius
 from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.places import CENTRE
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import LazyOnsState
 from fedglb.local_update.lazy_ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel
@@ -69,7 +69,7 @@ class LazyONS(Confidence[LazyOnsState]):
     formula = staticmethod(lazy_ons_formula)
     rate: LazyRate
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return Σ‖∇F_p‖²_{A_p⁻¹} and Σz² over all batches."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import EPOCH, LOG_GAIN
 from fedglb.kernels.linalg import log_det
-from fedglb.kernels.places import EPOCH, LOG_GAIN
-from fedglb.kernels.types import FloatArray
 from fedglb.links import Identity
 from fedglb.local_update import RidgeState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @kernel
@@ -47,7 +47,7 @@ class Linear(Confidence[RidgeState]):
     state_type = RidgeState
     formula = staticmethod(linear_formula)
 
-    def at_sync(
+    def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return log(det A/λ^d)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
 
 #: Newton's steps: within a millionth of the solution (δ > 1/e: within a few thousandths).
 REFINEMENTS = 2

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from fedglb.datasets.table import Column, Table, read_columns
 from fedglb.errors import InvalidInput, array, instance, number, one_of
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 SCALES = ("largest", "each")
 _ROWS = 1024

@@ -13,7 +13,7 @@ from pathlib import Path
 from fedglb.datasets.download import NoAnswer, download
 from fedglb.datasets.registry import DATASETS, Dataset
 from fedglb.errors import one_of
-from fedglb.files import checksum, remove_unfinished, user_cache, write_whole
+from fedglb.io.atomic import atomic_write, checksum, remove_unfinished, user_cache
 
 #: The environment variable that names the user's own folder of raw files.
 FOLDER_VARIABLE = "FEDGLB_DATA"
@@ -142,7 +142,7 @@ def _kept(path: Path, content: bytes) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_unfinished(path.parent, older_than=_HOUR)
-        write_whole(path, content)
+        atomic_write(path, content)
     except OSError as error:
         raise DataUnavailable(
             f"{path} cannot be written: {error.strerror or error}. Name a folder that can in the "

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedglb.datasets.fetch import Progress, locate
 from fedglb.datasets.registry import DATASETS, Dataset
 from fedglb.errors import InvalidInput, array, instance
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 Column = NDArray[Any]  # of float64, or of strings
 

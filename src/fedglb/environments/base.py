@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer, within
-from fedglb.kernels.types import BoolArray, FloatArray
 from fedglb.problem import Problem
+from fedglb.typing import BoolArray, FloatArray
 
 #: How many numbers a block of arms may hold: large enough to draw fast, small enough to stay
 #: in the cache of a small machine.

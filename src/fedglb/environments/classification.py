@@ -11,8 +11,8 @@ import numpy as np
 from fedglb.environments.base import Block, Environment, generator
 from fedglb.environments.clusters import Clustered
 from fedglb.errors import InvalidInput, instance, integer
-from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.problem import Problem
+from fedglb.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True)

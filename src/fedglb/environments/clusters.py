@@ -19,8 +19,8 @@ from fedglb.datasets import FeatureMap, Table, load
 from fedglb.datasets.feature_map import SCALES
 from fedglb.datasets.fetch import Progress
 from fedglb.errors import InvalidInput, instance, integer, one_of
-from fedglb.files import user_cache, write_whole
-from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.io.atomic import atomic_write, user_cache
+from fedglb.typing import FloatArray, IntArray
 
 MODES = ("centroid", "member")
 SAMPLE = 50_000  # rows that k-means is fitted on
@@ -263,6 +263,6 @@ def _write(path: Path, assigned: IntArray) -> None:
     np.savez_compressed(content, assigned=assigned.astype(np.int32))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
+        atomic_write(path, content.getvalue())
     except OSError:  # a read-only home: computed anew in every process
         return

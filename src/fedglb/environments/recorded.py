@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from fedglb.environments.base import Block, Environment
 from fedglb.errors import InvalidInput, array, instance
-from fedglb.kernels.types import FloatArray
 from fedglb.problem import Problem
+from fedglb.typing import FloatArray
 
 
 class Recorded(Environment):

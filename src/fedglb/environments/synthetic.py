@@ -9,10 +9,11 @@ import numpy as np
 
 from fedglb.environments.base import Block, Environment, generator
 from fedglb.errors import instance, integer
-from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.compile import kernel
 from fedglb.kernels.linalg import norm
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.pointers import call1
 from fedglb.problem import Problem
+from fedglb.typing import FloatArray
 
 
 @kernel

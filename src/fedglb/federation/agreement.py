@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.named import build, parameters
+from fedglb.algorithms.catalog import build, parameters
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of
-from fedglb.federation.event import clean
+from fedglb.federation.names import one_line
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.setting import Setting
@@ -144,7 +144,7 @@ class Agreement:
         """Return in words where somebody's facts differ from these; empty: they agree."""
         ours = self.facts()
         return [
-            f"{clean(name)}: {facts.get(name)!r}, the federation has {ours.get(name)!r}"
+            f"{one_line(name)}: {facts.get(name)!r}, the federation has {ours.get(name)!r}"
             for name in sorted({*ours, *facts})
             if facts.get(name) != ours.get(name)
         ]

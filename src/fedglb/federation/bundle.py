@@ -16,10 +16,10 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
-from fedglb.federation.authority import Issued, expiry, identities
 from fedglb.federation.names import check_name, identity
-from fedglb.files import write_whole
-from fedglb.toml import explain, known_keys, read_file, to_toml
+from fedglb.federation.operator.authority import Issued, expiry, identities
+from fedglb.io.atomic import atomic_write
+from fedglb.io.toml import explain, read_file, reject_unknown_keys, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
@@ -103,8 +103,8 @@ class Bundle:
         self.folder.mkdir(mode=0o700)
         document = _Document(self.federation, self.client, self.server, self.table)
         text = to_toml(msgspec.to_builtins(document))
-        write_whole(self.folder / FILE, text.encode(), mode=0o600)
-        write_whole(self.folder / CA, authority, mode=0o644)
+        atomic_write(self.folder / FILE, text.encode(), mode=0o600)
+        atomic_write(self.folder / CA, authority, mode=0o644)
         issued.write(self.folder / CERTIFICATE, self.folder / KEY)
 
     def _check(self) -> None:
@@ -134,12 +134,12 @@ class Bundle:
 
 def _document(path: Path) -> _Document:
     raw = read_file(path, "bundle")
-    known_keys(raw, _Document, str(path), "")
+    reject_unknown_keys(raw, _Document, str(path), "")
     agreement = raw.get("agreement")
     if isinstance(agreement, Mapping):
-        known_keys(agreement, AgreementTable, str(path), "agreement.")
+        reject_unknown_keys(agreement, AgreementTable, str(path), "agreement.")
         if isinstance(agreement.get("problem"), Mapping):
-            known_keys(agreement["problem"], ProblemTable, str(path), "agreement.problem.")
+            reject_unknown_keys(agreement["problem"], ProblemTable, str(path), "agreement.problem.")
     try:
         return msgspec.convert(raw, _Document)
     except msgspec.ValidationError as error:

@@ -8,6 +8,7 @@ from fedglb.errors import InvalidInput
 
 #: The coordinator's own name, which no client may have.
 COORDINATOR = "coordinator"
+_LONGEST = 1000  # characters
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -59,3 +60,14 @@ def identity(federation: str, name: str, generation: int) -> str:
     'fedglb://demo/shop-17/1'
     """
     return f"fedglb://{federation}/{name}/{generation}"
+
+
+def one_line(text: str) -> str:
+    r"""Return a text that may hold a client's words as one line of a log, and not a long one.
+
+    Examples
+    --------
+    >>> one_line("fine\nupdate 9 is done")
+    'fine?update 9 is done'
+    """
+    return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])

@@ -18,7 +18,7 @@ from fedglb.global_update.evaluation import (
     within_reach,
 )
 from fedglb.global_update.paper_projection import into_ball
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 100_000
 PATIENCE = 1000  # rounds without progress at the rounding floor

@@ -14,9 +14,9 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
-from fedglb.kernels.types import FloatArray
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)

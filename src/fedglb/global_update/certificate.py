@@ -9,8 +9,8 @@ import numpy as np
 from fedglb.global_update.base import Objective
 from fedglb.kernels.linalg import solve
 from fedglb.kernels.self_concordance import newton_gap
-from fedglb.kernels.types import FloatArray
 from fedglb.links import Link
+from fedglb.typing import FloatArray
 
 _LADDER = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 

@@ -11,7 +11,7 @@ import numpy as np
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Sums
 from fedglb.global_update.certificate import gap
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 PROJECTIONS = ("ball", "paper")
 #: A gap below this that no longer falls is as small as double precision allows.

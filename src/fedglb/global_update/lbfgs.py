@@ -20,7 +20,7 @@ from fedglb.global_update.newton import MAX_ROUNDS as NEWTON_ROUNDS
 from fedglb.global_update.newton import newton_rounds
 from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.linalg import solve
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 2000
 

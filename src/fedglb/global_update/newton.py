@@ -19,7 +19,7 @@ from fedglb.global_update.paper_projection import into_ball
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.linalg import solve
 from fedglb.kernels.self_concordance import safe_step
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 200
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
 from fedglb.kernels.linalg import (
     cholesky,
     dot,
@@ -14,7 +14,7 @@ from fedglb.kernels.linalg import (
     solve_lower,
     solve_lower_transposed,
 )
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 _MAX_STEPS = 200
 #: Relative distance from the sphere below which the last steps need no new factorisation.

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.compile import kernel
+from fedglb.typing import FloatArray
 
 # A⁻¹ is recomputed from A after this many rank-one updates (and whenever A is replaced).
 REFRESH_EVERY = 1024
@@ -212,3 +212,38 @@ def add_sample(
 def refreshed(count: int) -> bool:
     """Whether `add_sample` with this count computes A⁻¹ from A."""
     return (count + 1) % REFRESH_EVERY == 0
+
+
+@kernel
+def asymmetry(A: FloatArray) -> float:
+    """Return the largest |A_ij − A_ji|."""
+    worst = 0.0
+    for i in range(A.shape[0]):
+        for j in range(i):
+            worst = max(worst, abs(A[i, j] - A[j, i]))
+    return worst
+
+
+@kernel
+def inverse_quadratic(A: FloatArray, x: FloatArray, shift: float) -> float:
+    """Return xᵀ(A + shift·I)⁻¹x; infinity if that matrix is not positive definite."""
+    d = x.shape[0]
+    L, shifted, solved = np.zeros((d, d)), A.copy(), np.empty(d)
+    for j in range(d):
+        shifted[j, j] += shift
+    if not cholesky(shifted, L):
+        return np.inf
+    solve_lower(L, x, solved)
+    return dot(solved, solved)
+
+
+@kernel
+def is_definite(a: float, A: FloatArray, b: float, B: FloatArray, shift: float) -> bool:
+    """Return whether a·A + b·B + shift·I is positive definite."""
+    d = A.shape[0]
+    total = np.empty((d, d))
+    for i in range(d):
+        for j in range(i + 1):
+            total[i, j] = a * A[i, j] + b * B[i, j]
+        total[i, i] += shift
+    return cholesky(total, np.zeros((d, d)))

@@ -7,17 +7,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedglb.kernels.jit import borrow, call3, call_radius, call_step, kernel
-from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN
+from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.kernels.scoring import choose
-from fedglb.kernels.types import BoolArray, FloatArray, IntArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why the loop came back: all is played; a client asks for a global update; the radius is not
 #: finite; a client's step failed.
 DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
 
 
-class Offer(NamedTuple):
+class BlockArrays(NamedTuple):
     """What s steps offer to N clients; of uniforms and rewards, and of active, one may be empty.
 
     `arms` is (s, N, d, K), `means` (s, N, K), `best` the largest mean (s, N), `uniforms` (s, N),
@@ -33,7 +34,7 @@ class Offer(NamedTuple):
     active: BoolArray
 
 
-class Rules(NamedTuple):
+class KernelParams(NamedTuple):
     """How clients choose and learn: addresses of machine code, and the numbers they need."""
 
     step: int
@@ -47,7 +48,7 @@ class Rules(NamedTuple):
     level: float
 
 
-class Learners(NamedTuple):
+class LearnerArrays(NamedTuple):
     """States and samples of all learners, one behind the other: N of them, or one for all.
 
     `vectors` is (L, ·, d), `matrices` (L, ·, d, d), `counters` (L, ·), `X` (L, ·, d), `y` (L, ·),
@@ -77,9 +78,9 @@ class Log(NamedTuple):
 
 @kernel
 def play(
-    offer: Offer,
-    rules: Rules,
-    learners: Learners,
+    offer: BlockArrays,
+    rules: KernelParams,
+    learners: LearnerArrays,
     log: Log,
     numbers: FloatArray,
     t_last: int,
@@ -138,3 +139,27 @@ def play(
         log.reward[t - 1] = log.totals[1]
         log.interactions[t - 1] = int(log.totals[2])
     return stop, 0, DONE
+
+
+@kernel
+def replay(
+    step: int,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    first: int,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Take in the rows of X, y from `first` on with the step at this address, one by one.
+
+    Returns 0, or the number of samples at which a step failed.
+    """
+    for n in range(first, X.shape[0]):
+        if call_step(
+            step, vectors, matrices, counters, X[: n + 1], y[: n + 1], functions, constants
+        ):
+            return n + 1
+    return 0

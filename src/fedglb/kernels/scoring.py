@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.compile import kernel
+from fedglb.typing import FloatArray
 
 TIE = 1e-12
 
@@ -118,3 +118,17 @@ def choose(
     """Return the index of the arm to play; `arms` is (d, K), `scores` and `widths` are scratch."""
     upper_bounds(arms, centre, A_inv, alpha, scores, widths)
     return pick(scores)
+
+
+@kernel
+def into_columns(arms: FloatArray, columns: FloatArray, longest: float) -> bool:
+    """Write `arms` (K, d) to `columns` (d, K); whether every ‖x‖² is finite and ≤ `longest`."""
+    fits = True
+    for k in range(arms.shape[0]):
+        square = 0.0
+        for j in range(arms.shape[1]):
+            x = arms[k, j]
+            columns[j, k] = x
+            square += x * x
+        fits = fits and square <= longest  # not so for NaN
+    return fits

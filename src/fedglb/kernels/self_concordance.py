@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
 
 
 @kernel

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CUMULANT, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot
-from fedglb.kernels.places import CUMULANT, MEAN, VARIANCE
-from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.kernels.pointers import call1
+from fedglb.typing import FloatArray, IntArray
 
 
 @kernel

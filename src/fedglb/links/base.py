@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput
-from fedglb.kernels.jit import ScalarFunction, call3, compile_scalar, kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.pointers import ScalarFunction, call3, compile_scalar
 from fedglb.kernels.sums import map1
-from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.links.quantiles import normal_quantile
+from fedglb.typing import FloatArray, IntArray
 
 
 def bernoulli(mean: float, u: float, noise: float) -> float:

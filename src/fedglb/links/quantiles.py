@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
 
 _SMALLEST = 2.0**-54  # half the spacing of the uniforms: u = 0 must not give an infinite reward
 

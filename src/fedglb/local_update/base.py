@@ -9,15 +9,15 @@ from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 
-from fedglb.kernels.jit import STEP, address_of
+from fedglb.kernels.layout import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.linalg import invert, matvec
-from fedglb.kernels.places import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
-from fedglb.kernels.replay import replay
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.play import replay
+from fedglb.kernels.pointers import STEP, address_of
 from fedglb.local_update.fields import Count, Counter, Matrix, Vector, size
 from fedglb.model import SharedModel
 from fedglb.samples import Samples
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 
 @dataclass
@@ -84,7 +84,7 @@ class LocalUpdate(ABC, Generic[State]):
     """
 
     state_type: ClassVar[type[LocalState]]
-    #: The kernel that takes in the last row of X, y, with the signature `kernels.jit.STEP`.
+    #: The kernel that takes in the last row of X, y, with the signature `kernels.pointers.STEP`.
     step: ClassVar[Callable[..., int]]
     #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
     tracks_gain: ClassVar[bool] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)

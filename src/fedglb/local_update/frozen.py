@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedglb.kernels.jit import kernel
-from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.kernels.compile import kernel
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
 
 
 @kernel

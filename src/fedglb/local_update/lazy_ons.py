@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
 from fedglb.kernels.linalg import add_sample, dot, invert
-from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
-from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.kernels.pointers import call1
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
 from fedglb.local_update.fields import Counter, Matrix, Vector
 from fedglb.local_update.ons import newton_move, predict
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
 
 B, DIRECTION, GRADIENT_DIRECTION = 2, 3, 4
 GRADIENT_MATRIX, GRADIENT_INVERSE = 2, 3

@@ -17,9 +17,8 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, number
 from fedglb.kernels.ball import minimise_quadratic
-from fedglb.kernels.jit import call1, kernel
-from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
-from fedglb.kernels.places import (
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import (
     CENTRE,
     CUMULANT,
     INVERSE,
@@ -30,13 +29,15 @@ from fedglb.kernels.places import (
     UPDATES,
     VARIANCE,
 )
+from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
+from fedglb.kernels.pointers import call1
 from fedglb.kernels.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.kernels.sums import add_derivatives, sum_loss
-from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate
 from fedglb.local_update.fields import Count, Counter, Matrix, Vector
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
 
 _MAX_PASSES = 200
 ANCHOR, TARGET, DIRECTION = 2, 3, 4

@@ -8,14 +8,15 @@ import numpy as np
 
 from fedglb.errors import one_of
 from fedglb.kernels.ball import project
-from fedglb.kernels.jit import call1, kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
 from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic, refreshed
-from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
-from fedglb.kernels.types import FloatArray, IntArray
+from fedglb.kernels.pointers import call1
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
 from fedglb.local_update.fields import Counter, Vector
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
 
 B, BASE_B, DIRECTION = 2, 3, 4
 SQUARES, GRADIENT_NORMS, BASE_SQUARES = 3, 4, 5

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedglb.kernels.jit import kernel
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.linalg import add_sample
-from fedglb.kernels.places import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
-from fedglb.kernels.types import FloatArray, IntArray
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
 from fedglb.local_update.fields import Vector
 from fedglb.local_update.ons import predict
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
 
 B, DIRECTION = 2, 3
 

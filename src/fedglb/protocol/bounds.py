@@ -13,9 +13,9 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, number
 from fedglb.global_update import Query
-from fedglb.kernels.types import FloatArray
 from fedglb.links import Link
-from fedglb.protocol.fit import Contribution
+from fedglb.protocol.assembly import Contribution
+from fedglb.typing import FloatArray
 
 # Relative. A search for a link's extremes on a grid may be off by this, and it is far more than
 # the rounding errors of sums over up to 10⁹ samples.

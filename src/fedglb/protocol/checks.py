@@ -9,14 +9,13 @@ import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, array, integer, number
-from fedglb.kernels.definite import asymmetry, inverse_quadratic, is_definite
-from fedglb.kernels.linalg import cholesky
-from fedglb.kernels.types import FloatArray
+from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
 from fedglb.model import SharedModel
+from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import MARGIN, Batch, Limits
-from fedglb.protocol.fit import Contribution
 from fedglb.protocol.messages import ClientId, Covariance, Derivatives
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 #: Counts and clocks beyond this are no whole numbers as doubles.
 LARGEST = 2**53

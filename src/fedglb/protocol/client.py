@@ -15,7 +15,6 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.scoring import choose, upper_bounds
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
-from fedglb.kernels.types import FloatArray
 from fedglb.local_update import LocalState
 from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.protocol.checks import check_model
@@ -31,6 +30,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.samples import Samples
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 

@@ -13,6 +13,13 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.global_update import Query, Solve, Sums
 from fedglb.model import SharedModel
 from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.assembly import (
+    Contribution,
+    UpdateRecord,
+    objective,
+    shared_model,
+    sum_replies,
+)
 from fedglb.protocol.bounds import Batch, Limits, limits, reward_range
 from fedglb.protocol.checks import (
     LARGEST,
@@ -21,7 +28,6 @@ from fedglb.protocol.checks import (
     check_identities,
     check_one_kind,
 )
-from fedglb.protocol.fit import Contribution, UpdateRecord, objective, shared_model, sum_replies
 from fedglb.protocol.ledger import Ledger
 from fedglb.protocol.messages import (
     ClientId,
@@ -104,15 +110,15 @@ class Coordinator:
     def leave(self, client: ClientId) -> list[Message]:
         """Send `client` nothing more, and go on without it; what the model covers stays in it."""
         self.clients.pop(client, None)
-        return self.leave_out(client)
+        return self.exclude(client)
 
-    def disown(self, client: ClientId) -> list[Message]:
+    def drop_samples(self, client: ClientId) -> list[Message]:
         """Go on without the samples of `client`, which has lost them: none that it has is covered.
 
         Where updates do not refit, those that the model has stay in it.
         """
         self.covered.pop(client, None)
-        return self.leave_out(client)
+        return self.exclude(client)
 
     def model_for(self, client: ClientId, *, again: bool = False) -> NewModel | None:
         """Return the newest model, if there is one, for a member that may have missed it.
@@ -209,7 +215,7 @@ class Coordinator:
         self.ledger.count(NewModel(first, self.update, self._covers(first), model), everybody)
         return model
 
-    def leave_out(self, *clients: ClientId) -> list[Message]:
+    def exclude(self, *clients: ClientId) -> list[Message]:
         """Go on with the update without `clients`, from the start if rounds were made with them."""
         leaving = [client for client in clients if client in self.participants]
         if not leaving:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
-from fedglb.kernels.types import FloatArray
 from fedglb.model import SharedModel, triangle_size
+from fedglb.typing import FloatArray
 
 ClientId: TypeAlias = int | str
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedglb.global_update import Sums
 from fedglb.model import SharedModel
 from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, stack, to_arrays, unstack
-from fedglb.protocol.fit import Contribution, UpdateRecord
+from fedglb.protocol.assembly import Contribution, UpdateRecord
 from fedglb.protocol.ledger import Entry
 from fedglb.protocol.messages import Derivatives
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from fedglb.errors import InvalidInput
-from fedglb.files import write_whole
-from fedglb.report import over_time, tradeoff
+from fedglb.io.atomic import atomic_write
 from fedglb.report.claims import Claim, check, evidence
-from fedglb.report.page import page
+from fedglb.report.figures import over_time, tradeoff
+from fedglb.report.figures.style import saved
+from fedglb.report.html.page import page
 from fedglb.report.study import Study
-from fedglb.report.style import saved
-from fedglb.report.words import headline, sentences
+from fedglb.report.text.words import headline, sentences
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
 
@@ -78,8 +78,8 @@ def write_report(study: Study, folder: str | Path) -> Report:
     for name, (_, _, files) in figures.items():
         for kind, content in files.items():
             paths.append(target / FIGURES / f"{name}.{kind}")
-            write_whole(paths[-1], content)
+            atomic_write(paths[-1], content)
     summary = json.dumps(answer, indent=1, ensure_ascii=False, allow_nan=False)
-    write_whole(target / SUMMARY, summary.encode())
-    write_whole(target / PAGE, text.encode())
+    atomic_write(target / SUMMARY, summary.encode())
+    atomic_write(target / PAGE, text.encode())
     return Report(target / PAGE, target / SUMMARY, tuple(paths), line, three, claims)

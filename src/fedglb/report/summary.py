@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
-from fedglb.algorithms.named import all_parameters
+from fedglb.algorithms.catalog import all_parameters
 from fedglb.report.study import Study
 from fedglb.sweeps import pareto_front
 

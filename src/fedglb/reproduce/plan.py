@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from fedglb.errors import InvalidInput, integer, number, one_of
+from fedglb.io.toml import explain, read_file, reject_unknown_keys
 from fedglb.report import MEASURES
-from fedglb.sweeps.document import STUDY_KEYS
-from fedglb.toml import explain, known_keys, read_file
+from fedglb.sweeps.spec.document import STUDY_KEYS
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
@@ -158,7 +158,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _study(raw: Mapping[str, Any], where: str) -> StudyTables:
     own = {key: raw[key] for key in STUDY_KEYS if key in raw}
     if isinstance(own.get("search"), Mapping):
-        known_keys(own["search"], SearchTable, where, "search.")
+        reject_unknown_keys(own["search"], SearchTable, where, "search.")
     try:
         return msgspec.convert(own, StudyTables)
     except msgspec.ValidationError as error:

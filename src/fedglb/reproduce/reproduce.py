@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedglb.errors import InvalidInput
-from fedglb.files import write_whole
-from fedglb.lock import only_one
+from fedglb.io.atomic import atomic_write
+from fedglb.io.lock import exclusive_lock
+from fedglb.provenance import identity
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.search import blame, candidates, choose, searches, with_choice
 from fedglb.reproduce.study import FIXED, STUDY, SWEEPS, StudyFile, load_study, read_fixed
-from fedglb.sweeps import Experiment, Status, SweepResult, read_experiment, sweep
+from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
-from fedglb.sweeps.parts import to_bytes
-from fedglb.sweeps.provenance import identity
+from fedglb.sweeps.results.parts import to_bytes
 
 #: Called with what is being done, and while a sweep runs with how far it is.
-Stage: TypeAlias = Callable[[str, Status | None], None]
+Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
 
 
 def reproduce(
@@ -71,7 +71,7 @@ def reproduce(
         place.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput("folder", str(place), "a folder: this is a file") from None
-    with only_one(place):
+    with exclusive_lock(place):
         return _complete(plan, place, jobs, tell)
 
 
@@ -108,12 +108,12 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
         tell("fixed models", None)
         found = fixed_models(experiment.env, experiment.horizon, experiment.seeds, jobs)
         fixed.parent.mkdir(exist_ok=True)
-        write_whole(fixed, to_bytes(found))
+        atomic_write(fixed, to_bytes(found))
     about = StudyFile(
         plan.name, plan.title, plan.profile, plan.measure, f"{SWEEPS}/{name}",
         f"{FIXED}/{fixed.name}", how,
     )  # fmt: skip
-    write_whole(place / STUDY, about.to_json())  # last: it names only what is there
+    atomic_write(place / STUDY, about.to_json())  # last: it names only what is there
     tell("report", None)
     return write_report(load_study(place), place)
 

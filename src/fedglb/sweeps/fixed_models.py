@@ -17,10 +17,10 @@ import polars as pl
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fedglb.environments import Block, Environment
-from fedglb.kernels.types import FloatArray
 from fedglb.links import Identity, Link
-from fedglb.sweeps.provenance import cores
+from fedglb.provenance import cores
 from fedglb.sweeps.sweep import SweepFailed
+from fedglb.typing import FloatArray
 
 RANDOM = "random play"
 SCHEMA = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from fedglb.errors import InvalidInput, integer
-from fedglb.sweeps.cluster import ClusterLost, connected, run_on_cluster, threads
-from fedglb.sweeps.experiment import Experiment, read_experiment
-from fedglb.sweeps.local import WorkerDied, run_locally
-from fedglb.sweeps.parts import from_bytes
-from fedglb.sweeps.progress import OnStatus, Watch
-from fedglb.sweeps.provenance import cores
-from fedglb.sweeps.store import Store, SweepResult, load, opened
-from fedglb.sweeps.task import Outcome, Task, deal
+from fedglb.provenance import cores
+from fedglb.sweeps.execution.cluster import ClusterLost, connected, run_on_cluster, threads
+from fedglb.sweeps.execution.local import WorkerDied, run_locally
+from fedglb.sweeps.execution.progress import OnStatus, Watch
+from fedglb.sweeps.execution.task import Outcome, Task, deal
+from fedglb.sweeps.results.parts import from_bytes
+from fedglb.sweeps.results.store import Store, SweepResult, load, opened
+from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
 #: After so many dead workers without a finished task in between a sweep gives up.
 MOST_DEATHS = 3
@@ -49,7 +49,7 @@ def sweep(
     cluster
         The address of a Dask scheduler, to run there instead.
     progress
-        Called now and then with a `Status`.
+        Called now and then with a `SweepStatus`.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.federation.faults import extra, faults
+from fedglb.cli.federation.report_errors import extra, report_errors
 
 FOLDER = typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
@@ -32,8 +32,8 @@ def add(
     Example: fedglb federation add ./demo shop-3 shop-4
     """
     with extra():
-        from fedglb.federation import operator
-    with faults(folder="FOLDER", client="NAME", clients="NAME", days="--days"):
+        from fedglb.federation.operator import operator
+    with report_errors(folder="FOLDER", client="NAME", clients="NAME", days="--days"):
         change = operator.add(folder, names, days)
     made = {name: str(folder / operator.CLIENTS / name) for name in change.names}
     if as_json:

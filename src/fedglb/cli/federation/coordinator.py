@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.faults import fail
-from fedglb.cli.federation.faults import extra, faults
+from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
+from fedglb.cli.report_errors import fail
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
-    from fedglb.federation.event import Event
+    from fedglb.federation.coordinator.events import CoordinatorEvent
 
 
 def coordinator(
@@ -53,18 +53,18 @@ def coordinator(
     """
     with extra():
         from fedglb.federation.bundle import Bundle
-        from fedglb.federation.policy import Policy
-        from fedglb.federation.service import serve
+        from fedglb.federation.coordinator.policy import Policy
+        from fedglb.federation.coordinator.service import serve
     announce_compilation()
     names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
-    with faults(**names, path="--state"):
+    with report_errors(**names, path="--state"):
         policy = Policy(quorum, time_limit, absent_after, most_samples)
         found = Bundle.read(bundle)
         place = bundle / "state.db" if state is None else state
         _tell("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 
-        def tell(event: Event) -> None:
+        def tell(event: CoordinatorEvent) -> None:
             _tell(event.kind, event.text, event.facts, as_json)
 
         try:

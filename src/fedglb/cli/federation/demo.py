@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.faults import fail
-from fedglb.cli.federation.faults import extra, faults
+from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
+from fedglb.cli.report_errors import fail
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedglb.federation.demo.summary import Summary
+    from fedglb.demo.summary import Summary
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -48,14 +48,14 @@ def demo(
     with extra("demo"):
         import fedglb.federation.connection  # noqa: F401  # what the processes will need
         from fedglb.cli.federation.demo_view import view
-        from fedglb.federation import server
-        from fedglb.federation.demo.director import DemoFailed, Director
-        from fedglb.federation.demo.plan import Plan
+        from fedglb.demo.director import DemoFailed, Director
+        from fedglb.demo.plan import DemoPlan
+        from fedglb.federation.operator import nats_server
     announce_compilation()
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
-    with faults(**names, folder="--folder"), _interruptible():
-        server.program()  # says what to install
-        plan = Plan(clients, decisions, seed)
+    with report_errors(**names, folder="--folder"), _interruptible():
+        nats_server.program()  # says what to install
+        plan = DemoPlan(clients, decisions, seed)
         with _place(folder, keep) as place:
             try:
                 with view() as tell:

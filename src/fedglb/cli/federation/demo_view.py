@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedglb.federation.demo.standing import DONE, KILLED, PLAYING, RETURNING, Seat, Standing
-from fedglb.federation.demo.summary import Summary
+from fedglb.demo.state import DONE, KILLED, PLAYING, RETURNING, AgentState, DemoState
+from fedglb.demo.summary import Summary
 
 _LINE_EVERY = 3.0  # seconds, where there is no terminal
 _DRAW_EVERY = 0.2
@@ -22,14 +22,14 @@ _COLOURS = {PLAYING: "green", DONE: "green", KILLED: "bold red", RETURNING: "yel
 
 
 @contextmanager
-def view() -> Iterator[Callable[[Standing], None]]:
+def view() -> Iterator[Callable[[DemoState], None]]:
     """Give a function to call, as often as one likes, with how the demonstration stands."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     last, told = -_LINE_EVERY, 0
     if console.is_terminal:
         with Live(console=console, transient=True, auto_refresh=False) as live:
 
-            def draw(standing: Standing) -> None:
+            def draw(standing: DemoState) -> None:
                 nonlocal last
                 if time.monotonic() - last >= _DRAW_EVERY:
                     last = time.monotonic()
@@ -38,7 +38,7 @@ def view() -> Iterator[Callable[[Standing], None]]:
             yield draw
         return
 
-    def line(standing: Standing) -> None:
+    def line(standing: DemoState) -> None:
         nonlocal last, told
         for note in standing.notes[told:]:
             console.print(note, soft_wrap=True)
@@ -50,7 +50,7 @@ def view() -> Iterator[Callable[[Standing], None]]:
     yield line
 
 
-def drawing(standing: Standing) -> RenderableType:
+def drawing(standing: DemoState) -> RenderableType:
     """Return the live view."""
     head = Text("A federation on this machine", style="bold")
     head.append(f"  {standing.plan.clients} agents, a coordinator, NATS at ", style="dim")
@@ -71,7 +71,7 @@ def _note_style(note: str) -> str:
     return "red" if "is killed" in note else "green" if "is back" in note else "dim"
 
 
-def in_a_line(standing: Standing) -> str:
+def in_a_line(standing: DemoState) -> str:
     """Return how it stands, in words."""
     whole = standing.plan.clients * standing.plan.decisions
     said = f"{standing.decisions:,}/{whole:,} decisions; {_update(standing)}"
@@ -94,7 +94,7 @@ def in_words(summary: Summary) -> list[str]:
     ]
 
 
-def _agents(standing: Standing) -> Table:
+def _agents(standing: DemoState) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("agent", no_wrap=True)
     table.add_column("decisions", width=12)
@@ -108,7 +108,7 @@ def _agents(standing: Standing) -> Table:
     return table
 
 
-def _row(seat: Seat, whole: int) -> list[RenderableType]:
+def _row(seat: AgentState, whole: int) -> list[RenderableType]:
     said, gone = seat.said, seat.doing in (KILLED, RETURNING)
     numbers = ["-"] * 3 if said is None else [
         f"{said.rewards:.0f}", f"{said.regret:.1f}", str(said.model) if said.model else "-",
@@ -122,7 +122,7 @@ def _row(seat: Seat, whole: int) -> list[RenderableType]:
     ]  # fmt: skip
 
 
-def _update(standing: Standing) -> str:
+def _update(standing: DemoState) -> str:
     last = standing.update
     if not last:
         return "no update yet"
@@ -132,13 +132,13 @@ def _update(standing: Standing) -> str:
     )
 
 
-def _wire(standing: Standing) -> str:
+def _wire(standing: DemoState) -> str:
     here = f"{standing.present} of {standing.plan.clients} agents present"
     plural = "s" * (standing.updates != 1)
     return f"{standing.size:,} bytes on the wire, {standing.updates} update{plural}; {here}"
 
 
-def _regret(standing: Standing) -> str:
+def _regret(standing: DemoState) -> str:
     alone = standing.alone
     other = "" if alone is None else f", separate learners {alone:.1f}"
     return f"regret together {standing.regret:.1f}{other}"

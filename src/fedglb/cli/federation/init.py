@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from fedglb.algorithms.named import SOLVERS
-from fedglb.cli.federation.faults import extra, faults
+from fedglb.algorithms.catalog import SOLVERS
+from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
@@ -87,8 +87,8 @@ def init(
     --host nats.example.org --dim 10 --threshold 10 --exploration 0.1
     """
     with extra():
-        from fedglb.federation import operator
         from fedglb.federation.agreement import AgreementTable, ProblemTable
+        from fedglb.federation.operator import operator
     given = {
         "threshold": threshold, "exploration": exploration, "ridge": ridge, "delta": delta,
         "solver": solver,
@@ -101,7 +101,7 @@ def init(
     )  # fmt: skip
     names = [part.strip() for part in clients.split(",") if part.strip()]
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
-    with faults(**_NAMES):
+    with report_errors(**_NAMES):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
     _tell(folder, names, as_json)
 

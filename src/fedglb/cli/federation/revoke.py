@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedglb.cli.federation.add import FOLDER, JSON, NO_SERVER
-from fedglb.cli.federation.faults import extra, faults
+from fedglb.cli.federation.report_errors import extra, report_errors
 
 
 def revoke(
@@ -25,8 +25,8 @@ def revoke(
     Example: fedglb federation revoke ./demo shop-3
     """
     with extra():
-        from fedglb.federation import operator
-    with faults(folder="FOLDER", client="NAME", clients="NAME"):
+        from fedglb.federation.operator import operator
+    with report_errors(folder="FOLDER", client="NAME", clients="NAME"):
         change = operator.revoke(folder, names)
     if as_json:
         typer.echo(json.dumps({"clients": list(change.names), "verified": change.verified}))

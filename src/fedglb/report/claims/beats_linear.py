@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
 from fedglb.report.claims.equal import FEWEST, Comparison, comparisons
 from fedglb.report.claims.paired import ERRORS, by_seed, difference
-from fedglb.report.numerals import plus_minus
 from fedglb.report.summary import Row
+from fedglb.report.text.numerals import plus_minus
 
 _TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
 _RULE = (

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, Evidence, verdict
-from fedglb.report.numerals import amount
 from fedglb.report.summary import Curve
+from fedglb.report.text.numerals import amount
 
 #: A rank correlation that counts as falling, and the fewest settings that have one.
 STRONG, FEWEST = -0.8, 4

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedglb.report.claims.base import FEDGLB, Evidence
-from fedglb.report.numerals import factor
 from fedglb.report.summary import Curve
+from fedglb.report.text.numerals import factor
 
 #: A share of settings from which one curve is said to beat another; below the rest, to lose.
 MOST = 0.75

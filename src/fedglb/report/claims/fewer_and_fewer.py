@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
-from fedglb.report.numerals import percent
+from fedglb.report.text.numerals import percent
 
 #: Fewer updates in a run than this say nothing about when they fall.
 FEWEST = 5

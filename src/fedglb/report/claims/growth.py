@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
-from fedglb.report.numerals import setting
+from fedglb.report.text.numerals import setting
 
 #: A slope that counts as "at most about 1/2".
 ABOUT_HALF = 0.55

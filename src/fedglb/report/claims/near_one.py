@@ -6,8 +6,8 @@ from typing import Any
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
 from fedglb.report.claims.paired import ERRORS, by_seed, ratio_error
-from fedglb.report.numerals import percent
 from fedglb.report.summary import Row, reference
+from fedglb.report.text.numerals import percent
 
 #: Regret that counts as comparable, the most it may be with its error, and communication that
 #: counts as a small part.

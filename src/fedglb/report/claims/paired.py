@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from fedglb.kernels.types import FloatArray
+from fedglb.typing import FloatArray
 
 #: How many standard errors a difference has to exceed to be clear.
 ERRORS = 2.0

@@ -1,0 +1,39 @@
+"""What can go wrong at the operator's hands, each in one line and with an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fedglb.cli.report_errors import fail
+from fedglb.errors import InvalidInput
+
+_EXTRA = ("nats", "cryptography")
+
+
+@contextmanager
+def extra(name: str = "federation") -> Iterator[None]:
+    """Import inside what only an extra brings; without it, say how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        fail(f"{error.name} is not installed: run pip install 'fedglb[{name}]'", 1)
+
+
+@contextmanager
+def report_errors(**names: str) -> Iterator[None]:
+    """Report errors inside; `names` says what an argument is called on this command line."""
+    with extra():
+        from fedglb.federation.operator.nats_server import ServerFault
+    try:
+        yield
+    except InvalidInput as error:
+        last = error.argument.rpartition(".")[2]
+        argument = names.get(error.argument) or names.get(last) or error.argument
+        raise InvalidInput(argument, error.value, error.allowed) from None
+    except ServerFault as error:
+        fail(str(error), 1)
+    except OSError as error:
+        fail(f"{error.filename or 'the folder'}: {error.strerror or error}", 1)

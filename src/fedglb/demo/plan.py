@@ -1,0 +1,95 @@
+"""What a demonstration plays: everything that its processes must agree on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from fedglb.environments import Synthetic
+from fedglb.errors import integer, number
+from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.io.atomic import atomic_write
+
+FEDERATION = "demo"
+_FILE = "plan.json"
+
+
+class DemoPlan(msgspec.Struct, frozen=True):
+    """A demonstration's numbers.
+
+    Parameters
+    ----------
+    clients, decisions
+        How many agents, and how many decisions each of them makes.
+    seed
+        Of arms and users.
+    pace
+        Decisions a second that an agent makes: its users come at this rate.
+    arms, dim
+        K and d.
+    threshold, exploration
+        FedGLB-UCB's D, and what multiplies the lemma's radius.
+
+    Examples
+    --------
+    >>> DemoPlan(clients=2).names
+    ('shop-1', 'shop-2')
+    """
+
+    clients: int = 5
+    decisions: int = 400
+    seed: int = 1
+    pace: float = 50.0
+    arms: int = 25
+    dim: int = 10
+    threshold: float = 3.0
+    exploration: float = 0.3
+
+    def __post_init__(self) -> None:
+        integer("clients", self.clients, at_most=100)
+        integer("decisions", self.decisions, at_least=10)
+        integer("seed", self.seed, at_least=0)
+        number("pace", self.pace, above=0.0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The agents' names."""
+        return tuple(f"shop-{i}" for i in range(1, self.clients + 1))
+
+    @property
+    def table(self) -> AgreementTable:
+        """What the federation agrees on, for `operator.init`."""
+        algorithm = {
+            "name": "fedglb-ucb", "threshold": self.threshold, "exploration": self.exploration,
+        }  # fmt: skip
+        return AgreementTable(self.clients, ProblemTable(self.dim), algorithm)
+
+    @property
+    def agreement(self) -> Agreement:
+        """The same as parts."""
+        return self.table.build()
+
+    @property
+    def environment(self) -> Synthetic:
+        """Where arms and rewards come from."""
+        return Synthetic(self.agreement.problem, self.clients, self.arms)
+
+    def write(self, folder: Path) -> None:
+        """Write it where every process of the demonstration finds it."""
+        atomic_write(folder / _FILE, msgspec.json.encode(self))
+
+    @classmethod
+    def read(cls, folder: Path) -> DemoPlan:
+        """Read what `write` wrote."""
+        return msgspec.json.decode((folder / _FILE).read_bytes(), type=cls)
+
+
+def bundle_of(folder: Path, name: str) -> Path:
+    """Return where an agent's bundle is."""
+    return folder / "federation" / "clients" / name
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """Return where an agent's own file is."""
+    return folder / "agents" / f"{name}.db"

@@ -1,0 +1,126 @@
+"""What came of a demonstration: counted in the files that it leaves, not by what was said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from fedglb.demo.plan import DemoPlan, file_of
+from fedglb.demo.stream import stream
+from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.protocol import Coordinator
+from fedglb.typing import FloatArray
+
+
+class Killed(msgspec.Struct, frozen=True):
+    """The agent that was killed.
+
+    Parameters
+    ----------
+    agent
+        Its name.
+    decisions
+        How many it had acknowledged when it was killed.
+    returned
+        How many it found in its file when it came back.
+    seconds
+        How long it was away.
+    """
+
+    agent: str
+    decisions: int
+    returned: int
+    seconds: float
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What came of a demonstration.
+
+    Parameters
+    ----------
+    clients, seed, seconds
+        What was played, and how long it took.
+    decisions
+        Decisions with their rewards in the agents' files.
+    acknowledged, lost
+        Rewards that agents acknowledged, and those of them that are not in their files.
+    regret, separate_regret
+        Of the federation, and of separate learners on the same arms and users.
+    updates, rounds, scalars
+        Global updates; rounds and numbers sent in them.
+    messages, bytes
+        What really went over the wire, signs of life included.
+    killed
+        The agent that was killed.
+    """
+
+    clients: int
+    seed: int
+    seconds: float
+    decisions: int
+    acknowledged: int
+    lost: int
+    regret: float
+    separate_regret: float
+    updates: int
+    rounds: int
+    scalars: int
+    messages: int
+    bytes: int
+    killed: Killed
+
+
+def summarise(
+    plan: DemoPlan,
+    folder: Path,
+    acknowledged: Mapping[str, set[str]],
+    separate: FloatArray,
+    killed: Killed,
+    seconds: float,
+) -> Summary:
+    """Read the files of agents and coordinator; nobody else may have them open."""
+    found = [_found(plan, folder, i) for i in range(plan.clients)]
+    lost = sum(
+        len(acknowledged[name] - ids) for name, (ids, _) in zip(plan.names, found, strict=True)
+    )
+    file = CoordinatorFile(folder / "federation" / "coordinator" / "state.db", plan.agreement)
+    try:
+        updates, kept = file.updates(), file.state()
+    finally:
+        file.close()
+    agreement, scalars, traffic = plan.agreement, 0, Traffic()
+    if kept is not None:
+        coordinator = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept[0])
+        scalars, traffic = coordinator.ledger.scalars, Traffic.unpack(kept[1])
+    return Summary(
+        clients=plan.clients,
+        seed=plan.seed,
+        seconds=seconds,
+        decisions=sum(len(ids) for ids, _ in found),
+        acknowledged=sum(len(ids) for ids in acknowledged.values()),
+        lost=lost,
+        regret=sum(regret for _, regret in found),
+        separate_regret=float(np.sum(separate[:, -1])),
+        updates=len(updates),
+        rounds=int(updates["rounds"].sum()),
+        scalars=scalars,
+        messages=traffic.messages,
+        bytes=traffic.size,
+        killed=killed,
+    )
+
+
+def _found(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], float]:
+    """Return the decisions with rewards in an agent's file, and their regret."""
+    file = AgentFile(file_of(folder, plan.names[index]), "process")
+    try:
+        rows = file.frame().filter(outcome="observed").select("id", "arm").rows()
+    finally:
+        file.close()
+    offers = zip(rows, stream(plan, index), strict=False)
+    return {row[0] for row in rows}, sum(offer.regret(row[1]) for row, offer in offers)

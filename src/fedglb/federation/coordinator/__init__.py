@@ -1,0 +1,1 @@
+"""The coordinator: the service that runs global updates."""

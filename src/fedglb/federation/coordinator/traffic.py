@@ -1,0 +1,59 @@
+"""What really went over the wire, resends and signs of life included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+import polars as pl
+
+
+@dataclass
+class Traffic:
+    """Messages and bytes by message type and direction.
+
+    The protocol's `Ledger` counts every message of an update once, as the simulator does; this
+    counts each time that one is sent or received, in bytes of payload.
+
+    Examples
+    --------
+    >>> traffic = Traffic()
+    >>> traffic.add("Heartbeat", "up", 40)
+    >>> traffic.messages, traffic.size
+    (1, 40)
+    """
+
+    entries: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, kind: str, direction: str, size: int) -> None:
+        """Enter one message."""
+        key = f"{kind}.{direction}"
+        messages, total = self.entries.get(key, (0, 0))
+        self.entries[key] = (messages + 1, total + size)
+
+    @property
+    def messages(self) -> int:
+        """All messages."""
+        return sum(messages for messages, _ in self.entries.values())
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return sum(total for _, total in self.entries.values())
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row a message type: message, direction, messages, bytes."""
+        rows = [(*key.split("."), *totals) for key, totals in self.entries.items()]
+        names = {"message": pl.String, "direction": pl.String}
+        return pl.DataFrame(
+            rows, schema={**names, "messages": pl.Int64, "bytes": pl.Int64}, orient="row"
+        )
+
+    def pack(self) -> bytes:
+        """Return it as bytes."""
+        return msgspec.json.encode(self.entries)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Traffic:
+        """Return what `pack` packed."""
+        return cls(msgspec.json.decode(data, type=dict[str, tuple[int, int]]))

@@ -1,0 +1,1 @@
+"""The operator: certificates, members, and the NATS server's configuration."""

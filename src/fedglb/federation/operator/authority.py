@@ -1,0 +1,177 @@
+"""A federation's own certificate authority: who is who, signed.
+
+Every certificate carries an identity (see `names.identity`) that NATS takes for the user.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from fedglb.errors import InvalidInput
+from fedglb.io.atomic import atomic_write
+
+CA_DAYS, DAYS = 3650, 730
+_SKEW = timedelta(hours=1)  # clocks differ: a certificate is good at once, everywhere
+_LONGEST_NAME = 64  # of a common name, by the standard
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate and its private key, in PEM."""
+
+    certificate: bytes
+    key: bytes
+    serial: str
+
+    def write(self, certificate: Path, key: Path) -> None:
+        """Write both; the key is for the owner's eyes only."""
+        atomic_write(key, self.key, mode=0o600)
+        atomic_write(certificate, self.certificate, mode=0o644)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """The federation's signature: whoever has it can make members.
+
+    Examples
+    --------
+    >>> authority = Authority.new("demo")
+    >>> issued = authority.issue("fedglb://demo/shop-1/1")
+    >>> identities(issued.certificate)
+    ['fedglb://demo/shop-1/1']
+    """
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def new(cls, federation: str, days: int = CA_DAYS) -> Authority:
+        """Make one for a federation; its certificate signs itself."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = _name(f"fedglb {federation}")
+        certificate = (
+            _unsigned(name, name, key.public_key(), days)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        return cls(certificate, key)
+
+    @classmethod
+    def read(cls, folder: Path) -> Authority:
+        """Read what `write` wrote."""
+        try:
+            key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+            certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+        except (OSError, ValueError, TypeError) as error:
+            allowed = f"a folder with the authority's ca.pem and ca.key ({error})"
+            raise InvalidInput("folder", str(folder), allowed) from None
+        ours = isinstance(key, ec.EllipticCurvePrivateKey)
+        if not ours or key.public_key() != certificate.public_key():
+            allowed = "a folder whose ca.key is the key of its ca.pem"
+            raise InvalidInput("folder", str(folder), allowed)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(certificate, key)
+
+    def write(self, folder: Path) -> None:
+        """Write ca.pem and ca.key."""
+        atomic_write(folder / "ca.key", _pem(self.key), mode=0o600)
+        atomic_write(folder / "ca.pem", self.pem, mode=0o644)
+
+    @property
+    def pem(self) -> bytes:
+        """The authority's certificate: by it members know each other."""
+        return self.certificate.public_bytes(serialization.Encoding.PEM)
+
+    def issue(self, identity: str, hosts: Sequence[str] = (), days: float = DAYS) -> Issued:
+        """Issue a certificate: a member's, or with `hosts` the server's under these addresses."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        kind = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        names = [_host(host) for host in hosts] or [x509.UniformResourceIdentifier(identity)]
+        own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
+        above = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
+        subject = _name(identity.removeprefix("fedglb://"))
+        certificate = (
+            _unsigned(subject, self.certificate.subject, key.public_key(), days)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([kind]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(above, critical=False)
+            .sign(self.key, hashes.SHA256())
+        )
+        pem = certificate.public_bytes(serialization.Encoding.PEM)
+        return Issued(pem, _pem(key), f"{certificate.serial_number:x}")
+
+
+def identities(certificate: bytes) -> list[str]:
+    """Return the identities that a certificate (PEM) carries."""
+    read = x509.load_pem_x509_certificate(certificate)
+    try:
+        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return list(names.get_values_for_type(x509.UniformResourceIdentifier))
+
+
+def expiry(certificate: bytes) -> datetime:
+    """Return when a certificate (PEM) ends."""
+    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+
+
+def _unsigned(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:_LONGEST_NAME])])
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

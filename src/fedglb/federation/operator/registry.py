@@ -1,0 +1,174 @@
+"""The operator's memory: what the federation is, and who was ever let in.
+
+`federation.toml` is what was settled at the beginning, `registry.json` the members.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from fedglb.errors import InvalidInput, integer
+from fedglb.federation.agreement import AgreementTable
+from fedglb.federation.names import COORDINATOR, check_client, check_name
+from fedglb.io.atomic import atomic_write
+from fedglb.io.toml import explain, read_file, to_toml
+
+SETTLED, MEMBERS = "federation.toml", "registry.json"
+_DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
+
+
+class Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `init` was told: name, addresses, agreement."""
+
+    federation: str
+    hosts: list[str]
+    port: int
+    bind: str
+    agreement: AgreementTable
+
+    def check(self) -> None:
+        """Raise `InvalidInput` for what cannot be."""
+        check_name("federation", self.federation)
+        integer("port", self.port, at_most=65535)
+        if not self.hosts:
+            raise InvalidInput("hosts", self.hosts, "at least one address of the server")
+        for host in self.hosts:
+            _check_host(host)
+        try:
+            ipaddress.ip_address(self.bind)
+        except ValueError:
+            allowed = "an IP address of this machine, or 0.0.0.0 for all of them"
+            raise InvalidInput("bind", self.bind, allowed) from None
+        _ = self.agreement.build().setting
+
+    @property
+    def server(self) -> str:
+        """Where clients connect."""
+        host = self.hosts[0]
+        return f"tls://[{host}]:{self.port}" if ":" in host else f"tls://{host}:{self.port}"
+
+    @property
+    def local(self) -> tuple[str, int]:
+        """Where the server answers on its own machine."""
+        address = ipaddress.ip_address(self.bind)
+        loopback = "::1" if address.version == 6 else "127.0.0.1"
+        return (loopback if address.is_unspecified else self.bind), self.port
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A name's newest certificate; `revoked` says when it lost its rights."""
+
+    generation: int
+    serial: str
+    issued: str
+    revoked: str | None = None
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Everything that the operator's folder knows of its members, the coordinator included."""
+
+    settled: Settled
+    members: Mapping[str, Member]
+
+    @property
+    def clients(self) -> dict[str, int]:
+        """The clients that may take part, each with its generation."""
+        live = {name: m.generation for name, m in self.members.items() if m.revoked is None}
+        return {name: generation for name, generation in live.items() if name != COORDINATOR}
+
+    def check_new(self, names: Sequence[str]) -> None:
+        """Raise unless all of these can be added."""
+        _check_names(names)
+        for name in names:
+            if name in self.clients:
+                allowed = "a name that is not taken: revoke it first if its key was lost"
+                raise InvalidInput("client", name, allowed)
+        most = self.settled.agreement.max_clients
+        ever = {*self.members, *names} - {COORDINATOR}
+        if len(ever) > most:
+            allowed = (
+                f"at most max_clients = {most} names over the federation's whole life "
+                f"({len(set(self.members) - {COORDINATOR})} were given so far): its error bound "
+                "counts on that; more need a new federation"
+            )
+            raise InvalidInput("clients", list(names), allowed)
+
+    def check_known(self, names: Sequence[str]) -> None:
+        """Raise unless all of these are clients that can be revoked."""
+        _check_names(names)
+        for name in names:
+            if name not in self.clients:
+                known = ", ".join(sorted(self.clients)) or "none: there is no client"
+                raise InvalidInput("client", name, f"one of the clients: {known}")
+
+    def next_generation(self, name: str) -> int:
+        """Return the generation of this name's next certificate."""
+        return self.members[name].generation + 1 if name in self.members else 1
+
+    def with_issued(self, serials: Mapping[str, str]) -> Registry:
+        """Return the registry after certificates were issued (name → serial number)."""
+        new = {n: Member(self.next_generation(n), s, _now()) for n, s in serials.items()}
+        return replace(self, members={**self.members, **new})
+
+    def with_revoked(self, names: Sequence[str]) -> Registry:
+        """Return the registry after these were revoked."""
+        gone = {n: msgspec.structs.replace(self.members[n], revoked=_now()) for n in names}
+        return replace(self, members={**self.members, **gone})
+
+    @classmethod
+    def read(cls, folder: Path) -> Registry:
+        """Read the files in an operator's `authority` folder."""
+        for name in (SETTLED, MEMBERS):
+            if not (folder / name).is_file():
+                allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
+                raise InvalidInput("folder", str(folder.parent), allowed)
+        raw = read_file(folder / SETTLED, "folder")
+        try:
+            settled = msgspec.convert(raw, Settled)
+        except msgspec.ValidationError as error:
+            raise explain(str(error), raw, str(folder / SETTLED)) from None
+        try:
+            content = (folder / MEMBERS).read_bytes()
+            members = msgspec.json.decode(content, type=dict[str, Member])
+        except (msgspec.DecodeError, OSError) as error:
+            allowed = f"an operator's folder whose {MEMBERS} can be read ({error})"
+            raise InvalidInput("folder", str(folder.parent), allowed) from None
+        return cls(settled, members)
+
+    def write(self, folder: Path) -> None:
+        """Write the members; what was settled is written once."""
+        if not (folder / SETTLED).exists():
+            text = to_toml(msgspec.to_builtins(self.settled))
+            atomic_write(folder / SETTLED, text.encode(), mode=0o600)
+        text = json.dumps(msgspec.to_builtins(dict(self.members)), indent=1)
+        atomic_write(folder / MEMBERS, text.encode(), mode=0o600)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        check_client(name)
+        if names.count(name) > 1:
+            raise InvalidInput("client", name, "every name once")
+
+
+def _check_host(host: str) -> None:
+    try:
+        reachable = not ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        reachable = bool(_DNS.fullmatch(host))
+    if not reachable:
+        allowed = "a name or an IP address by which clients reach the server"
+        raise InvalidInput("hosts", host, allowed)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,27 @@
+"""One update of a federation of one, in memory: loads every kernel before anybody waits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedglb.federation.agreement import Agreement
+from fedglb.protocol import Client, Coordinator
+from fedglb.protocol.messages import Message
+
+
+def warm_up(agreement: Agreement) -> None:
+    """Choose, learn and update once, and throw the result away."""
+    algorithm, setting, name = agreement.algorithm, agreement.setting, "rehearsal"
+    client = Client(name, algorithm, setting)
+    coordinator = Coordinator(algorithm, setting, [name])
+    arm = np.zeros((1, setting.problem.dim))
+    arm[0, 0] = 1.0
+    client.choose(arm)
+    client.observe(arm[0], min(1.0, agreement.reward_limit or 1.0), t=1)
+    if algorithm.global_update is None:
+        return
+    messages: list[Message] = coordinator.begin(1)
+    while messages:
+        message = messages.pop()
+        messages += (coordinator if message.upward else client).receive(message)
+    client.observe(arm[0], min(1.0, agreement.reward_limit or 1.0), t=2)

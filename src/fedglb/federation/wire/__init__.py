@@ -1,0 +1,1 @@
+"""What agents and the coordinator send to each other, to the byte."""

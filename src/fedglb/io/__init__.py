@@ -1,0 +1,1 @@
+"""Files: whole or not there, with one writer, and TOML."""

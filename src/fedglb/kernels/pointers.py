@@ -1,0 +1,174 @@
+"""Kernels and scalar functions by address: how the block loop calls parts and links.
+
+* A link's scalar functions reach the kernels as addresses (plain integers): one compiled
+  kernel serves every link, user-defined ones included, stays on disk, and the call costs
+  nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a
+  vectorised one that rounds differently in another place.
+* A part's step and its radius are kernels that reach the block loop in the same way: what
+  Python calls for one interaction and what the loop calls is one and the same machine code.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import numba
+from llvmlite import ir
+from llvmlite.ir import Constant
+from numba import types
+from numba.core.imputils import impl_ret_borrowed
+from numba.extending import intrinsic
+
+from fedglb.kernels.compile import disk_cache, is_own
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A compiled function of floats: callable from Python, by `address` from kernels."""
+
+    address: int
+    call: Callable[..., float]
+
+
+# With NUMBA_DISABLE_JIT=1 an "address" is a number that stands for the Python function.
+_python_functions: dict[int, Callable[..., Any]] = {}
+
+
+@functools.cache
+def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunction:
+    """Compile a function of `arguments` floats to machine code with a C signature."""
+    if numba.config.DISABLE_JIT:
+        address = len(_python_functions) + 1
+        _python_functions[address] = function
+        return ScalarFunction(address, function)
+    signature = types.float64(*[types.float64] * arguments)
+    with disk_cache() as on_disk:  # a user's link may live in a notebook: numba can't cache it
+        cached = on_disk and is_own(function)
+        compiled = numba.cfunc(signature, cache=cached, error_model="numpy")(function)
+    prototype = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * arguments)
+    call = prototype(compiled.address)
+    call.keep_alive = compiled  # type: ignore[attr-defined]
+    return ScalarFunction(int(compiled.address), call)
+
+
+def _interpreted(address: int, *values: Any) -> Any:
+    return _python_functions[address](*values)
+
+
+def _call_pointer(arguments: int) -> Callable[..., float]:
+    """Build the kernel-side ``f(address, x, …)`` for pointers to functions of floats."""
+    if numba.config.DISABLE_JIT:
+        return _interpreted
+
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        double = ir.DoubleType()
+        prototype = ir.FunctionType(double, [double] * arguments)
+        pointer = builder.inttoptr(args[0], prototype.as_pointer())
+        return builder.call(pointer, args[1:])
+
+    if arguments == 1:
+
+        def typed(typing: Any, address: Any, x: Any) -> Any:
+            return types.float64(types.int64, types.float64), emit
+
+    else:
+
+        def typed(typing: Any, address: Any, x: Any, u: Any, v: Any) -> Any:  # type: ignore[misc]
+            return types.float64(types.int64, *[types.float64] * 3), emit
+
+    return cast("Callable[..., float]", intrinsic(typed))
+
+
+call1 = _call_pointer(1)
+call3 = _call_pointer(3)
+
+
+# -- kernels by address ------------------------------------------------------------------------
+
+_REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
+_WHOLES = types.Array(types.int64, 1, "C")
+#: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
+STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1])
+#: (vectors, counters, numbers, constants) -> the radius.
+RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
+
+
+def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
+    """Return the address of a kernel's machine code for these types (compiled now if need be).
+
+    `TypeError` where it is no kernel, or returns another type: its code would be misread.
+    """
+    if function is None or (numba.config.DISABLE_JIT and not callable(function)):
+        raise TypeError("there is none")
+    if numba.config.DISABLE_JIT:
+        return compile_scalar(function, 0).address
+    dispatcher = cast("Any", function)
+    if not hasattr(dispatcher, "overloads"):
+        raise TypeError("a plain Python function")
+    if signature.args not in dispatcher.overloads:
+        with disk_cache():
+            dispatcher.compile(signature.args)
+    compiled = dispatcher.overloads[signature.args]
+    returned = types.unliteral(compiled.signature.return_type)
+    if returned != signature.return_type:
+        raise TypeError(f"it returns {returned}, not {signature.return_type}")
+    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+
+
+def _emit_native_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    """Call machine code at args[0] the way numba's own functions call each other."""
+    convention, kinds = context.call_conv, signature.args[1:]
+    prototype = convention.get_function_type(signature.return_type, kinds)
+    pointer = builder.inttoptr(args[0], prototype.as_pointer())
+    status, result = convention.call_function(
+        builder, pointer, signature.return_type, kinds, args[1:]
+    )
+    with builder.if_then(status.is_error, likely=False):
+        convention.return_status_propagate(builder, status)
+    return result
+
+
+def _native(signature: Any) -> Any:
+    return signature.return_type(types.int64, *signature.args), _emit_native_call
+
+
+def _typed_step(
+    typing: Any, address: Any, vectors: Any, matrices: Any, counters: Any, X: Any, y: Any,
+    functions: Any, constants: Any,
+) -> Any:  # fmt: skip
+    return _native(STEP)
+
+
+def _typed_radius(
+    typing: Any, address: Any, vectors: Any, counters: Any, numbers: Any, constants: Any
+) -> Any:
+    return _native(RADIUS)
+
+
+call_step = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_step)
+call_radius = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_radius)
+
+
+def _typed_borrow(typing: Any, array: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        view.meminfo = Constant(view.meminfo.type, None)
+        view.parent = Constant(view.parent.type, None)
+        return impl_ret_borrowed(context, builder, signature.return_type, view._getvalue())
+
+    return array(array), emit
+
+
+def _itself(array: T) -> T:
+    return array
+
+
+#: The same array without ownership: rows taken from it cost no reference counts (two atomic
+#: operations each). Only for arrays that a caller keeps alive.
+borrow = _itself if numba.config.DISABLE_JIT else intrinsic(_typed_borrow)

@@ -1,0 +1,120 @@
+"""A global update without its messages: what is fitted, and the model that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.algorithms import Algorithm
+from fedglb.global_update import Objective, Solution, Sums
+from fedglb.model import SharedModel
+from fedglb.protocol.messages import ClientId, Derivatives
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one client's samples amount to: their number, Σ x xᵀ, and Σ x y where shared."""
+
+    samples: int
+    matrix: FloatArray
+    b: FloatArray | None
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """What happened in one global update.
+
+    Parameters
+    ----------
+    t, client
+        The step, and the client whose trigger fired (None: a schedule's).
+    samples
+        n, the samples of the clients that took part.
+    rounds
+        Derivative evaluations over all clients.
+    gradient_norm
+        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before).
+    gap
+        The proven bound on F(θ) − min F (nan where there is none).
+    projected
+        Whether the constraint ‖θ‖ ≤ S was active.
+    """
+
+    t: int
+    client: ClientId | None
+    samples: int
+    rounds: int
+    gradient_norm: float
+    gap: float
+    projected: bool
+
+
+def objective(
+    algorithm: Algorithm,
+    setting: Setting,
+    clients: Sequence[ClientId],
+    gathered: Mapping[ClientId, Contribution],
+    covered: Mapping[ClientId, Contribution],
+    model: SharedModel | None,
+) -> Objective:
+    """Return what is to be fitted: sums over `clients`, in their order.
+
+    Where updates do not refit, what `covered` holds is in `model` already.
+    """
+    solver, d = algorithm.global_update, setting.problem.dim
+    assert solver is not None
+    n, M, moment = 0, np.zeros((d, d)), np.zeros(d)
+    for client in clients:
+        part = gathered[client]
+        n += part.samples
+        M = M + part.matrix
+        if part.b is not None:
+            moment = moment + part.b
+        if not solver.refits and client in covered:
+            n -= covered[client].samples
+            M = M - covered[client].matrix
+    prior = algorithm.local_update.prior(setting) * np.eye(d)
+    if not solver.refits and model is not None:
+        prior = model.matrix
+    return Objective(
+        setting=setting,
+        samples=max(n, 1),  # F of no samples is the regulariser alone
+        covariance=M,
+        matrix=prior + M,
+        previous=model,
+        moment=moment if algorithm.local_update.shares_moment else None,
+    )
+
+
+def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:
+    """Return the sums over clients, in the order given; all replies carry the same fields."""
+    gradient, hessian, loss = np.zeros(d), np.zeros((d, d)), 0.0
+    with_hessian = with_loss = False
+    for reply in replies:
+        gradient = gradient + reply.gradient
+        if reply.hessian is not None:
+            hessian, with_hessian = hessian + reply.hessian, True
+        if reply.loss is not None:
+            loss, with_loss = loss + reply.loss, True
+    return Sums(gradient, hessian if with_hessian else None, loss if with_loss else None)
+
+
+def shared_model(
+    algorithm: Algorithm, setting: Setting, t: int, fitted: Objective, solution: Solution
+) -> SharedModel:
+    """Return the model that all clients get."""
+    solver = algorithm.global_update
+    assert solver is not None
+    numbers = algorithm.confidence.radius_terms(setting, fitted, solution)
+    return SharedModel(
+        t=t,
+        matrix=fitted.matrix,
+        numbers=np.array(numbers, dtype=np.float64),
+        theta=solution.theta if "theta" in solver.model_fields else None,
+        b=solution.b,
+        gradient_matrix=solution.gradient_matrix,
+    )

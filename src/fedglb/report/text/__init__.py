@@ -1,0 +1,1 @@
+"""The sentences and numerals of a report."""

@@ -1,0 +1,252 @@
+"""The compiled engine: blocks of interactions in one kernel, Python only at global updates.
+
+The states of all learners lie one behind the other, and so do their samples. The kernel calls
+the very machine code that `Client` calls for one interaction, and comes back where an update is
+due; there the coordinator solves and counts as it does for messages. Both engines agree to the
+bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from fedglb.algorithms import Algorithm
+from fedglb.confidence import Confidence
+from fedglb.environments import Block, Environment
+from fedglb.errors import InvalidInput
+from fedglb.global_update import Query, Sums
+from fedglb.kernels.play import (
+    ASKS,
+    BAD_RADIUS,
+    BAD_STEP,
+    BlockArrays,
+    KernelParams,
+    LearnerArrays,
+    play,
+)
+from fedglb.kernels.pointers import RADIUS, STEP, address_of
+from fedglb.kernels.sums import add_all_moments, sum_over_clients
+from fedglb.local_update import LocalState, LocalUpdate
+from fedglb.model import SharedModel
+from fedglb.protocol import Client
+from fedglb.protocol.assembly import Contribution
+from fedglb.protocol.messages import ClientId
+from fedglb.samples import Samples
+from fedglb.simulation.engine import Engine
+from fedglb.trigger import Trigger
+from fedglb.typing import FloatArray
+
+
+def offer(block: Block) -> BlockArrays:
+    """Lay a block out for the kernel: arms as (d, K), so that its inner loops run over arms."""
+    steps, clients, _, _ = block.arms.shape
+    return BlockArrays(
+        first=block.first,
+        arms=_flat(block.arms.transpose(0, 1, 3, 2)),
+        means=_flat(block.means),
+        best=_flat(block.means.max(axis=2)),
+        uniforms=np.empty((0, 0)) if block.uniforms is None else _flat(block.uniforms),
+        rewards=np.empty((0, 0, 0)) if block.rewards is None else _flat(block.rewards),
+        active=np.empty((0, 0), dtype=np.bool_)
+        if block.active is None
+        else np.ascontiguousarray(block.active).reshape(steps, clients),
+    )
+
+
+def _flat(values: FloatArray) -> FloatArray:
+    return np.ascontiguousarray(values, dtype=np.float64)
+
+
+class CompiledEngine(Engine):
+    """All learners in a few arrays, played block by block."""
+
+    name = "compiled"
+
+    def __init__(self, algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> None:
+        check_compiled(algorithm)
+        super().__init__(algorithm, env, horizon, seed)
+        d, L = env.problem.dim, self.setting.clients
+        capacity = horizon * env.clients // L
+        self._begin: LocalState = algorithm.local_update.begin(self.setting)
+        self.learners = LearnerArrays(
+            vectors=np.repeat(self._begin.vectors[None], L, axis=0),
+            matrices=np.repeat(self._begin.matrices[None], L, axis=0),
+            counters=np.repeat(self._begin.counters[None], L, axis=0),
+            X=np.empty((L, capacity, d)),
+            y=np.empty((L, capacity)),
+            counts=np.zeros(L, dtype=np.int64),
+        )
+        self.covariances = np.zeros((L, d, d))
+        self.moments = np.zeros((L, d))
+        self._summed = np.zeros(L, dtype=np.int64)  # samples in covariances and moments
+        self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
+        self._counted = 0  # steps whose communication is entered
+        link, confidence = env.problem.link, algorithm.confidence
+        self._rules = KernelParams(
+            step=_address(algorithm.local_update, "step", STEP),
+            radius=_address(confidence, "formula", RADIUS),
+            sample=link.compiled_sample.address,
+            functions=link.compiled_functions,
+            step_constants=np.array(algorithm.local_update.constants(self.setting), dtype=float),
+            radius_constants=np.array(confidence.constants(self.setting), dtype=float),
+            noise=env.problem.R,
+            scale=float(algorithm.exploration) if confidence.scalable else 1.0,
+            level=float(algorithm.trigger.level),
+        )
+
+    def play(self, block: BlockArrays) -> None:
+        """Play the steps of a block."""
+        steps, first = block.arms.shape[0], block.first
+        step = client = stop = 0
+        while step < steps:
+            while stop < steps and (stop <= step or not self._due(first + stop - 1)):
+                stop += 1  # up to and with the next step at whose end an update is due
+            model = self.coordinator.model
+            step, client, why = play(
+                block, self._rules, self.learners, self.recorder.log,
+                np.empty(0) if model is None else model.numbers, 0 if model is None else model.t,
+                step, client, stop,
+            )  # fmt: skip
+            t = first + step
+            if why == ASKS:
+                self._count(t - 1)
+                self._update(t, client)
+                client += 1
+            elif why in (BAD_RADIUS, BAD_STEP):
+                raise self._failure(why, 0 if self.algorithm.centralised else client)
+            elif self._due(t - 1):
+                self._count(t - 2)
+                self._update(t - 1, None)
+        self._count(first + steps - 1)
+
+    def _due(self, t: int) -> bool:
+        return self.algorithm.trigger.due(self.setting, t)
+
+    def _failure(self, why: int, learner: int) -> Exception:
+        if why == BAD_STEP:
+            return self.algorithm.local_update.failure(int(self.learners.counts[learner]))
+        try:
+            alpha = self.client(learner).alpha  # raises, and says why
+        except InvalidInput as error:
+            return error
+        return AssertionError(f"the radius was not finite, and now it is {alpha}")
+
+    def _count(self, last: int) -> None:
+        """Enter the communication of the steps up to `last`."""
+        first, self._counted = self._counted + 1, max(self._counted, last)
+        if not self.algorithm.centralised:
+            self.recorder.counted(first, last, self.coordinator)
+            return
+        played = self.recorder.log.interactions
+        for t in range(first, last + 1):
+            self.count_centralised(int(played[t - 1]) - self.coordinator.syncs)
+            self.recorder.counted(t, t, self.coordinator)
+
+    # -- global updates ------------------------------------------------------------------------
+
+    def _update(self, t: int, client: int | None) -> None:
+        self._sum_up()
+        counts = self.learners.counts.tolist()
+        gathered: dict[ClientId, Contribution] = {
+            i: Contribution(n, self.covariances[i].copy(), self._moment(i))
+            for i, n in enumerate(counts)
+        }
+        model = self.coordinator.update_at_once(t, client, gathered, self._answer)
+        self._adopt(model)
+        self._covered[:] = counts
+        record = self.coordinator.last_update
+        assert record is not None
+        self.recorder.updated(record, self.client(0))
+
+    def _adopt(self, model: SharedModel) -> None:
+        """Give all clients the model: those that were given the same ones hold the same state.
+
+        That is what `LocalUpdate.adopt` promises; at the first update a second client is asked.
+        """
+        local, last = self.algorithm.local_update, len(self.learners.counts) - 1
+        asked = {0, last} if self._begin.base is None else {0}
+        for i in asked:
+            local.adopt(self.setting, self._state(i), model)
+        for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
+            if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
+                allowed = f'engine="reference": what {local}.adopt leaves depends on the client'
+                raise InvalidInput("engine", "compiled", allowed)
+            stacked[1:] = stacked[0]
+        self._begin.base = model
+
+    def _moment(self, i: int) -> FloatArray | None:
+        return self.moments[i].copy() if self.algorithm.local_update.shares_moment else None
+
+    def _sum_up(self) -> None:
+        """Bring covariances and moments up to date."""
+        X, y, counts = self.learners.X, self.learners.y, self.learners.counts
+        add_all_moments(X, y, self._summed, counts, self.covariances, self.moments)
+        self._summed[:] = counts
+
+    def _answer(self, query: Query) -> Sums:
+        """Sum over all clients what each of them would answer."""
+        d = query.theta.shape[0]
+        solver = self.algorithm.global_update
+        assert solver is not None
+        first = np.zeros_like(self._covered) if solver.refits else self._covered
+        gradient, hessian = np.zeros(d), np.zeros((d, d))
+        loss = sum_over_clients(
+            self.learners.X, self.learners.y, first, self.learners.counts, query.theta,
+            self.env.problem.link.compiled_functions, gradient, hessian, query.hessian, query.loss,
+        )  # fmt: skip
+        return Sums(gradient, hessian if query.hessian else None, loss if query.loss else None)
+
+    # -- clients as the protocol knows them ------------------------------------------------------
+
+    def _state(self, i: int) -> LocalState:
+        """Return client i's state; its arrays are the engine's own."""
+        a = self.learners
+        return type(self._begin)(a.vectors[i], a.matrices[i], a.counters[i], self._begin.base)
+
+    def client(self, i: int) -> Client:
+        """Return client i as it would stand in a federation."""
+        a, update = self.learners, self.coordinator.update
+        self._sum_up()
+        client = Client(i, self.algorithm, self.setting)
+        client.state = self._state(i)
+        client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
+        client.covariance, client.moment = self.covariances[i], self.moments[i]
+        client.covered = client.frozen = int(self._covered[i])
+        client.update = client.adopted = update
+        client.last_t = self._last_step(i)
+        return client
+
+    def _last_step(self, i: int) -> int:
+        """Return the last step in which client i acted (anybody, where it is centralised)."""
+        played = self.recorder.log.choices >= 0
+        acted = played.any(axis=1) if self.algorithm.centralised else played[:, i]
+        return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
+
+
+def _address(part: object, name: str, signature: Any) -> int:
+    """Return where the machine code of a part's kernel is, or say what is wrong with it."""
+    function = getattr(part, name, None)
+    try:
+        return address_of(function, signature)
+    except (AttributeError, TypeError, NumbaError) as error:
+        allowed = f"a function under @kernel that compiles for {signature}: {error}"
+        raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
+
+
+def check_compiled(algorithm: Algorithm) -> None:
+    """Raise unless all parts of the algorithm have a compiled form."""
+    parts = (
+        (algorithm.local_update, LocalUpdate, "observe", "a kernel `step`"),
+        (algorithm.confidence, Confidence, "radius", "a kernel `formula`"),
+        (algorithm.trigger, Trigger, "fires", "a `level`"),
+    )
+    for part, kind, method, instead in parts:
+        if getattr(type(part), method) is not getattr(kind, method):
+            raise InvalidInput(
+                "engine", "compiled",
+                f'engine="reference" for {part}: it has a `{method}` of its own instead of '
+                f"{instead}",
+            )  # fmt: skip

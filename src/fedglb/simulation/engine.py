@@ -1,0 +1,102 @@
+"""What the engines have in common: a coordinator, a recorder, and the result they leave."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Environment
+from fedglb.kernels.linalg import solve
+from fedglb.protocol import Client, Coordinator, Ledger
+from fedglb.simulation.results import Recorder, Run
+from fedglb.typing import FloatArray
+
+#: Called with the number of steps done.
+Progress: TypeAlias = Callable[[int], None]
+
+
+class Engine(ABC):
+    """One run: N clients and a coordinator, or one learner for all where it is centralised."""
+
+    name: str
+
+    def __init__(self, algorithm: Algorithm, env: Environment, horizon: int, seed: int) -> None:
+        self.algorithm, self.env, self.horizon, self.seed = algorithm, env, horizon, seed
+        self.setting = algorithm.setting(env.problem, env.clients, horizon)
+        self.coordinator = Coordinator(algorithm, self.setting, range(self.setting.clients))
+        self.recorder = Recorder(horizon, env.clients, env.parameter(seed))
+
+    @abstractmethod
+    def client(self, i: int) -> Client:
+        """Return client i (the one learner, where it is centralised)."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The communication so far."""
+        return self.coordinator.ledger
+
+    def count_centralised(self, interactions: int) -> None:
+        """The paper's count: each interaction is one update, one gradient to each of N clients."""
+        if interactions == 0:
+            return
+        self.coordinator.syncs += interactions
+        self.coordinator.rounds += interactions
+        everybody, d = self.env.clients, self.env.problem.dim
+        self.ledger.add("Centralised", "down", everybody * interactions, d)
+
+    def shared_theta(self) -> FloatArray | None:
+        """Return the last model that all clients share, None if there was none."""
+        if self.algorithm.centralised:
+            return self.client(0).state.theta.copy()
+        model = self.coordinator.model
+        if model is None:
+            return None
+        if model.theta is None:  # a linear model is its A and b
+            assert model.b is not None
+            return solve(model.matrix, model.b)
+        return model.theta
+
+    def result(self) -> Run:
+        """Return what the run leaves."""
+        regret, reward, _ = self.recorder.log.totals
+        return Run(
+            regret=float(regret),
+            reward=float(reward),
+            syncs=self.coordinator.syncs,
+            rounds=self.coordinator.rounds,
+            transfers=self.ledger.transfers,
+            scalars=self.ledger.scalars,
+            trace=self.recorder.trace(),
+            updates=self.recorder.update_frame(),
+            choices=self.recorder.log.choices,
+            ledger=self.ledger.frame(),
+            theta=self.shared_theta(),
+            parameters=self._parameters(),
+            caveats=self.algorithm.caveats(self.env.problem),
+        )
+
+    def _parameters(self) -> dict[str, Any]:
+        algorithm, problem = self.algorithm, self.env.problem
+        return {
+            "algorithm": algorithm.name,
+            "local_update": repr(algorithm.local_update),
+            "global_update": repr(algorithm.global_update),
+            "trigger": repr(algorithm.trigger),
+            "confidence": repr(algorithm.confidence),
+            "exploration": algorithm.exploration,
+            "ridge": algorithm.ridge,
+            "delta": algorithm.delta,
+            "environment": type(self.env).__name__,
+            "link": problem.link.name,
+            "dim": problem.dim,
+            "radius": problem.S,
+            "noise": problem.R,
+            "curvature": problem.c_mu,
+            "clients": self.env.clients,
+            "arms": self.env.arms,
+            "horizon": self.horizon,
+            "seed": self.seed,
+            "engine": self.name,
+        }

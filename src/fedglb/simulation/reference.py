@@ -1,0 +1,97 @@
+"""The reference engine: the protocol, driven message by message."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
+
+import numpy as np
+
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Block, Environment
+from fedglb.protocol import Client
+from fedglb.protocol.messages import ClientId, Message
+from fedglb.simulation.engine import Engine, Progress
+
+#: Called as observer(t, i, client) right before client i chooses in step t.
+Observer: TypeAlias = Callable[[int, int, Client], None]
+
+
+class ReferenceEngine(Engine):
+    """Clients and a coordinator as a federation runs them; every message is delivered."""
+
+    name = "reference"
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        env: Environment,
+        horizon: int,
+        seed: int,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(algorithm, env, horizon, seed)
+        self.observer = observer
+        if algorithm.centralised:
+            shared = Client(0, algorithm, self.setting)
+            self.clients = [shared] * env.clients
+        else:
+            self.clients = [Client(i, algorithm, self.setting) for i in range(env.clients)]
+
+    def client(self, i: int) -> Client:
+        """Return client i."""
+        return self.clients[i]
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Play all steps."""
+        for block in self.env.checked_blocks(self.horizon, self.seed):
+            for step in range(block.arms.shape[0]):
+                self._step(block, step)
+                if progress is not None:
+                    progress(block.first + step)
+
+    def _step(self, block: Block, step: int) -> None:
+        t = block.first + step
+        for i, client in enumerate(self.clients):
+            if block.active is not None and not block.active[step, i]:
+                continue
+            if self.observer is not None:
+                self.observer(t, i, client)
+            arms, means = block.arms[step, i], block.means[step, i]
+            arm = client.play(np.ascontiguousarray(arms.T))
+            reward = self._reward(block, step, i, arm)
+            self.recorder.played(t, i, arm, float(means.max() - means[arm]), reward)
+            self._deliver(client.learn(arms[arm], reward, t))
+            if self.algorithm.centralised:
+                self.count_centralised(1)
+        self._deliver(self.coordinator.end_step(t))
+        self.recorder.stepped(t)
+        self.recorder.counted(t, t, self.coordinator)
+
+    def _reward(self, block: Block, step: int, i: int, arm: int) -> float:
+        if block.rewards is not None:
+            return float(block.rewards[step, i, arm])
+        assert block.uniforms is not None
+        problem = self.env.problem
+        return problem.link.compiled_sample.call(
+            float(block.means[step, i, arm]), float(block.uniforms[step, i]), problem.R
+        )
+
+    def _deliver(self, messages: Iterable[Message]) -> None:
+        """Carry messages to and fro until nobody has anything left to say."""
+        queue, before = deque(messages), self.coordinator.syncs
+        while queue:
+            message = queue.popleft()
+            if message.upward:
+                queue.extend(self.coordinator.receive(message))
+            else:
+                queue.extend(self._addressee(message.client).receive(message))
+        if self.coordinator.syncs > before:
+            record = self.coordinator.last_update
+            assert record is not None
+            self.recorder.updated(record, self.clients[0])
+
+    def _addressee(self, client: ClientId) -> Client:
+        assert isinstance(client, int)
+        return self.clients[client]

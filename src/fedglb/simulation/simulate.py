@@ -1,0 +1,66 @@
+"""Run one algorithm on one environment."""
+
+from __future__ import annotations
+
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Environment
+from fedglb.errors import InvalidInput, instance, integer, one_of
+from fedglb.simulation.engine import Progress
+from fedglb.simulation.lockstep import known_horizon, lockstep
+from fedglb.simulation.reference import Observer, ReferenceEngine
+from fedglb.simulation.results import Run
+
+ENGINES = ("compiled", "reference")
+
+
+def simulate(
+    algorithm: Algorithm,
+    env: Environment,
+    horizon: int | None = None,
+    seed: int = 0,
+    engine: str = "compiled",
+    *,
+    observer: Observer | None = None,
+    progress: Progress | None = None,
+) -> Run:
+    """Run `algorithm` on `env` for `horizon` steps and return what happened.
+
+    Parameters
+    ----------
+    algorithm
+        From a preset, e.g. `fg.fedglb_ucb(threshold=10.0)`.
+    env
+        Where arms and rewards come from.
+    horizon
+        T; None: all steps of a recorded environment.
+    seed
+        Seeds parameter, arms and noise; runs of one seed see the same.
+    engine
+        "compiled": blocks of interactions at a time; "reference": the protocol, message by
+        message. They agree to the bit.
+    observer
+        Called as observer(t, i, client) before client i chooses in step t; with the reference
+        engine only.
+    progress
+        Called with the number of steps done, now and then.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+    >>> run = fg.simulate(fg.fedglb_ucb(threshold=1.0), env, horizon=20, seed=1)
+    >>> run.trace.height, run.choices.shape
+    (20, (20, 5))
+    """
+    instance("algorithm", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
+    instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+    one_of("engine", engine, ENGINES)
+    if engine == "compiled":
+        if observer is not None:
+            raise InvalidInput("engine", engine, 'engine="reference" where there is an observer')
+        return lockstep([algorithm], env, horizon, seed, progress=progress)[0]
+    steps = known_horizon(env, horizon)
+    integer("seed", seed, at_least=0)
+    run = ReferenceEngine(algorithm, env, steps, seed, observer)
+    run.run(progress)
+    return run.result()

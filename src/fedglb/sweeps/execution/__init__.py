@@ -1,0 +1,1 @@
+"""How a sweep runs: tasks, processes, a cluster, progress."""

@@ -1,0 +1,130 @@
+"""Tasks on a Dask cluster.
+
+Through `distributed` itself rather than joblib's dask backend: there, a task that the scheduler
+gives up (its workers died, or could not import the package) never reaches a generator of
+results, which then waits for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import socket
+import time
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any
+
+from fedglb.errors import InvalidInput
+from fedglb.sweeps.execution.progress import Watch
+from fedglb.sweeps.execution.task import Outcome, Sources, Task, work
+from fedglb.sweeps.spec.experiment import Experiment
+
+_CONNECT = 5.0  # seconds
+_FETCH = 60.0
+_WAIT_FOR_WORKERS = 60.0
+
+
+class ClusterLost(Exception):
+    """The scheduler is gone, or has had no worker for a minute."""
+
+
+@contextlib.contextmanager
+def connected(address: str) -> Iterator[Any]:
+    """Connect to a scheduler; the client is closed at the end."""
+    try:
+        from distributed import Client
+    except ImportError:
+        allowed = "no cluster, or install what it takes: pip install 'fedglb[cluster]'"
+        raise InvalidInput("cluster", address, allowed) from None
+    _reachable(address)
+    try:
+        client = Client(address, timeout=_CONNECT, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise _no_scheduler(address, str(error).partition("\n")[0]) from None
+    try:
+        yield client
+    finally:
+        with contextlib.suppress(OSError):  # the scheduler is gone, or slow
+            client.close(timeout=2)
+
+
+def _reachable(address: str) -> None:
+    """Raise unless somebody listens there: a client that cannot connect takes long to say so."""
+    parts = re.fullmatch(r"(?:(\w+)://)?\[?([^\[\]]+)\]?:(\d+)", address)
+    if parts is None:
+        raise _no_scheduler(address, "this has no host and port")
+    if parts[1] not in (None, "tcp", "tls"):
+        return
+    try:
+        socket.create_connection((parts[2], int(parts[3])), timeout=_CONNECT).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _no_scheduler(address, str(error)) from None
+
+
+def _no_scheduler(address: str, reason: str) -> InvalidInput:
+    allowed = f"the address of a Dask scheduler, as tcp://host:8786 ({reason})"
+    return InvalidInput("cluster", address, allowed)
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    """Turn whatever the network raises into `ClusterLost`."""
+    try:
+        yield
+    except Exception as error:
+        text = f"the connection to the scheduler is lost: {type(error).__name__}: {error}"
+        raise ClusterLost(text) from None
+
+
+def threads(client: Any) -> int:
+    """Return how many tasks the cluster can run at a time, at least 1."""
+    with _asking():
+        workers: dict[str, int] = client.nthreads()
+    return max(sum(workers.values()), 1)
+
+
+def run_on_cluster(
+    client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
+) -> Generator[Outcome, None, None]:
+    """Yield outcomes as they come; Dask itself gives the tasks of a dead worker to another."""
+    done: queue.Queue[Any] = queue.Queue()
+    sources = Sources.of(experiment)
+    futures = {}
+    with _asking():
+        for task in tasks:
+            future = client.submit(work, sources, task, None, None, pure=False)
+            futures[future] = task
+            future.add_done_callback(done.put)
+    seen = time.monotonic()
+    while futures:
+        try:
+            future = done.get(timeout=1.0)
+        except queue.Empty:
+            seen = _check(client, seen)
+            continue
+        seen = time.monotonic()
+        if future.status == "finished":
+            with _asking():
+                outcome = future.result(timeout=_FETCH)
+        elif future.status == "error":
+            with _asking():
+                error = future.exception(timeout=_FETCH)
+            task = futures[future]
+            text = f"{task.describe(experiment)}: {type(error).__name__}: {error}"
+            outcome = Outcome(task, None, (text,))
+        else:
+            raise ClusterLost("the connection to the scheduler is lost")
+        del futures[future]
+        yield outcome
+
+
+def _check(client: Any, seen: float) -> float:
+    """Return when a worker was last seen; raise if that is too long ago."""
+    with _asking():
+        workers = client.nthreads()
+    if workers:
+        return time.monotonic()
+    if time.monotonic() - seen > _WAIT_FOR_WORKERS:
+        raise ClusterLost(f"the scheduler has had no worker for {_WAIT_FOR_WORKERS:.0f} seconds")
+    return seen

@@ -1,0 +1,171 @@
+"""What a worker does: some configurations on the arms and noise of one seed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedglb.provenance import code_digest, data_digest
+from fedglb.simulation import Run
+from fedglb.simulation.lockstep import lockstep
+from fedglb.sweeps.results.parts import part, to_bytes
+from fedglb.sweeps.spec.experiment import Experiment, read_experiment
+
+#: The most configurations of one call: more would save little of drawing arms and noise.
+LARGEST = 16
+_REPORT_EVERY = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class Task:
+    """Configurations (by their index) and the seed they are run with."""
+
+    seed: int
+    configurations: tuple[int, ...]
+
+    def describe(self, experiment: Experiment) -> str:
+        """Return the labels and the seed."""
+        labels = [experiment.configurations[i].label for i in self.configurations]
+        shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if labels[3:] else "")
+        return f"{shown} with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task gives back: a part (a Parquet file) and what failed, setting by setting."""
+
+    task: Task
+    part: bytes | None
+    failures: tuple[str, ...] = ()
+
+
+def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
+    """Deal the pending (configuration, seed) pairs into tasks.
+
+    Runs of one seed go together, at most 16; fewer where that would leave workers idle.
+    Round-robin, so that neighbours in a grid, which cost about the same, are spread evenly.
+
+    Examples
+    --------
+    >>> deal([(0, 1), (1, 1), (2, 1), (3, 1)], jobs=1)
+    [Task(seed=1, configurations=(0, 2)), Task(seed=1, configurations=(1, 3))]
+    """
+    of_seed: dict[int, list[int]] = {}
+    for configuration, seed in pending:
+        of_seed.setdefault(seed, []).append(configuration)
+    tasks = []
+    for seed, indices in of_seed.items():
+        wanted = max(-(-len(indices) // LARGEST), -(-2 * jobs // len(of_seed)))
+        count = min(wanted, len(indices))
+        tasks += [Task(seed, tuple(indices[i::count])) for i in range(count)]
+    return tasks
+
+
+@functools.lru_cache(maxsize=4)
+def _experiment(document: str) -> Experiment:
+    return read_experiment(json.loads(document), progress=lambda text: None)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a worker must share with the process that collects the results."""
+
+    document: str
+    code: str
+    data: str
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Sources:
+        """Return those of this process."""
+        return cls(experiment.document, code_digest(), data_digest(experiment.env.facts()))
+
+
+def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
+    """Run a task.
+
+    Parameters
+    ----------
+    sources
+        The experiment, and what its results depend on.
+    task
+        What to run of it.
+    report
+        A file to write the number of finished steps to, for the view of progress.
+    parent
+        The process to work for: without it there is nobody to take the result.
+    """
+    if sources.code != code_digest():
+        text = "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
+        return Outcome(task, None, (text,))
+    experiment = _experiment(sources.document)
+    if sources.data != data_digest(experiment.env.facts()):
+        text = "this worker has other data, or other clusters of it, than the sweep"
+        return Outcome(task, None, (text,))
+    if parent is not None:
+        _leave_with(parent)
+    progress = _reporter(report)
+    progress(0)
+    begin = time.perf_counter()
+    done: tuple[int, ...] = task.configurations
+    failures: list[str] = []
+    try:
+        runs = _lockstep(experiment, task, progress)
+    except Exception:  # whose was it? one by one: the others are worth keeping
+        done, runs = (), []
+        for index in task.configurations:
+            alone = Task(task.seed, (index,))
+            try:
+                runs += _lockstep(experiment, alone, progress)
+                done += (index,)
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                failures.append(f"{alone.describe(experiment)}: {what}")
+    seconds = time.perf_counter() - begin
+    content = to_bytes(part(done, task.seed, runs, seconds)) if done else None
+    return Outcome(task, content, tuple(failures))
+
+
+def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None]) -> list[Run]:
+    algorithms = [experiment.configurations[i].algorithm for i in task.configurations]
+    return lockstep(algorithms, experiment.env, experiment.horizon, task.seed, progress=progress)
+
+
+@functools.cache  # once a worker
+def _leave_with(parent: int) -> None:
+    """End this process soon after its parent, busy or idle, and not before it.
+
+    A terminal sends Ctrl-C to workers too: the parent is the one to act on it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _reporter(report: Path | None) -> Callable[[int], None]:
+    """Return a function to call with the number of steps done."""
+    last = -_REPORT_EVERY
+
+    def progress(steps: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _REPORT_EVERY:
+            return
+        last = now
+        if report is not None:
+            with contextlib.suppress(OSError):  # only the view would miss it
+                report.write_text(str(steps))
+
+    return progress

@@ -1,0 +1,1 @@
+"""What a sweep runs: its file, its grid, the experiment."""

@@ -1,0 +1,229 @@
+"""From tables with lists in them to configurations: one algorithm each, with a name of its own."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedglb.algorithms import ALGORITHMS, Algorithm
+from fedglb.algorithms.catalog import all_parameters, build, parameters, solver_in_words
+from fedglb.errors import InvalidInput, integer, number, one_of
+
+_SHORT = {"threshold": "D", "updates": "B"}
+_MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One algorithm of a sweep.
+
+    Attributes
+    ----------
+    label
+        What it is called in results; unique within the sweep.
+    preset
+        The name of its preset.
+    parameters
+        All parameters of the preset, in words and numbers; None where there is nothing to say.
+    algorithm
+        The algorithm itself.
+    """
+
+    label: str
+    preset: str
+    parameters: dict[str, float | int | str | None]
+    algorithm: Algorithm
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a parameter and the key of the file that it comes from."""
+
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A configuration before it has a label: what was chosen, and where it was written."""
+
+    key: str
+    preset: str
+    values: dict[str, Value]
+
+    def where(self, argument: str) -> Value | None:
+        """Return the key and value that an error about `argument` is about."""
+        found = self.values.get(argument.partition(".")[0])
+        if found is None:
+            return None
+        inner = argument.partition(".")[2]
+        return Value(f"{found.key}.{inner}" if inner else found.key, found.value)
+
+    def build(self) -> Algorithm:
+        """Return the algorithm; an error names the key of the file."""
+        try:
+            return build(self.preset, {key: v.value for key, v in self.values.items()})
+        except InvalidInput as error:
+            raise self.blame(error) from None
+
+    def blame(self, error: InvalidInput) -> InvalidInput:
+        """Return the error with the key of the file instead of the argument."""
+        found = self.where(error.argument)
+        key = f"{self.key}.{error.argument}" if found is None else found.key
+        return InvalidInput(key, error.value, error.allowed)
+
+
+def choices(
+    tables: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any], seeds: int, most: int
+) -> list[Choice]:
+    """Return every combination of the lists in the `[[algorithm]]` tables.
+
+    Refused before they are made if there are more than `most` with all `seeds`.
+
+    Examples
+    --------
+    >>> table = {"name": "fedglb-ucb", "threshold": {"from": 1, "to": 100, "points": 3}}
+    >>> [c.values["threshold"].value for c in choices([table], {"ridge": 1.0}, 5, 100)]
+    [1.0, 10.0, 100.0]
+    """
+    if not tables:
+        raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
+    for key, value in defaults.items():
+        _key(f"defaults.{key}", key, value, all_parameters())
+    grids: list[tuple[str, str, dict[str, list[Value]]]] = []
+    for i, table in enumerate(tables):
+        where = f"algorithm[{i}]"
+        if "name" not in table:
+            raise InvalidInput(f"{where}.name", None, f"one of {', '.join(ALGORITHMS)}")
+        preset = one_of(f"{where}.name", table["name"], ALGORITHMS)
+        takes = parameters(preset)
+        axes = {k: values(f"defaults.{k}", v) for k, v in defaults.items() if k in takes}
+        for key, value in table.items():
+            if key != "name":
+                _key(f"{where}.{key}", key, value, takes)
+                axes[key] = values(f"{where}.{key}", value)
+        ordered = [key for key in takes if key in axes]  # the preset's order: a stable one
+        grids.append((where, preset, {key: axes[key] for key in ordered}))
+    for key, value in defaults.items():
+        if not any(key in parameters(preset) for _, preset, _ in grids):
+            raise InvalidInput(
+                f"defaults.{key}", value, "a key that an algorithm of the file takes"
+            )
+    runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, _, grid in grids)
+    if runs > most:
+        allowed = f"at most {most:,} runs: fewer values in the grids, or fewer seeds"
+        raise InvalidInput("configurations × seeds", runs, allowed)
+    return [
+        Choice(where, preset, dict(zip(grid, combination, strict=True)))
+        for where, preset, grid in grids
+        for combination in itertools.product(*grid.values())
+    ]
+
+
+def _key(where: str, key: str, value: Any, known: Mapping[str, Any]) -> None:
+    try:
+        one_of(where, key, known)
+    except InvalidInput as error:
+        raise InvalidInput(where, value, error.allowed) from None
+
+
+def values(where: str, given: Any) -> list[Value]:
+    """Return the values of one parameter: of a list, of a logarithmic range, or the one given."""
+    if isinstance(given, list):
+        if not given:
+            raise InvalidInput(where, [], "at least one value")
+        return [Value(f"{where}[{i}]", value) for i, value in enumerate(given)]
+    if isinstance(given, Mapping) and {"from", "to", "points"} & set(given):
+        return [Value(where, value) for value in _range(where, given)]
+    return [Value(where, given)]
+
+
+def _range(where: str, table: Mapping[str, Any]) -> list[float]:
+    """Return numbers spaced evenly in the logarithm, ends included, to 12 digits."""
+    keys = ("from", "to", "points")
+    for key in (*keys, *table):
+        if key not in keys or key not in table:
+            raise InvalidInput(where, dict(table), "{from = 0.1, to = 1000.0, points = 13}")
+    low = number(f"{where}.from", table["from"], above=0.0)
+    high = number(f"{where}.to", table["to"], above=low)
+    points = integer(f"{where}.points", table["points"], at_least=2, at_most=_MOST_POINTS)
+    shares = (i / (points - 1) for i in range(1, points - 1))
+    inner = (low ** (1.0 - share) * high**share for share in shares)  # high/low may overflow
+    return [low, *(float(f"{min(x, high):.12g}") for x in inner), high]
+
+
+def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configuration, ...]:
+    """Name the algorithms; refuse one that stands there twice."""
+    first: dict[Algorithm, Choice] = {}
+    for choice, algorithm in made:
+        if algorithm in first:
+            said = {key: v.value for key, v in choice.values.items()}
+            raise InvalidInput(
+                choice.key, {"name": choice.preset, **said},
+                f"each configuration once: {first[algorithm].key} has this one already",
+            )  # fmt: skip
+        first[algorithm] = choice
+    described = [_described(choice, algorithm) for choice, algorithm in made]
+    presets = [choice.preset for choice, _ in made]
+    varying = {preset: _varying(described, presets, preset) for preset in set(presets)}
+    labels: list[str] = []
+    for form in (_six_digits, str):
+        labels = [
+            _label(algorithm.name, d, varying[p], form)
+            for (_, algorithm), d, p in zip(made, described, presets, strict=True)
+        ]
+        if len(set(labels)) == len(labels):
+            break
+    return tuple(
+        Configuration(label, preset, d, algorithm)
+        for label, preset, d, (_, algorithm) in zip(labels, presets, described, made, strict=True)
+    )
+
+
+def _described(choice: Choice, algorithm: Algorithm) -> dict[str, float | int | str | None]:
+    """Return all parameters in words and numbers, defaults included."""
+    out: dict[str, float | int | str | None] = {}
+    for key, default in parameters(choice.preset).items():
+        value = choice.values[key].value if key in choice.values else default
+        if key == "solver":
+            assert algorithm.global_update is not None
+            out[key] = solver_in_words(algorithm.global_update)
+        elif key == "confidence":
+            fixed = isinstance(value, Mapping)
+            out[key] = f"fixed={value['fixed']}" if fixed else str(value or "lemma")
+        elif value is None or value is inspect.Parameter.empty:
+            out[key] = None
+        else:
+            out[key] = all_parameters()[key](value)
+    return out
+
+
+def _varying(
+    described: Sequence[dict[str, Any]], presets: Sequence[str], preset: str
+) -> frozenset[str]:
+    """Return the parameters that tell the configurations of a preset apart."""
+    own = [d for d, p in zip(described, presets, strict=True) if p == preset]
+    return frozenset(key for key in own[0] if any(d[key] != own[0][key] for d in own))
+
+
+def _label(
+    name: str,
+    described: Mapping[str, Any],
+    varying: frozenset[str],
+    form: Callable[[float], str],
+) -> str:
+    words = [name]
+    for key, value in described.items():
+        if key not in {"threshold", "updates", "solver"} | varying or value is None:
+            continue
+        text = form(value) if isinstance(value, float) else str(value)
+        words.append(text if key == "solver" else f"{_SHORT.get(key, key)}={text}")
+    return " ".join(words)
+
+
+def _six_digits(value: float) -> str:
+    return f"{value:.6g}"

@@ -1,0 +1,414 @@
+"""The compiled engine does what the reference engine does, to the bit."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import fedglb as fg
+from fedglb.confidence import FedGLB
+from fedglb.kernels.compile import kernel
+from fedglb.local_update import Ons
+from fedglb.simulation.compiled import CompiledEngine, offer
+from fedglb.simulation.reference import ReferenceEngine
+from fedglb.trigger import Always, Event, Never, Schedule
+from tests.links.families import Hyperbolic
+
+N, K, D, T = 4, 7, 3, 36
+
+
+LINKS = {
+    "logistic": fg.Problem(D, radius=1.5),
+    "probit": fg.Problem(D, fg.Probit()),
+    "poisson": fg.Problem(D, fg.Poisson(), noise=1.2),
+    "identity": fg.Problem(D, fg.Identity(), noise=0.7),
+    "user's own": fg.Problem(D, Hyperbolic()),
+}
+SOLVERS = {
+    "agd": fg.AGD(),
+    "agd, paper's J": fg.AGD(stop="bound", tolerance=1e-2),
+    "agd, fixed": fg.AGD(stop="fixed", rounds=3),
+    "agd, paper's projection": fg.AGD(projection="paper"),
+    "newton": fg.Newton(),
+    "newton, tight": fg.Newton(tolerance=1e-14),
+    "newton, paper's projection": fg.Newton(projection="paper"),
+    "lbfgs": fg.LBFGS(),
+}
+ALGORITHMS = {
+    "FedGLB-UCB": fg.fedglb_ucb(0.3, fg.Newton(), exploration=0.2),
+    "FedGLB-UCB, proven radius": fg.fedglb_ucb(0.3, fg.Newton()),
+    "FedGLB-UCB, printed b and beta": fg.fedglb_ucb(
+        0.3, fg.Newton(), 0.2, confidence=fg.FedGLBPrinted(), b_rule="printed"
+    ),
+    "FedGLB-UCB, fixed radius": fg.fedglb_ucb(0.3, fg.Newton(), confidence=fg.Fixed(0.3)),
+    "FedGLB-UCB, D=0": fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
+    "FedGLB-UCB, D=inf": fg.fedglb_ucb(math.inf, fg.Newton(), 0.2),
+    "always": fg.Algorithm("eager", Ons(), fg.Newton(), Always(), FedGLB(), exploration=0.2),
+    "FedGLB-UCB1": fg.fedglb_ucb_1(5, fg.Newton(), 0.2),
+    "FedGLB-UCB2": fg.fedglb_ucb_2(5, fg.Newton(), 0.2),
+    "FedGLB-UCB2, B=T": fg.fedglb_ucb_2(T, fg.Newton(), 0.2),
+    "FedGLB-UCB3": fg.fedglb_ucb_3(5, 0.2),
+    "DisLinUCB": fg.dislinucb(0.3, 0.2),
+    "One-UCB-GLM": fg.one_ucb_glm(0.2),
+    "N-UCB-GLM": fg.n_ucb_glm(0.2),
+    "N-ONS-GLM": fg.n_ons_glm(0.2),
+}
+
+
+def play(algorithm, env, horizon=T, seed=3):
+    """Both engines after the whole run."""
+    reference = ReferenceEngine(algorithm, env, horizon, seed)
+    reference.run()
+    compiled = CompiledEngine(algorithm, env, horizon, seed)
+    for block in env.checked_blocks(horizon, seed):
+        compiled.play(offer(block))
+    return reference, compiled
+
+
+def agree(reference, compiled):
+    """Nothing differs: results, ledger, the coordinator's state, every client's state."""
+    one, two = reference.result(), compiled.result()
+    assert_array_equal(one.choices, two.choices)
+    for name in ("trace", "updates", "ledger"):
+        assert getattr(one, name).equals(getattr(two, name)), name
+    assert (one.regret, one.reward) == (two.regret, two.reward)
+    for name in ("syncs", "rounds", "transfers", "scalars", "caveats"):
+        assert getattr(one, name) == getattr(two, name)
+    assert_array_equal(one.theta, two.theta)
+    assert {**one.parameters, "engine": "compiled"} == two.parameters
+    same(reference.coordinator.to_arrays(), compiled.coordinator.to_arrays())
+    for i in range(reference.setting.clients):
+        same(reference.client(i).to_arrays(), compiled.client(i).to_arrays())
+    return one
+
+
+def same(one, two):
+    assert one.keys() == two.keys()
+    for name in one:
+        assert_array_equal(one[name], two[name], err_msg=name)
+        assert (one[name].dtype, one[name].tobytes()) == (two[name].dtype, two[name].tobytes())
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_and_link(name, link):
+    run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
+    assert len(np.unique(run.choices)) > 1
+
+
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_solver(name, link):
+    solver = SOLVERS[name]
+    env = fg.Synthetic(LINKS[link], N, K)
+    for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
+        agree(*play(algorithm, env))
+
+
+def test_a_sync_in_the_middle_of_a_step():
+    env = fg.Synthetic(LINKS["logistic"], N, K)
+    run = agree(*play(ALGORITHMS["FedGLB-UCB"], env))
+    assert set(run.updates["client"]) == {0, 1, 2}
+    run = agree(*play(ALGORITHMS["FedGLB-UCB, D=0"], env))
+    assert set(run.updates["client"]) == set(range(N))  # after the last of a step, too
+    assert run.updates["t"].n_unique() < run.updates.height  # and several in one step
+
+
+def recorded(rewards, active):
+    rng = np.random.default_rng(5)
+    arms = rng.standard_normal((T, N, K, D))
+    arms /= np.linalg.norm(arms, axis=3, keepdims=True)
+    means = rng.uniform(0.1, 0.9, (T, N, K))
+    given = {"rewards": rng.integers(0, 2, (T, N, K))} if rewards else {}
+    if not rewards:
+        given["uniforms"] = rng.random((T, N))
+    mask = rng.random((T, N)) < 0.6
+    mask[4] = False  # a step in which nobody acts
+    return fg.Recorded(
+        LINKS["logistic"], arms, means, **given, active=mask if active else None,
+        parameter=np.array([0.6, 0.8, 0.0]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rewards", [True, False])
+@pytest.mark.parametrize("active", [True, False])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_recorded_streams(name, rewards, active, monkeypatch):
+    # blocks of 5 steps: the kernel stops and goes on many times
+    monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 5 * N * K * D)
+    run = agree(*play(ALGORITHMS[name], recorded(rewards, active)))
+    assert ((run.choices == -1).any()) == active
+
+
+def test_one_client_is_not_one_for_all():
+    env = fg.Synthetic(LINKS["logistic"], 1, K)
+    for name in ("FedGLB-UCB", "One-UCB-GLM", "N-UCB-GLM"):
+        agree(*play(ALGORITHMS[name], env))
+
+
+def test_past_the_refresh_of_the_inverse():
+    """More than 1,024 samples a client without an update: A⁻¹ and the centre are computed anew."""
+    env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    for name in ("N-ONS-GLM", "FedGLB-UCB3"):
+        algorithm = fg.fedglb_ucb_3(1, 0.2) if name == "FedGLB-UCB3" else ALGORITHMS[name]
+        agree(*play(algorithm, env, horizon=1100))
+
+
+def test_many_features():
+    problem = fg.Problem(13)
+    for name in ("FedGLB-UCB", "FedGLB-UCB3", "DisLinUCB"):
+        agree(*play(ALGORITHMS[name], fg.Synthetic(problem, 3, 9)))
+
+
+def test_lockstep_gives_what_single_runs_give():
+    env = fg.Synthetic(LINKS["logistic"], N, K)
+    algorithms = list(ALGORITHMS.values())
+    for algorithm, run in zip(algorithms, fg.lockstep(algorithms, env, T, 3), strict=True):
+        alone = fg.simulate(algorithm, env, T, 3, engine="reference")
+        assert_array_equal(alone.choices, run.choices)
+        assert alone.trace.equals(run.trace)
+        assert alone.ledger.equals(run.ledger)
+
+
+@kernel
+def infinite_after_five(vectors, counters, numbers, constants):
+    return math.inf if counters[1] == 5 else 1.0
+
+
+class Exploding(fg.Fixed):
+    formula = staticmethod(infinite_after_five)
+
+
+def test_a_radius_that_is_not_finite_raises_alike():
+    algorithm = fg.n_ons_glm(confidence=Exploding(1.0))
+    for engine in ("compiled", "reference"):
+        with pytest.raises(fg.InvalidInput, match="a problem within the range of doubles"):
+            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 20, engine=engine)
+
+
+@kernel
+def fail_at_the_fifth(vectors, matrices, counters, X, y, functions, constants):
+    return -1 if X.shape[0] == 5 else 0
+
+
+class Failing(Ons):
+    step = staticmethod(fail_at_the_fifth)
+
+
+def test_a_step_that_fails_raises_alike():
+    algorithm = fg.Algorithm("x", Failing(), None, Never(), fg.Fixed(1.0))
+    for engine in ("compiled", "reference"):
+        with pytest.raises(FloatingPointError, match="failed at sample 5"):
+            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 30, engine=engine)
+
+
+class Odd(fg.Environment):
+    """A user's own: single precision, arrays that are not contiguous, K changes, uneven blocks."""
+
+    problem, clients, arms = LINKS["logistic"], N, K
+    sizes = (1, 5, 2, 8)
+
+    def parameter(self, seed):
+        return None
+
+    def blocks(self, horizon, seed):
+        rng = np.random.default_rng(seed)
+        first = 1
+        for k, size in enumerate(self.sizes):
+            arms = rng.standard_normal((D, K + k, N, size)).astype(np.float32)
+            arms /= 1.01 * np.linalg.norm(arms, axis=0)
+            means = rng.random((K + k, size, N)).transpose(1, 2, 0)
+            uniforms = rng.random((N, size)).T
+            yield fg.Block(first, arms.transpose(3, 2, 1, 0), means, uniforms)
+            first += size
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "B=T" not in name])
+def test_an_environment_of_a_users_own(name):
+    agree(*play(ALGORITHMS[name], Odd(), horizon=16))
+
+
+def test_an_environment_of_a_users_own_with_an_update_after_every_step():
+    agree(*play(fg.fedglb_ucb_2(16, fg.Newton(), 0.2), Odd(), horizon=16))
+
+
+class Short(Odd):
+    sizes = (1, 5)
+
+
+class Long(Odd):
+    sizes = (1, 5, 2, 80)
+
+
+class Shifted(Odd):
+    def blocks(self, horizon, seed):
+        for block in super().blocks(horizon, seed):
+            yield dataclasses.replace(block, first=block.first + self.by)
+
+
+@pytest.mark.parametrize("engine", ["compiled", "reference"])
+def test_blocks_that_do_not_fit_the_horizon_are_refused(engine):
+    with pytest.raises(fg.InvalidInput, match="steps up to 6"):
+        fg.simulate(fg.n_ons_glm(), Short(), 16, engine=engine)
+    with pytest.raises(fg.InvalidInput, match="9 … 16 at most"):
+        fg.simulate(fg.n_ons_glm(), Long(), 16, engine=engine)
+    for by in (-1, 3, 100_000):
+        shifted = Shifted()
+        shifted.by = by
+        with pytest.raises(fg.InvalidInput, match="steps of a block"):
+            fg.simulate(fg.n_ons_glm(), shifted, 16, engine=engine)
+
+
+class OwnRadius(fg.Fixed):
+    def radius(self, setting, state):
+        return 0.1
+
+
+class OwnTrigger(Always):
+    def fires(self, t, t_last, log_gain):
+        return t % 3 == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        (fg.n_ons_glm(confidence=OwnRadius(1.0)), ["OwnRadius", "formula"]),
+        (fg.Algorithm("x", Ons(), fg.Newton(), OwnTrigger(), FedGLB()), ["OwnTrigger", "level"]),
+    ],
+)
+def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
+    env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    with pytest.raises(fg.InvalidInput, match="reference") as error:
+        fg.simulate(algorithm, env, 6)
+    assert all(word in str(error.value) for word in words)
+    assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
+
+
+@kernel
+def of_too_few(vectors, matrices, counters):
+    return 0
+
+
+@kernel
+def of_the_wrong_type(vectors, matrices, counters, X, y, functions, constants):
+    return 0.5
+
+
+@kernel
+def of_nothing(vectors, matrices, counters, X, y, functions, constants):
+    counters[1] += 1.0
+
+
+@pytest.mark.parametrize("function", [of_too_few, of_the_wrong_type, of_nothing, lambda *values: 0])
+def test_what_is_not_a_kernel_of_the_right_kind_is_refused(function):
+    class Wrong(Ons):
+        step = staticmethod(function)
+
+    algorithm = fg.Algorithm("x", Wrong(), None, Never(), fg.Fixed(1.0))
+    with pytest.raises(fg.InvalidInput, match=r"Wrong\.step"):
+        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
+
+
+@kernel
+def whole_number(vectors, counters, numbers, constants):
+    return 1
+
+
+class WholeNumber(fg.Fixed):
+    formula = staticmethod(whole_number)
+
+
+def test_a_radius_of_another_type_is_refused_not_misread():
+    with pytest.raises(fg.InvalidInput, match=r"WholeNumber\.formula.*returns"):
+        fg.simulate(
+            fg.n_ons_glm(confidence=WholeNumber(1.0)), fg.Synthetic(LINKS["logistic"], 2, 3), 6
+        )
+
+
+@kernel
+def product(vectors, counters, numbers, constants):
+    return 0.3 + 1e-20 * (constants[0] * constants[1])  # as whole numbers it would overflow
+
+
+class LargeConstants(fg.Fixed):
+    formula = staticmethod(product)
+
+    def constants(self, setting):
+        return 10**10, 10**10
+
+
+def test_constants_are_doubles_in_both_engines():
+    algorithm = fg.n_ons_glm(confidence=LargeConstants(1.0))
+    agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
+
+
+def test_the_one_learners_failures_are_told():
+    algorithm = fg.one_ucb_glm(confidence=Exploding(1.0))
+    for engine in ("compiled", "reference"):
+        with pytest.raises(fg.InvalidInput, match="a problem within the range of doubles"):
+            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 3, 3), 20, engine=engine)
+
+
+def test_nobody_ever_acts():
+    still = fg.Recorded(
+        LINKS["logistic"], np.full((3, N, K, D), 0.1), np.full((3, N, K), 0.5),
+        np.zeros((3, N)), active=np.zeros((3, N), dtype=bool),
+    )  # fmt: skip
+    for name in ("One-UCB-GLM", "FedGLB-UCB", "N-ONS-GLM"):
+        agree(*play(ALGORITHMS[name], still, horizon=3))
+
+
+def test_lockstep_takes_any_iterable_and_nothing_else():
+    env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    assert len(fg.lockstep((fg.n_ons_glm() for _ in range(2)), env, 3)) == 2
+    with pytest.raises(fg.InvalidInput, match="a list of them"):
+        fg.lockstep(fg.n_ons_glm(), env, 3)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 5, 1, 4), (2, 1, 3, 9), (3, 4, 1, 7)])
+def test_small_sizes(size):
+    clients, arms, d, horizon = size
+    env = fg.Synthetic(fg.Problem(d), clients, arms)
+    for algorithm in (
+        fg.fedglb_ucb(0.1, fg.Newton()), fg.fedglb_ucb_1(1), fg.fedglb_ucb_2(horizon),
+        fg.fedglb_ucb_3(horizon), fg.dislinucb(0.1), fg.one_ucb_glm(), fg.n_ucb_glm(),
+    ):  # fmt: skip
+        agree(*play(algorithm, env, horizon=horizon))
+
+
+def test_a_schedule_and_an_event_at_once():
+    @dataclass(frozen=True)
+    class Both(Schedule):
+        @property
+        def level(self):
+            return 0.5
+
+    algorithm = fg.Algorithm("both", Ons(), fg.Newton(), Both(6), FedGLB(), exploration=0.2)
+    run = agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
+    assert 0 < run.updates["client"].null_count() < run.updates.height
+
+
+class Remembering(Ons):
+    def adopt(self, setting, state, model):
+        before = state.gradient_norms
+        super().adopt(setting, state, model)
+        state.gradient_norms = before
+
+
+def test_a_state_that_depends_on_the_client_is_refused():
+    algorithm = fg.Algorithm("x", Remembering(), fg.Newton(), Event(0.3), FedGLB())
+    env = fg.Synthetic(LINKS["logistic"], N, K)
+    with pytest.raises(fg.InvalidInput, match="depends on the client"):
+        fg.simulate(algorithm, env, T, 3)
+    assert fg.simulate(algorithm, env, T, 3, engine="reference").syncs > 0
+
+
+def test_an_observer_needs_the_reference_engine():
+    env = fg.Synthetic(LINKS["logistic"], 2, 3)
+    with pytest.raises(fg.InvalidInput, match="observer"):
+        fg.simulate(fg.n_ons_glm(), env, 6, observer=lambda t, i, client: None)
