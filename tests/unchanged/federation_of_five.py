@@ -41,7 +41,7 @@ def digests(folder: Path) -> dict[str, str]:
                 if asked:
                     node.participation.want(asked)
                     running.request(node.name)
-                    running.until(lambda: running.shared(len(steps) + 1))  # noqa: B023
+                    running.until(lambda: running.shared(len(steps) + 1))
                     model = running.coordinator.model
                     steps.append(model.t)
                     models += [model.theta, model.matrix]

