@@ -1,0 +1,177 @@
+"""Runs of every algorithm with every link and solver, on both engines; and a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedglb as fg
+from tests.unchanged.digest import digest, unordered
+
+CLIENTS, ARMS, DIM, HORIZON, SEED = 5, 6, 4, 40, 3
+ENGINES = ("compiled", "reference")
+PROBLEMS = {
+    "logistic": fg.Problem(DIM, radius=1.5),
+    "poisson": fg.Problem(DIM, fg.Poisson(), noise=1.2),
+    "identity": fg.Problem(DIM, fg.Identity(), noise=0.7),
+    "probit": fg.Problem(DIM, fg.Probit()),
+}
+PRESETS: dict[str, dict[str, Any]] = {
+    "fedglb-ucb": {"threshold": 0.5},
+    "fedglb-ucb-1": {"updates": 4},
+    "fedglb-ucb-2": {"updates": 4},
+    "fedglb-ucb-3": {"updates": 4},
+    "dislinucb": {"threshold": 0.5},
+    "one-ucb-glm": {},
+    "n-ucb-glm": {},
+    "n-ons-glm": {},
+}
+#: Those that never have a global update.
+ALONE = ("n-ucb-glm", "n-ons-glm")
+SOLVERS: dict[str, dict[str, Any]] = {
+    "": {},  # of the presets that take none
+    "agd": {"solver": fg.AGD()},
+    "agd bound": {"solver": fg.AGD(stop="bound", tolerance=1e-2)},
+    "agd fixed": {"solver": fg.AGD(stop="fixed", rounds=3)},
+    "newton": {"solver": fg.Newton()},
+    "lbfgs": {"solver": fg.LBFGS()},
+}
+OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
+    "newton fixed": lambda: fg.fedglb_ucb(0.5, fg.Newton(stop="fixed", rounds=2), 0.2),
+    "printed b and radius": lambda: fg.fedglb_ucb(
+        0.5, fg.Newton(), 0.2, confidence=fg.FedGLBPrinted(), b_rule="printed"
+    ),
+    "fixed radius": lambda: fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.3)),
+    "proven radius": lambda: fg.fedglb_ucb(0.5, fg.Newton()),
+    "threshold 0": lambda: fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
+    "ridge and delta": lambda: fg.fedglb_ucb(0.5, fg.Newton(), 0.2, ridge=0.5, delta=0.1),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm on an environment."""
+
+    algorithm: fg.Algorithm
+    env: fg.Environment
+    syncs: bool  # whether there must be some
+
+    def run(self, engine: str) -> tuple[fg.Run, dict[int, fg.Client]]:
+        """Return the run, and the clients at its end where the engine shows them."""
+        clients: dict[int, fg.Client] = {}
+        watch = {"observer": lambda t, i, client: clients.update({i: client})}
+        run = fg.simulate(
+            self.algorithm, self.env, HORIZON, SEED, engine,
+            **watch if engine == "reference" else {},
+        )  # fmt: skip
+        assert not self.syncs or run.syncs >= 2, "too few global updates to say anything"
+        assert set(run.choices[run.choices >= 0]) == set(range(ARMS))
+        return run, clients
+
+
+def recorded(link: str, active: bool = False) -> fg.Recorded:
+    """A stream without ties: its arms have no more than eleven bits, and lengths of all kinds.
+
+    `active`: not all clients act in every step.
+    """
+    rng = np.random.default_rng(11)
+    arms = rng.integers(-1024, 1025, (HORIZON, CLIENTS, ARMS, DIM)) / 2048.0
+    theta = np.array([0.5, -0.5, 0.5, 0.25])
+    means = PROBLEMS[link].link.mean((arms * theta).sum(axis=3))
+    uniforms = rng.integers(1, 1024, (HORIZON, CLIENTS)) / 1024.0
+    acting = rng.random((HORIZON, CLIENTS)) < 0.6
+    return fg.Recorded(
+        PROBLEMS[link], arms, means, uniforms, active=acting if active else None, parameter=theta
+    )
+
+
+def cases() -> dict[str, Case]:
+    """Return those whose choices and counts do not hang on a last bit."""
+    found = {}
+    for preset, given in PRESETS.items():
+        takes_solver = preset in ("fedglb-ucb", "fedglb-ucb-1", "fedglb-ucb-2")
+        for link in PROBLEMS:
+            for solver, part in SOLVERS.items():
+                if bool(solver) == takes_solver:
+                    algorithm = fg.ALGORITHMS[preset](exploration=0.2, **given, **part)
+                    name = " ".join([preset, link, solver]).strip()
+                    found[name] = Case(algorithm, recorded(link), preset not in ALONE)
+        algorithm = fg.ALGORITHMS[preset](exploration=0.2, **given)
+        found[f"{preset} logistic, not all act"] = Case(
+            algorithm, recorded("logistic", active=True), preset not in ALONE
+        )
+    for name, make in OPTIONS.items():
+        for link in PROBLEMS:
+            found[f"fedglb-ucb {link}, {name}"] = Case(make(), recorded(link), True)
+    return found
+
+
+def delicate_cases() -> dict[str, Case]:
+    """Return those in which a last bit, which another processor rounds otherwise, decides.
+
+    All synthetic arms are of length 1: what a client chooses first is a tie but for rounding. The
+    paper's projection ends when rounding allows no more, in more rounds or fewer.
+    """
+    found = {}
+    for link, problem in PROBLEMS.items():
+        for preset, given in PRESETS.items():
+            found[f"{preset} {link}, synthetic"] = Case(
+                fg.ALGORITHMS[preset](exploration=0.2, **given),
+                fg.Synthetic(problem, CLIENTS, ARMS),
+                preset not in ALONE,
+            )
+        for name, solver in (("agd", fg.AGD), ("newton", fg.Newton)):
+            algorithm = fg.fedglb_ucb(0.5, solver(projection="paper"), 0.2)
+            found[f"fedglb-ucb {link} {name}, paper's projection"] = Case(
+                algorithm, recorded(link), True
+            )
+    return found
+
+
+def digests(run: fg.Run, clients: dict[int, fg.Client]) -> dict[str, str]:
+    """Digest what a run gives; the words of its caveats and its parts' names left out.
+
+    The kinds of messages in the ledger are left out, too: names.json has them.
+    """
+    values = [
+        run.choices, run.ledger.drop("message"), run.trace, run.updates,
+        run.syncs, run.rounds, run.transfers, run.scalars,
+        run.regret, run.reward, run.theta,
+    ]  # fmt: skip
+    found = {"discrete": digest(values, floats=False), "bits": digest(values)}
+    if clients:
+        states = [unordered(clients[i].to_arrays().values()) for i in sorted(clients)]
+        found["clients"] = digest(states)
+    return found
+
+
+def kinds(run: fg.Run) -> set[str]:
+    """Return the kinds of messages in a run's ledger, each with its direction."""
+    return {f"{kind} {way}" for kind, way in run.ledger.select("message", "direction").iter_rows()}
+
+
+def swept(folder: Path) -> fg.SweepResult:
+    """Return what a sweep of all algorithms gives."""
+    tables = {
+        "name": "unchanged",
+        "horizon": 24,
+        "seeds": 2,
+        "problem": {"dim": 3},
+        "environment": {"clients": 3, "arms": 4},
+        "defaults": {"exploration": 0.1},
+        "algorithm": [
+            {"name": "fedglb-ucb", "threshold": [0.1, 1.0], "solver": ["agd", "newton"]},
+            *({"name": name, **given} for name, given in PRESETS.items() if name != "fedglb-ucb"),
+        ],
+    }
+    return fg.sweep(tables, folder, jobs=1)
+
+
+def sweep_digests(result: fg.SweepResult) -> dict[str, str]:
+    """Digest the two tables; they have no times. The words of the caveats are left out."""
+    tables = [result.runs.drop("caveats"), result.traces]
+    return {"discrete": digest(tables, floats=False), "bits": digest(tables)}
