@@ -62,8 +62,9 @@ DATASETS.update(entries())
 
 
 @pytest.fixture
-def full_files(monkeypatch):
+def full_files(request, monkeypatch):
     """The folder of the full raw files, or the test is skipped; for slow tests only."""
+    assert request.node.get_closest_marker("slow"), "`make test` skips nothing for want of a file"
     if FULL_FILES is None:
         files = ", ".join(d.file for d in DATASETS.values())
         pytest.skip(

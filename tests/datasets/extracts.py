@@ -39,8 +39,6 @@ LETTERS = [
 ]  # fmt: skip
 DECIMALS = {"covertype": 0, "magic": 4}
 OTHER_CLASSES = {"covertype": "234567", "magic": "h", "mushroom": "p"}
-
-
 FIRST = {
     "covertype": f"2596,51,3,258,0,510,221,232,148,6279,1,0,0,0,{28 * '0,'}1,{11 * '0,'}5",
     "magic": "28.7967,16.0021,2.6449,0.3918,0.1982,27.7004,22.011,-8.2027,40.092,81.8828,g",
