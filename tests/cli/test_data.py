@@ -55,11 +55,11 @@ def test_no_source_is_one_line_and_exit_code_1(offline):
     assert "Traceback" not in out.stderr
 
 
-def test_fetch_says_where_it_is(offline, real_data, tmp_path, monkeypatch):
+def test_fetch_says_where_it_is(offline, raw_files, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
     for name in ("magic04.data", "agaricus-lepiota.data"):
-        (source,) = real_data.glob(name + "*")
+        (source,) = raw_files.glob(name + "*")
         shutil.copyfile(source, own / source.name)
     monkeypatch.setenv("FEDGLB_DATA", str(own))
     out = fedglb("data", "fetch", "magic")

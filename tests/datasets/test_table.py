@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.datasets import DATASETS
+from fedglb.datasets.fetch import locate
 from fedglb.datasets.table import read
+from tests.datasets.extracts import content
 
 
 def test_columns_are_numbers_or_strings_and_their_own():
@@ -94,17 +98,20 @@ def test_magic_and_mushroom():
 
 
 @pytest.mark.parametrize(
-    ("name", "columns", "ones", "first"),
+    ("name", "columns", "first"),
     [
-        ("covertype", 12, 211_840, {"Elevation": 2596.0, "Soil_Type": "29"}),
-        ("magic", 10, 12_332, {"fLength": 28.7967, "fDist": 81.8828}),
-        ("mushroom", 22, 4_208, {"cap-shape": "x", "habitat": "u"}),
+        ("covertype", 12, {"Elevation": 2596.0, "Soil_Type": "29"}),
+        ("magic", 10, {"fLength": 28.7967, "fDist": 81.8828}),
+        ("mushroom", 22, {"cap-shape": "x", "habitat": "u"}),
     ],
 )
-def test_the_real_files(real_data, name, columns, ones, first):
+def test_the_raw_files(raw_files, name, columns, first):
     table, known = fg.load_table(name), DATASETS[name]
     assert (table.rows, len(table.columns)) == (known.rows, columns)
-    assert table.labels.sum() == ones  # the numbers that UCI's description of the data gives
+    raw = locate(name)[1].decode()
+    place = known.columns.index("label")
+    positive = [line.split(",")[place] == known.positive for line in raw.splitlines()]
+    assert_array_equal(table.labels, positive)
     assert {key: table.columns[key][0] for key in first} == first
     feature_map = fg.FeatureMap.fit(table)
     assert feature_map.dim == known.dim == len(feature_map.names)
@@ -117,4 +124,37 @@ def test_the_real_files(real_data, name, columns, ones, first):
             assert not np.array_equal(unit, table.labels)
             assert not np.array_equal(1.0 - unit, table.labels)
     if name == "mushroom":
-        assert (table.columns["stalk-root"] == "?").sum() == 2_480
+        assert (table.columns["stalk-root"] == "?").sum() == raw.count("?") > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "rows", "ones", "missing", "sha256"),
+    [
+        ("covertype", 581_012, 211_840, 0, "0a9371ce"),
+        ("magic", 19_020, 12_332, 0, "e9314b7e"),
+        ("mushroom", 8_124, 4_208, 2_480, "e65d0820"),
+    ],
+)
+def test_the_full_files_are_those_that_uci_describes(full_files, name, rows, ones, missing, sha256):
+    table, (_, raw) = fg.load_table(name), locate(name)
+    assert hashlib.sha256(raw).hexdigest() == table.sha256
+    assert table.sha256.startswith(sha256)
+    assert (table.rows, table.labels.sum(), raw.count(b"?")) == (rows, ones, missing)
+    if name == "mushroom":
+        assert (table.columns["stalk-root"] == "?").sum() == missing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_extracts_are_like_the_full_files(full_files, name):
+    full, raw = fg.load_table(name), locate(name)[1]
+    extract = read(DATASETS[name], content(name))
+    assert content(name).splitlines()[0] == raw.splitlines()[0]
+    assert list(extract.columns) == list(full.columns)
+    for column, values in full.columns.items():
+        made = extract.columns[column]
+        if values.dtype.kind == "U":
+            assert_array_equal(np.unique(made), np.unique(values))
+        else:
+            assert values.min() <= made.min() < made.max() <= values.max()

@@ -413,7 +413,7 @@ def test_bad_environments(change, said):
 
 @pytest.mark.parametrize("name", ["magic", "mushroom"])
 @pytest.mark.parametrize("mode", MODES)
-def test_real_data(real_data, name, mode):
+def test_real_data(raw_files, name, mode):
     data = fg.clustered(name, mode=mode)
     assert data.clusters == 32
     assert data.facts()["sha256"] == fg.load_table(name).sha256
