@@ -8,14 +8,19 @@ import signal
 import sys
 import threading
 from dataclasses import replace
+from importlib import import_module
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import fedglb as fg
 from fedglb.sweeps import progress, task
+from fedglb.sweeps.local import WorkerDied
 from fedglb.sweeps.parts import no_parts
 from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
+
+sweeping = import_module("fedglb.sweeps.sweep")  # the name in the package is the function
 
 
 def workers(process):
@@ -145,6 +150,42 @@ def test_what_kills_its_worker_every_time_is_named_and_all_else_is_finished(tmp_
     assert "Traceback" not in out.stderr
     assert fg.load_sweep(folder, partial=True).runs.height == 11
     assert fedglb(*sweep).returncode == 0
+    assert bytes_of(folder) == bytes_of(undisturbed)
+
+
+@pytest.mark.parametrize("jobs", [2, 3, 5])
+@pytest.mark.parametrize("deadly", [{(2, 2)}, {(0, 1)}, {(0, 1), (1, 1), (2, 1)}])
+def test_runs_that_kill_their_workers_take_none_of_the_others_with_them(
+    tmp_path, monkeypatch, undisturbed, jobs, deadly
+):
+    """Here a death is as bad as it can be: nothing that runs beside it is ever finished before."""
+
+    def run_locally(experiment, tasks, jobs, watch):
+        sources = task.Sources.of(experiment)
+        for first in range(0, len(tasks), jobs):
+            together = tasks[first : first + jobs]
+            for one in together:
+                watch.report_file(one).write_text("0")
+            if any((i, one.seed) in deadly for one in together for i in one.configurations):
+                raise WorkerDied
+            for one in together:
+                yield task.work(sources, one, None, None)
+
+    folder = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "run_locally", run_locally)
+        with pytest.raises(fg.SweepFailed, match="died 3 times") as error:
+            fg.sweep(tables(), folder, jobs=jobs)
+    kept = fg.load_sweep(folder, partial=True).runs
+    assert kept.height == 12 - len(deadly)
+    labels = [c.label for c in fg.read_experiment(tables()).configurations]
+    named = {
+        (i, s)
+        for i, s in product(range(3), range(1, 5))
+        if f"{labels[i]} with seed {s}" in str(error.value)
+    }
+    assert named == deadly
+    fg.sweep(tables(), folder, jobs=1)
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
