@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import ExitStack, contextmanager, nullcontext
 from importlib import import_module
 
@@ -15,7 +17,7 @@ import pytest
 import fedglb as fg
 from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
 
-pytest.importorskip("distributed")
+Client = pytest.importorskip("distributed").Client
 sweeping = import_module("fedglb.sweeps.sweep")  # the name in the package is the function
 
 
@@ -33,12 +35,12 @@ def process(*arguments, **environment):
         started.wait()
 
 
-def worker(stack, file, folder, **environment):
+def worker(stack, file, folder, name, **environment):
     return stack.enter_context(
         process(
             "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny",
             "--no-dashboard", "--host", "127.0.0.1", "--local-directory", str(folder),
-            **environment,
+            "--name", name, **environment,
         )
     )  # fmt: skip
 
@@ -55,8 +57,13 @@ def cluster(folder, workers, **environment):
             )
         )  # fmt: skip
         until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
-        running = [worker(stack, file, folder, **environment) for _ in range(workers)]
-        yield json.loads(file.read_text())["address"], running
+        names = ("first", "second")[:workers]
+        running = [worker(stack, file, folder, name, **environment) for name in names]
+        address = json.loads(file.read_text())["address"]
+        # A worker that comes late has no part in a short sweep: nothing would happen to it.
+        with Client(address, set_as_default=False) as client:
+            client.wait_for_workers(workers)
+        yield address, running
 
 
 def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
@@ -73,6 +80,50 @@ def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
     result = fg.load_sweep(folder)
     assert result.manifest["sessions"][0]["cluster"] == address
     assert bytes_of(folder) == bytes_of(expected)
+
+
+def test_results_that_wait_while_their_worker_dies_are_kept_or_worked_out_again(
+    tmp_path, undisturbed
+):
+    with cluster(tmp_path, 1) as (address, (first,)), ExitStack() as stack:
+        client = stack.enter_context(Client(address, set_as_default=False))
+        happened = []
+
+        def all_worked_out():
+            return sum(map(len, client.has_what().values())) == 4
+
+        def tell(status):  # holds up whoever takes the results, at the first of them
+            if threading.current_thread() is threading.main_thread() and not happened:
+                happened.append(status)
+                until(all_worked_out)
+                first.kill()
+                until(lambda: not client.nthreads())
+                worker(stack, tmp_path / "scheduler.json", tmp_path, "second")
+
+        fg.sweep(tables(), tmp_path / "out", cluster=address, progress=tell)
+        assert len(happened[0].finished) == 3
+    assert bytes_of(tmp_path / "out") == bytes_of(undisturbed)
+
+
+# The first of the two workers dies when it is asked for a result, so that all it has is lost.
+MEAN = """
+import sys
+if "first" in sys.argv:
+    import os, signal
+    from distributed import Worker
+    async def get_data(self, *_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+    Worker.get_data = get_data
+"""
+
+
+def test_results_lost_with_their_worker_are_worked_out_again(tmp_path, undisturbed):
+    folder = tmp_path / "out"
+    with cluster(tmp_path, 2, **patched(tmp_path, MEAN)) as (address, (first, _)):
+        out = fedglb("sweep", toml(tmp_path), "--out", str(folder), "--cluster", address)
+        assert out.returncode == 0, out.stderr
+        assert first.poll() == -signal.SIGKILL
+    assert bytes_of(folder) == bytes_of(undisturbed)
 
 
 DEADLY = """
@@ -136,11 +187,14 @@ class Network:
     def submit(self, *_, **__):
         return self.ask("submit", self)
 
-    def add_done_callback(self, call):
-        call(self)
+    @property
+    def loop(self):
+        return self
 
-    def result(self, timeout):
-        assert timeout == 60
+    def add_callback(self, call, *arguments):
+        asyncio.run(call(*arguments))
+
+    async def result(self):
         return self.ask("result", None)
 
 
