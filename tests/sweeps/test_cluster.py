@@ -126,14 +126,18 @@ def test_results_lost_with_their_worker_are_worked_out_again(tmp_path, undisturb
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
+# Waits until the other worker has given something, then kills its own.
 DEADLY = """
 import sys
 if "worker" in sys.argv:
-    import os, signal
+    import os, signal, time
+    from pathlib import Path
     import fedglb.sweeps.task as task
     real = task.lockstep
     def lockstep(algorithms, env, horizon, seed, **options):
         if seed == 1:
+            while not any(Path(os.environ["PARTS"]).glob("*.parquet")):
+                time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGKILL)
         return real(algorithms, env, horizon, seed, **options)
     task.lockstep = lockstep
@@ -142,15 +146,18 @@ if "worker" in sys.argv:
 
 def test_what_kills_its_workers_is_named_and_the_rest_is_kept(tmp_path):
     folder = tmp_path / "out"
-    deadly = patched(tmp_path, DEADLY)
+    deadly = patched(tmp_path, DEADLY) | {"PARTS": str(folder / "parts")}
     once = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
     with cluster(tmp_path, 2, **deadly, **once) as (address, _):
         out = fedglb("sweep", toml(tmp_path), "--out", str(folder), "--cluster", address)
     assert out.returncode == 1
-    assert "with seed 1: KilledWorker" in out.stderr
     assert "resumes" in out.stderr
-    assert 1 not in fg.load_sweep(folder, partial=True).runs["seed"]
-    assert fg.load_sweep(folder, partial=True).runs.height >= 6
+    kept = fg.load_sweep(folder, partial=True).runs
+    # Dask says so of what waited behind it, too: here that may be one more, or two.
+    killed = {s for s in range(1, 5) if f"with seed {s}: KilledWorker" in out.stderr}
+    assert 1 in killed
+    assert killed ^ set(kept["seed"]) == {1, 2, 3, 4}
+    assert kept.height == 3 * (4 - len(killed)) >= 3
 
 
 def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
