@@ -15,7 +15,18 @@ from importlib import import_module
 import pytest
 
 import fedglb as fg
-from tests.sweeps.tiny import bytes_of, fedglb, parts, patched, start, tables, toml, until
+from tests.sweeps.tiny import (
+    bytes_of,
+    fedglb,
+    held,
+    parts,
+    patched,
+    release,
+    start,
+    tables,
+    toml,
+    until,
+)
 
 Client = pytest.importorskip("distributed").Client
 sweeping = import_module("fedglb.sweeps.sweep")  # the name in the package is the function
@@ -69,12 +80,13 @@ def cluster(folder, workers, **environment):
 def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
     folder = tmp_path / "out"
     experiment, expected = longer
-    with cluster(tmp_path, 2) as (address, (first, _)):
+    with cluster(tmp_path, 2, **held(tmp_path)) as (address, (first, _)):
         sweep = start(
             "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--cluster", address
         )
-        until(lambda: len(parts(folder)) >= 5, sweep)
+        until(lambda: len(parts(folder)) >= 2, sweep)
         first.send_signal(signal.SIGKILL)
+        release(tmp_path)
         _, err = sweep.communicate(timeout=300)
     assert sweep.returncode == 0, err
     result = fg.load_sweep(folder)
