@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 
@@ -166,10 +165,8 @@ def test_a_server_that_says_nothing_is_not_waited_for(use, monkeypatch):
     monkeypatch.setattr(download, "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         use(Archive(f"http://127.0.0.1:{silent.getsockname()[1]}/a.zip", "tiny.data"))
-        start = time.monotonic()
-        with pytest.raises(fg.DataUnavailable, match=r"[Tt]ime"):
+        with pytest.raises(fg.DataUnavailable, match=r"[Tt]imed? ?out"):
             fetch("tiny")
-        assert time.monotonic() - start < 5.0
 
 
 KILLED = """

@@ -91,3 +91,28 @@ def patched(folder: Path, code: str) -> dict[str, str]:
     """Return an environment in which every Python process runs `code` at its start."""
     (folder / "sitecustomize.py").write_text(code)
     return {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}
+
+
+_HELD = """
+import os, sys, time
+if any("loky" in argument or argument == "worker" for argument in sys.orig_argv):
+    import fedglb.sweeps.execution.task as task
+    real = task.lockstep
+    def lockstep(algorithms, env, horizon, seed, **options):
+        while seed > 4 and not os.path.exists(os.environ["GO"]):
+            time.sleep(0.01)
+        return real(algorithms, env, horizon, seed, **options)
+    task.lockstep = lockstep
+"""
+
+
+def held(folder: Path) -> dict[str, str]:
+    """Return an environment in which workers, local or Dask's, run seeds 1 to 4 and then wait.
+
+    However slow the test, a sweep is not over before it; `release` lets the workers go on.
+    """
+    return {**patched(folder, _HELD), "GO": str(folder / "go")}
+
+
+def release(folder: Path) -> None:
+    (folder / "go").touch()

@@ -14,13 +14,11 @@ from fedglb.provenance import cores
 from fedglb.sweeps.execution.cluster import ClusterLost, connected, run_on_cluster, threads
 from fedglb.sweeps.execution.local import WorkerDied, run_locally
 from fedglb.sweeps.execution.progress import OnStatus, Watch
-from fedglb.sweeps.execution.task import Outcome, Task, deal
+from fedglb.sweeps.execution.schedule import TaskSchedule
+from fedglb.sweeps.execution.task import Outcome, Task
 from fedglb.sweeps.results.parts import from_bytes
 from fedglb.sweeps.results.store import Store, SweepResult, load, opened
 from fedglb.sweeps.spec.experiment import Experiment, read_experiment
-
-#: After so many dead workers without a finished task in between a sweep gives up.
-MOST_DEATHS = 3
 
 
 class SweepFailed(Exception):
@@ -101,51 +99,29 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     """Run what is missing."""
     experiment = store.experiment
     kept = store.finished()
-    done = set(kept.select("configuration", "seed").iter_rows())
+    schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())
     watch = Watch(experiment, kept, progress)
     failures: list[str] = []
-    suspects: list[Task] = []
-    deaths = 0
     with watch.watching():
-        while tasks := _tasks(experiment, done, suspects, jobs, client):
+        while schedule:
+            tasks = schedule.tasks(jobs if client is None else threads(client))
             try:
                 with closing(_outcomes(experiment, tasks, jobs, client, watch)) as outcomes:
                     for outcome in outcomes:
                         failures += outcome.failures
-                        done |= {(i, outcome.task.seed) for i in outcome.task.configurations}
+                        schedule.finished(outcome.task)
                         if outcome.part is not None:
                             store.add(outcome.part)
                             watch.finished(outcome.task, from_bytes(outcome.part))
-                            deaths = 0
             except WorkerDied:
-                deaths += 1
-                suspects = watch.running()
+                schedule.died(tasks, watch.running())
                 watch.forget()
-                if deaths == MOST_DEATHS:
-                    raise SweepFailed(_died(experiment, suspects)) from None
+                if reason := schedule.why_hopeless():
+                    failures.insert(0, reason)
+                    break
     if failures:
         more = f"; and {len(failures) - 3} more" if failures[3:] else ""
         raise SweepFailed("; ".join(failures[:3]) + more)
-
-
-def _tasks(
-    experiment: Experiment,
-    done: set[tuple[int, int]],
-    suspects: Sequence[Task],
-    jobs: int,
-    client: Any,
-) -> list[Task]:
-    """Deal what is missing; what was running when a worker died comes last, one by one."""
-    alone = {(i, task.seed) for task in suspects for i in task.configurations} - done
-    apart = done | alone
-    pending = [
-        (i, seed)
-        for seed in experiment.seeds
-        for i in range(len(experiment.configurations))
-        if (i, seed) not in apart
-    ]
-    workers = jobs if client is None or not pending else threads(client)
-    return deal(pending, workers) + [Task(seed, (i,)) for i, seed in sorted(alone)]
 
 
 def _outcomes(
@@ -154,11 +130,3 @@ def _outcomes(
     if client is None:
         return run_locally(experiment, tasks, jobs, watch)
     return run_on_cluster(client, experiment, tasks, watch)
-
-
-def _died(experiment: Experiment, running: Sequence[Task]) -> str:
-    what = "; ".join(task.describe(experiment) for task in running[:3]) or "nothing yet"
-    return (
-        f"a worker process died {MOST_DEATHS} times (killed, or out of memory: fewer --jobs need "
-        f"less); running were: {what}"
-    )

@@ -21,7 +21,6 @@ from fedglb.sweeps.execution.task import Outcome, Sources, Task, work
 from fedglb.sweeps.spec.experiment import Experiment
 
 _CONNECT = 5.0  # seconds
-_FETCH = 60.0
 _WAIT_FOR_WORKERS = 60.0
 
 
@@ -88,34 +87,41 @@ def run_on_cluster(
     client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they come; Dask itself gives the tasks of a dead worker to another."""
-    done: queue.Queue[Any] = queue.Queue()
+    done: queue.Queue[tuple[Any, Outcome | Exception]] = queue.Queue()
     sources = Sources.of(experiment)
     futures = {}
+
+    async def fetch(future: Any) -> None:
+        """Bring a result here, in the thread of the client.
+
+        A result that was lost with its worker on the way is awaited anew: Dask works it out again,
+        which takes as long as it takes, and all others are brought meanwhile.
+        """
+        try:
+            done.put((future, await future.result()))
+        except Exception as error:
+            done.put((future, error))
+
     with _asking():
         for task in tasks:
             future = client.submit(work, sources, task, None, None, pure=False)
             futures[future] = task
-            future.add_done_callback(done.put)
+            client.loop.add_callback(fetch, future)
     seen = time.monotonic()
     while futures:
         try:
-            future = done.get(timeout=1.0)
+            future, outcome = done.get(timeout=1.0)
         except queue.Empty:
             seen = _check(client, seen)
             continue
         seen = time.monotonic()
-        if future.status == "finished":
-            with _asking():
-                outcome = future.result(timeout=_FETCH)
-        elif future.status == "error":
-            with _asking():
-                error = future.exception(timeout=_FETCH)
-            task = futures[future]
-            text = f"{task.describe(experiment)}: {type(error).__name__}: {error}"
-            outcome = Outcome(task, None, (text,))
-        else:
-            raise ClusterLost("the connection to the scheduler is lost")
-        del futures[future]
+        task = futures.pop(future)
+        if isinstance(outcome, Exception):
+            text = f"{type(outcome).__name__}: {outcome}"
+            if future.status != "error":  # so it is not the task's own, but the network's
+                reason = text.partition("\n")[0]
+                raise ClusterLost(f"the connection to the scheduler is lost: {reason}")
+            outcome = Outcome(task, None, (f"{task.describe(experiment)}: {text}",))
         yield outcome
 
 

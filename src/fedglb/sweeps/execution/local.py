@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Generator, Sequence
+from contextlib import closing
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -41,10 +42,9 @@ def run_locally(
     # A worker that holds 300 MB more than after its first task is replaced by a fresh one, which
     # is nothing to warn of: large arrays leave gaps behind.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, "joblib")
-    outcomes = pool(calls)
     try:
-        yield from outcomes
+        # Not outside of `try`: a worker may die of the first task before the second is handed over.
+        with closing(pool(calls)) as outcomes:  # closing ends the workers, after Ctrl-C too
+            yield from outcomes
     except TerminatedWorkerError as error:
         raise WorkerDied(str(error)) from None
-    finally:
-        outcomes.close()  # ends the workers, after Ctrl-C too
