@@ -15,7 +15,7 @@ from fedglb.cli import main
 from fedglb.cli.federation.init import PRESETS
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator import nats_server
-from tests.federation.running import free_port
+from tests.federation.helpers.nats_federation import free_port
 
 INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
 

@@ -14,7 +14,7 @@ from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
 from fedglb.federation.warm_up import warm_up
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
-from tests.federation.harness import agreed
+from tests.federation.helpers.lossy_network import agreed
 
 
 def make(**more) -> Agreement:

@@ -17,7 +17,7 @@ from fedglb.federation.agreement import AgreementTable, ProblemTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator.authority import Authority
 from fedglb.io.toml import to_toml
-from tests.federation.running import connected, table
+from tests.federation.helpers.nats_federation import connected, table
 
 FULL = AgreementTable(
     20,

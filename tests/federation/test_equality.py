@@ -14,8 +14,8 @@ from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
 from fedglb.simulation.reference import ReferenceEngine
-from tests.federation.commanded import agent, coordinator
-from tests.federation.running import federation
+from tests.federation.helpers.json_processes import agent, coordinator
+from tests.federation.helpers.nats_federation import federation
 
 N, K, D, T = 5, 6, 5, 30
 NAMES = [f"client-{i}" for i in range(N)]  # sorted as their numbers are

@@ -29,10 +29,19 @@ from fedglb.federation.agent.agent import ALONE
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.warm_up import warm_up
 from fedglb.protocol import Client
-from tests.federation.faults import Fault
-from tests.federation.kept import COORDINATOR, SERVER, Kept, same, state
-from tests.federation.processes import Child, Died, eventually
-from tests.federation.recorded import AGREED, DIM, EACH, Standing, asker, learn, stream, undisturbed
+from tests.federation.helpers.kill_points import Fault
+from tests.federation.helpers.killable_process import Child, Died, eventually
+from tests.federation.helpers.recorded import (
+    AGREED,
+    DIM,
+    EACH,
+    Standing,
+    asker,
+    learn,
+    stream,
+    undisturbed,
+)
+from tests.federation.helpers.self_healing import COORDINATOR, SERVER, Kept, same, state
 
 NAMES = ("a", "b", "c")
 KILLS = 20

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedglb.protocol.arrays import to_arrays
-from tests.federation.harness import Harness, harness
+from tests.federation.helpers.lossy_network import Harness, harness
 
 BATCHES = (4, 3)
 LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}

@@ -10,9 +10,9 @@ import pytest
 
 from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.protocol import Coordinator
-from tests.federation.commanded import coordinator, crowd
-from tests.federation.running import federation, table
-from tests.federation.serving import update
+from tests.federation.helpers.in_process import update
+from tests.federation.helpers.json_processes import coordinator, crowd
+from tests.federation.helpers.nats_federation import federation, table
 
 AGENTS, PROCESSES, SAMPLES, DIM = 200, 4, 50, 10
 

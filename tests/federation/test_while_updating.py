@@ -17,9 +17,9 @@ from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.protocol.messages import NewModel
-from tests.federation.byhand import by_hand
-from tests.federation.running import federation, table, until
-from tests.federation.serving import PATIENCE, Serving, client_of, honest, same, update
+from tests.federation.helpers.in_process import PATIENCE, Serving, client_of, honest, same, update
+from tests.federation.helpers.nats_federation import federation, table, until
+from tests.federation.helpers.raw_client import by_hand
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}

@@ -26,7 +26,7 @@ from fedglb.report.study import no_baselines
 from fedglb.report.text.numerals import setting
 from fedglb.sweeps.fixed_models import SCHEMA
 from fedglb.sweeps.results.parts import to_bytes
-from tests.report.made import bad, config, good, study
+from tests.report.made_study import bad, config, good, study
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 

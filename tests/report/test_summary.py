@@ -13,7 +13,7 @@ from fedglb.report.claims import evidence
 from fedglb.report.study import Study, no_baselines
 from fedglb.report.summary import curves, reference, summarise
 from fedglb.sweeps import SweepResult, pareto_front
-from tests.report.made import config, good, study
+from tests.report.made_study import config, good, study
 
 
 def test_means_errors_and_intervals():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 import fedglb as fg
-from tests.federation import harness as federation
+from tests.federation.helpers import lossy_network as federation
 from tests.unchanged.digest import digest, unordered
 
 NAMES = ("a", "b", "c", "d", "e")

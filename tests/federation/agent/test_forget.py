@@ -1,0 +1,236 @@
+"""What is forgotten is gone: from the file, from the state, and from the next update."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.federation import Agent, UnknownDecision
+from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.wire.messages import Withdrawal
+from fedglb.protocol import Client
+from fedglb.protocol.arrays import from_arrays, to_arrays
+from fedglb.protocol.messages import NewModel
+from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, state
+
+PROBLEM = fg.Problem(dim=3)
+
+
+def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> dict[str, bytes]:
+    """The state of a client that holds the same model and never saw those samples."""
+    old = client(agent)
+    twin = Client(old.id, old.algorithm, old.setting)
+    if base is not None:
+        twin.state = from_arrays(old.algorithm.local_update.state_type, base)
+    keep = [k for k in range(len(old.samples)) if k not in gone]
+    for place, k in enumerate(keep):
+        x, y = old.samples.X[k].copy(), float(old.samples.y[k])
+        index = twin.samples.append(x, y)
+        twin.covariance += np.outer(x, x)
+        if place >= covered:
+            old.algorithm.local_update.observe(old.setting, twin.state, twin.samples, index)
+    return {name: np.asarray(v).tobytes() for name, v in to_arrays(twin.state).items()}
+
+
+def own_state(agent: Agent) -> dict[str, bytes]:
+    return {name: np.asarray(v).tobytes() for name, v in to_arrays(client(agent).state).items()}
+
+
+def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
+    ids = feed(agent, rng, 12)
+    expected, X = without(agent, None, [0, 5, 11], 0), client(agent).samples.X.copy()
+    agent.forget([ids[0], ids[5], ids[11]])
+    assert own_state(agent) == expected
+    keep = [k for k in range(12) if k not in (0, 5, 11)]
+    assert np.array_equal(client(agent).samples.X, X[keep])
+    M = np.zeros((3, 3))
+    for x in X[keep]:
+        M += np.outer(x, x)
+    assert client(agent).covariance == pytest.approx(M, rel=1e-14)
+    assert agent.status.samples == 9
+    assert agent.export().height == 9
+    with pytest.raises(UnknownDecision):
+        agent.observe(ids[0], 1.0)
+    with pytest.raises(UnknownDecision):
+        agent.forget([ids[0]])
+
+
+def test_the_state_on_a_shared_model(agent, rng):
+    ids = feed(agent, rng, 8)
+    Alone(agent).update(agent, t=8)
+    base = agent._learner._file.held().base
+    ids += feed(agent, rng, 6)
+    expected = without(agent, base, [2, 3, 9], covered=6)
+    agent.forget([ids[2], ids[3], ids[9]])
+    assert (client(agent).covered, len(client(agent).samples)) == (6, 11)
+    assert own_state(agent) == expected
+
+
+def test_many_are_gone_from_the_bytes_of_both_files(path):
+    """Rows grow when their reward comes, so pages are split and rows move about in the file."""
+    rng = np.random.default_rng(11)
+    kept: list[bytes] = []
+    with Agent.open(path, fg.Problem(dim=9)) as agent:
+        decisions = [(agent.choose(x), x) for x in arms(rng, 900, 9).reshape(900, 1, 9)]
+        for k in rng.permutation(900)[:700]:
+            agent.observe(decisions[k][0].id, float(rng.random() < 0.5))
+        gone = rng.choice(900, 300, replace=False)
+        agent.forget(decisions[k][0].id for k in gone)
+        kept = [x.tobytes() for k, (_, x) in enumerate(decisions) if k not in gone]
+        folder = copied(path, path.parent / "copy").parent
+        data = b"".join(f.read_bytes() for f in folder.iterdir())
+        found = sum(decisions[k][1].tobytes() in data for k in gone)
+        assert sum(x in data for x in kept) > 550  # or the search could not find anything
+        assert found == 0
+        assert not any(decisions[k][0].id.encode() in data for k in gone)
+
+
+def test_the_next_update_does_not_contain_it(agent, rng):
+    ids, world = feed(agent, rng, 10), Alone(agent)
+    world.update(agent, t=10)
+    assert world.coordinator.last_update.samples == 10
+    agent.forget(ids[:4])
+    before = client(agent).covariance.copy()
+    world.begin(t=11)
+    [answer] = world.deliver(agent)
+    assert (answer.samples, answer.matrix.tobytes()) == (6, before.tobytes())
+    while world.queue:
+        world.deliver(agent)
+    assert world.coordinator.last_update.samples == 6
+    assert client(agent).covered == 6
+
+
+def test_from_an_update_in_progress_it_withdraws(agent, rng, path):
+    ids, world = feed(agent, rng, 6), Alone(agent)
+    world.begin(t=6)
+    [request] = list(world.queue)
+    world.deliver(agent)
+    later = feed(agent, rng, 2)
+    agent.forget([later[0]])  # not of this update
+    agent.forget([ids[0]])
+    evaluate = world.queue[0]
+    assert world.deliver(agent) == [Withdrawal(1)]
+    assert world.coordinator.phase == 0
+    assert agent._participation.receive(request) == [Withdrawal(1)]
+    assert agent._participation.receive(evaluate) == [Withdrawal(1)]
+    agent.close()
+    with Agent.open(path, PROBLEM) as back:  # and so after a restart
+        assert back._participation.receive(request) == [Withdrawal(1)]
+        assert back._participation.receive(evaluate) == [Withdrawal(1)]
+        world.update(back, t=9)
+        assert world.coordinator.last_update.samples == 6
+
+
+def test_later_samples_than_those_of_the_update_may_go_without_withdrawing(agent, rng):
+    feed(agent, rng, 5)
+    world = Alone(agent)
+    world.begin(t=5)
+    world.deliver(agent)
+    agent.forget(feed(agent, rng, 2)[:1])
+    while world.queue:
+        world.deliver(agent)
+    assert (client(agent).adopted, client(agent).covered) == (1, 5)
+    assert agent.status.samples == 6
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_model_that_came_all_the_same_does_not_cover_new_samples(path, rng, restart):
+    """The agent forgot after its last answer: the model has what is gone, and nothing new."""
+    agent = Agent.open(path, PROBLEM)
+    ids, world = feed(agent, rng, 5), Alone(agent)
+    world.begin(t=5)
+    while not isinstance(world.queue[0], NewModel):
+        world.deliver(agent)
+    agent.forget([ids[4], ids[1]])
+    feed(agent, rng, 3)
+    if restart:
+        agent.close()
+        agent = Agent.open(path, PROBLEM)
+    world.deliver(agent)
+    assert client(agent).adopted == 1
+    assert (client(agent).covered, agent.status.samples) == (3, 6)
+    feed(agent, rng, 1)
+    before = state(agent)
+    agent.close()
+    with Agent.open(path, PROBLEM) as back:
+        assert state(back) == before
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("gone", [slice(4, 5), slice(0, 5), slice(2, 7), slice(0, 7)])
+def test_new_samples_do_not_take_the_places_of_covered_ones(path, rng, restart, gone):
+    agent = Agent.open(path, PROBLEM)
+    ids = feed(agent, rng, 5)
+    Alone(agent).update(agent, t=5)
+    ids += feed(agent, rng, 2)
+    agent.forget(ids[gone])
+    if restart:
+        agent.close()
+        agent = Agent.open(path, PROBLEM)
+    left = 5 - len(ids[:5][gone])
+    assert client(agent).covered == left
+    feed(agent, rng, 4)
+    assert client(agent).covered == left
+    before = state(agent)
+    agent.close()
+    with Agent.open(path, PROBLEM) as back:
+        assert client(back).covered == left
+        assert state(back) == before
+
+
+def test_all_or_nothing(agent, rng):
+    ids, before = feed(agent, rng, 3), state(agent)
+    with pytest.raises(UnknownDecision, match="other-1"):
+        agent.forget([ids[0], "other-1"])
+    assert state(agent) == before
+    assert agent.export().height == 3
+    agent.forget([])
+    agent.forget([ids[0], ids[0]])
+    assert agent.export().height == 2
+    agent.forget(ids[1:])
+    assert agent.export().is_empty()
+    assert own_state(agent) == without(agent, None, [], 0)
+    feed(agent, rng, 2)
+    assert agent.status.samples == 2
+
+
+def test_waiting_and_expired_ones(path, rng):
+    with Agent.open(path, PROBLEM, most_pending=1) as agent:
+        expired, waiting = agent.choose(arms(rng, 2)), agent.choose(arms(rng, 2))
+        before = state(agent)
+        agent.forget([expired.id, waiting.id])
+        assert state(agent) == before
+        assert agent.export().is_empty()
+        with pytest.raises(UnknownDecision):
+            agent.observe(waiting.id, 1.0)
+
+
+def test_memory_follows_the_file_where_the_log_cannot_be_emptied(agent, rng, monkeypatch):
+    ids = feed(agent, rng, 4)
+
+    def full(self: AgentFile) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(AgentFile, "scrub", full)
+    with pytest.raises(sqlite3.OperationalError):
+        agent.forget([ids[0]])
+    assert agent.status.samples == agent.export().height == 3
+
+
+def test_an_id_is_never_given_again(path, rng):
+    seen = set()
+    for _ in range(3):
+        with Agent.open(path, PROBLEM, explore=0.5) as agent:
+            for _ in range(4):
+                [last] = feed(agent, rng, 1)
+                assert last not in seen
+                number = int(last.rpartition("-")[2])
+                assert number not in {int(i.rpartition("-")[2]) for i in seen}  # nor its draw
+                seen.add(last)
+                agent.forget([last])
+                with pytest.raises(UnknownDecision):
+                    agent.observe(last, 1.0)
+    assert len(seen) == 12

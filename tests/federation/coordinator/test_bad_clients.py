@@ -1,0 +1,192 @@
+"""What one client can do to the others by odd but well-formed words: as little as possible."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+import fedglb as fg
+from fedglb.errors import InvalidInput
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.service import Inbox
+from fedglb.federation.names import one_line
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import Hello, Rejected
+from fedglb.protocol.messages import Covariance, CovarianceRequest, SyncRequest
+from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, begun, texts
+
+
+@pytest.fixture
+def running(tmp_path):
+    out = begun(tmp_path)
+    yield out
+    out.close()
+
+
+def said_to(out, client):
+    return [decode_down(payload, client, DIM)[1] for name, payload in out if name == client]
+
+
+def test_a_leap_of_the_clock_is_an_offence_and_moves_nobodys(running):
+    node = running.nodes["b"]
+    node.participation.want(2**50)
+    running.request("b")
+    running.until(lambda: "offence" in running.kinds())
+    assert "t = 1125899906842624" in texts(running, "offence")[0]
+    assert running.coordinator.t == 0
+    assert all(n.learner.clock() < 10 for n in running.nodes.values())
+    ask(running, "a")
+    running.until(running.shared)
+
+
+def test_more_samples_than_allowed_are_an_offence(tmp_path):
+    policy = Policy(quorum=2, most_samples=6)
+    running = begun(tmp_path, policy=policy)
+    running.nodes["c"].feed(3)
+    ask(running)
+    running.until(lambda: "updated" in running.kinds())
+    assert texts(running, "offence") == [
+        "c sent what cannot be: samples = 7 is not allowed: give a whole number >= 0 and <= 6"
+    ]
+    assert running.events[-1].facts["clients"] == 2
+    running.close()
+
+
+def test_a_clients_words_are_one_short_line_of_the_log(running):
+    hello = running.nodes["a"].participation.hello()
+    software = "x\n2026-01-01 update 9 is done\x1b[2J" + "y" * 100
+    running.coordination.receive(
+        "d", encode(Hello("other", 0, software, hello.agreement), "s"), running.now
+    )
+    facts = {f"fact\n{k}" + "z" * 150: "\r" * 200 for k in range(150)}
+    running.coordination.receive("e", encode(Hello("i", 0, "y", facts), "s"), running.now)
+    lines = texts(running, "joined")[-1:] + texts(running, "refused")
+    assert len(lines) == 2
+    for line in lines:
+        assert line.isprintable()
+        assert len(line) <= 1000
+    assert one_line("a\tb") == "a?b"
+
+
+def test_another_version_is_told_so(running):
+    payload = bytearray(encode(running.nodes["a"].participation.beat(), "s"))
+    payload[3] = 9
+    out = running.coordination.receive("b", bytes(payload), running.now)
+    [answer] = said_to(out, "b")
+    assert isinstance(answer, Rejected)
+    assert answer.reason == (
+        "message = 'wire format 9' is not allowed: give a message of wire format 1"
+    )
+
+
+def test_a_coordinator_that_stood_still_does_not_take_the_others_for_silent(running):
+    running.lost = lambda way, name, message: isinstance(message, Covariance)
+    ask(running)
+    running.until(lambda: "begun" in running.kinds())
+    running.coordination.tick(running.now)
+    out = running.coordination.tick(running.now + 100.0)  # a machine that slept
+    assert "left" not in running.kinds()
+    assert "left out" not in running.kinds()
+    assert [decode_down(p, c, DIM)[1] for c, p in out] == [
+        CovarianceRequest(c, 1) for c in ("a", "b", "c")
+    ]
+
+
+def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
+    ask(running)
+    running.until(running.shared)  # the model covers what c has
+    assert running.coordinator.covered["c"].samples == 4
+    running.lost = lambda way, name, message: isinstance(message, Covariance)
+    ask(running)
+    running.until(lambda: not running.coordination.updates.idle)
+    node = running.nodes["c"]
+    node.close()
+    for old in tmp_path.glob("c.db*"):
+        old.unlink()
+    running.coordination.roster.drop("c")  # the old one was silent for long enough
+    other = Hello("a new file", 0, "test", running.nodes["a"].participation.hello().agreement)
+    running.coordination.receive("c", encode(other, "new"), running.now)
+    running.crash()
+    assert "c" not in running.coordinator.covered
+    running.coordination.receive("c", encode(other, "new"), running.now)
+    message = running.coordinator.model_for("c")
+    assert message.covered == 0
+
+
+def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="quorum"):
+        Harness(tmp_path / "x", policy=Policy(quorum=6), agreement=agreed(max_clients=5))
+
+
+def test_below_the_quorum_the_operator_is_told(tmp_path):
+    running = begun(tmp_path, policy=Policy(quorum=4))
+    ask(running)
+    running.until(lambda: "waiting" in running.kinds())
+    assert texts(running, "waiting") == ["a asks for an update; 3 are here, the quorum is 4"]
+    running.close()
+
+
+def test_an_inbox_cannot_be_filled_by_one_for_all():
+    inbox = Inbox()
+    large = bytes(8 * 1024 * 1024)
+    assert [inbox.put("bad", large) for _ in range(6)] == [True] * 4 + [False] * 2
+    assert inbox.put("good", large)
+
+
+def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
+    problem = fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)
+    algorithm = fg.fedglb_ucb(1.0, fg.AGD(projection="paper"))
+    setting = algorithm.setting(problem, 1, None)
+    coordinator = fg.Coordinator(algorithm, setting, ["a"], reward_limit=5.0)
+    client = fg.Client("a", algorithm, setting)
+    client.observe([1.0, 0.0], 1.0, t=1)
+    [request] = coordinator.begin(1)
+    [evaluate] = coordinator.receive(client.receive(request)[0])
+    [answer] = client.receive(evaluate)
+    assert answer.loss is not None
+    with pytest.raises(InvalidInput, match="loss"):
+        coordinator.receive(dataclasses.replace(answer, loss=math.inf))
+
+
+def test_a_refusal_does_not_hide_an_offence(running):
+    hello = running.nodes["a"].participation.hello()
+    other = Hello("another file", 0, "test", hello.agreement)
+    running.coordination.receive("a", encode(other, "second"), running.now)
+    out = running.coordination.receive("a", b"garbage", running.now)
+    assert len(texts(running, "refused")) == len(texts(running, "offence")) == 1
+    [answer] = said_to(out, "a")
+    assert answer.member  # left out of updates it may be, but it is one of them
+
+
+def test_a_request_by_one_that_lacks_the_model_is_answered_by_the_model(running):
+    ask(running)
+    running.until(running.shared)
+    request = SyncRequest("b", 5, 0)
+    session = running.nodes["b"].participation.session
+    out = running.coordination.receive("b", encode(request, session), running.now)
+    [model] = said_to(out, "b")
+    assert (model.update, running.coordination.updates.idle) == (1, True)
+
+
+def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):
+    """With sums alone there are no rounds: leaving one out finishes the update."""
+    running = begun(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
+    running.lost = lambda way, name, message: isinstance(message, Covariance) and name == "c"
+    ask(running)
+    running.until(lambda: "updated" in running.kinds())
+    facts = running.events[-1].facts
+    assert (facts["clients"], facts["samples"]) == (2, 8)
+    running.close()
+
+
+def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
+    running = begun(tmp_path, after=41)
+    running.crash()
+    assert running.coordinator.update == 41
+    running.until(running.everybody_here)
+    ask(running)
+    running.until(running.shared)
+    assert running.coordinator.finished == 42
+    running.close()

@@ -1,0 +1,171 @@
+"""Members of a federation in processes of their own, driven by lines of JSON.
+
+with coordinator(running, state) as head, agent(running, "a", folder) as a:
+    head.hear(lambda line: line["event"] == "joined")
+    a.ask(do="play", arms=[[1.0, 0.0]], rewards=[1.0], t=1)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import fedglb
+from fedglb.federation import Agent
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.names import COORDINATOR
+from tests.federation.helpers.nats_federation import Running
+from tests.federation.helpers.recorded import stream
+
+PATIENCE = 180.0  # seconds: a machine may be busy
+_ROOT = Path(__file__).parents[3]
+_SOURCES = Path(fedglb.__file__).parents[1]
+
+
+class Process:
+    """A process that reads commands, one a line, and prints JSON, one a line."""
+
+    def __init__(self, *words: str) -> None:
+        path = os.pathsep.join([str(_SOURCES), str(_ROOT), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(json.loads(line))
+        self.lines.put(None)
+
+    def next(self, patience: float = PATIENCE) -> dict[str, Any]:
+        """The next line; fail if none comes."""
+        line = self.lines.get(timeout=patience)
+        assert line is not None, "the process has ended"
+        return line
+
+    def hear(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The next line of which `condition` holds; those before it are passed over."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            line = self.next(max(0.0, deadline - time.monotonic()))
+            if condition(line):
+                return line
+
+    def tell(self, **command: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+
+    def ask(self, **command: Any) -> dict[str, Any]:
+        """Give a command and return its answer."""
+        self.tell(**command)
+        return self.next()
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+def coordinator(running: Running, state: Path, *options: str) -> Process:
+    """The coordinator's command, as an operator runs it; its lines are events."""
+    return Process(
+        "-m", "fedglb.cli", "federation", "coordinator", str(running.folder / COORDINATOR),
+        "--state", str(state), "--json", *options,
+    )  # fmt: skip
+
+
+def agent(running: Running, name: str, folder: Path) -> Process:
+    """One agent; it answers `play`, `model`."""
+    return Process("-m", __spec__.name, str(running.folder), str(folder), "0", name)
+
+
+def crowd(running: Running, names: list[str], folder: Path, samples: int) -> Process:
+    """Many agents that have taken the first samples of their `stream`.
+
+    It answers `status`, `request` and `model`.
+    """
+    where = (str(running.folder), str(folder), str(samples))
+    return Process("-m", __spec__.name, *where, *names)
+
+
+# -- inside the process ----------------------------------------------------------------------------
+
+
+def _play(agents: list[Agent], arms: Any, rewards: list[float], t: int) -> dict[str, Any]:
+    agent, before = agents[0], agents[0].status.model
+    decision = agent.choose(arms, t=t)
+    agent.observe(decision.id, rewards[decision.arm])
+    status = agent.status
+    return {"arm": decision.arm, "fired": bool(status.wants) or status.model > before}
+
+
+def _request(agents: list[Agent]) -> dict[str, Any]:
+    agents[0].request_update()
+    return {}
+
+
+def _status(agents: list[Agent]) -> dict[str, Any]:
+    found = [agent.status for agent in agents]
+    return {"welcome": sum(s.welcome for s in found), "samples": sum(s.samples for s in found)}
+
+
+def _model(agents: list[Agent], update: int) -> dict[str, Any]:
+    """Wait until all hold the model of this update; return it, and whether all hold the same."""
+    there = all(agent.wait_for_model(update, PATIENCE) for agent in agents)
+    models = []
+    for each in agents:
+        base = each._learner.client.state.base
+        assert base is not None
+        assert base.theta is not None
+        arrays = {"theta": base.theta, "matrix": base.matrix, "numbers": base.numbers}
+        models.append({"t": base.t, **{k: v.tolist() for k, v in arrays.items()}})
+    held = {agent.status.model for agent in agents}
+    return {**models[0], "update": min(held), "same": there and all(m == models[0] for m in models)}
+
+
+_COMMANDS = {"play": _play, "request": _request, "status": _status, "model": _model}
+
+
+def _main(federation: str, folder: str, samples: str, *names: str) -> None:
+    with ExitStack() as stack:
+        agents = []
+        for name in names:
+            place = Path(federation, "clients", name)
+            problem = Bundle.read(place).agreement.problem
+            opened = Agent.open(Path(folder, f"{name}.db"), problem, bundle=place, beat=1.0)
+            agents.append(stack.enter_context(opened))
+            X, y = stream(name, problem.dim, int(samples))
+            for t, (x, reward) in enumerate(zip(X, y, strict=True), 1):
+                opened.observe(opened.choose([x], t=t).id, reward)
+        print(json.dumps({"ready": len(agents)}), flush=True)
+        for line in sys.stdin:
+            command = json.loads(line)
+            print(json.dumps(_COMMANDS[command.pop("do")](agents, **command)), flush=True)
+
+
+if __name__ == "__main__":
+    _main(*sys.argv[1:])

@@ -1,0 +1,430 @@
+"""The wire format: exact round trips, every bound, and no bytes that do harm."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import Agreement
+from fedglb.federation.wire import codec as wire
+from fedglb.federation.wire import packets as wire_packets
+from fedglb.federation.wire.arrays import MAX_NUMBERS
+from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
+from fedglb.federation.wire.messages import (
+    Downward,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    HelloRequest,
+    Rejected,
+    Upward,
+    Welcome,
+    Withdrawal,
+)
+from fedglb.model import SharedModel, triangle_size
+from fedglb.protocol.messages import (
+    Covariance,
+    CovarianceRequest,
+    Derivatives,
+    Evaluate,
+    NewModel,
+    SyncRequest,
+)
+from tests.protocol.driver import Federation, communicating, equal_arrays
+
+DIMS = (1, 2, 10, 118)
+BIG = 2**53 - 1
+
+
+def symmetric(d: int, seed: int = 0) -> np.ndarray:
+    """A symmetric matrix with the doubles that get lost first."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(d, d)) * 10.0 ** rng.integers(-300, 300, size=(d, d))
+    A[rng.random((d, d)) < 0.2] = -0.0
+    A[rng.random((d, d)) < 0.2] = 5e-324
+    A[rng.random((d, d)) < 0.1] = -2.2e-310
+    return np.where(np.tri(d, dtype=bool), A, A.T)  # a sum would make 0.0 of -0.0
+
+
+def vector(d: int, seed: int = 1) -> np.ndarray:
+    return np.resize([-0.0, 5e-324, 1e308, np.pi], d) * (1.0 if seed % 2 else -1.0)
+
+
+def upward(d: int) -> list[Upward]:
+    A, v = symmetric(d), vector(d)
+    return [
+        Hello("i" * 64, 0, "fedglb 0.1.0", {}),
+        Hello("", BIG, "ä" * 200, {f"k{i}" + "ß" * 196: "v" * 200 for i in range(200)}),
+        Heartbeat(0, BIG),
+        Goodbye(),
+        Withdrawal(7),
+        SyncRequest("c", BIG, 3),
+        Covariance("c", 1, 0, A),
+        Covariance("c", 1, BIG, A, v),
+        Derivatives("c", 1, 2, v),
+        Derivatives("c", 1, 2, v, A),
+        Derivatives("c", 1, 2, v, None, -0.0),
+        Derivatives("c", 1, 2, v, A, float("inf")),
+    ]
+
+
+def downward(d: int) -> list[Downward]:
+    A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
+    return [
+        Welcome(4),
+        Rejected("", member=False),
+        Rejected("…" * 1000, member=True),
+        HelloRequest(),
+        CovarianceRequest("c", 1),
+        Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
+        Evaluate("c", 1, 2, BIG, v, hessian=False, loss=True),
+        NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
+        NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
+        NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
+        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2))),
+        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(MAX_NUMBERS)))),
+    ]
+
+
+def content(value: Any) -> Any:
+    """What a message says, comparable to the bit."""
+    if dataclasses.is_dataclass(value):
+        fields = dataclasses.fields(value)
+        return (type(value), *(content(getattr(value, field.name)) for field in fields))
+    if isinstance(value, np.ndarray):
+        assert value.dtype == np.float64
+        return value.shape, value.tobytes()
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    return type(value), value
+
+
+def arrays(value: Any) -> list[np.ndarray]:
+    parts = [getattr(value, f.name) for f in dataclasses.fields(value)]
+    inner = [a for p in parts if isinstance(p, SharedModel) for a in arrays(p)]
+    return [p for p in parts if isinstance(p, np.ndarray)] + inner
+
+
+@pytest.mark.parametrize("d", DIMS)
+@pytest.mark.parametrize("which", range(12))
+def test_round_trips_are_exact(d, which):
+    for message, decode in ((upward(d)[which], decode_up), (downward(d)[which], decode_down)):
+        session, back = decode(encode(message, "s-1"), "c", d)
+        assert session == "s-1"
+        assert content(back) == content(message)
+        for array in arrays(back):
+            assert array.flags.writeable
+            assert array.flags.c_contiguous
+            assert array.flags.owndata
+            assert array.dtype.isnative
+
+
+def test_the_round_trips_are_of_doubles_that_get_lost():
+    A = symmetric(118)
+    assert np.array_equal(A, A.T)
+    assert np.any((A == 0.0) & np.signbit(A))
+    assert np.any((A != 0.0) & (np.abs(A) < np.finfo(float).tiny))
+
+
+def test_the_sender_is_the_receivers_word():
+    data = encode(SyncRequest("mallory", 3, 0), "s")
+    assert b"mallory" not in data
+    assert decode_up(data, "alice", 2) == ("s", SyncRequest("alice", 3, 0))
+
+
+def test_what_is_none_is_not_sent_and_nil_is_none():
+    body = fields(Covariance("c", 1, 2, np.eye(2)))
+    assert set(body) == {"type", "session", "update", "samples", "matrix"}
+    assert decode_up(framed(body | {"b": None}), "c", 2)[1].b is None
+
+
+def test_the_lower_triangle_is_sent_row_by_row():
+    body = fields(Covariance("c", 1, 2, np.array([[1.0, 9.0], [2.0, 3.0]])))
+    assert body["matrix"] == struct.pack("<3d", 1.0, 2.0, 3.0)
+    A = np.asfortranarray([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
+    body = fields(Covariance("c", 1, 2, A))
+    assert body["matrix"] == struct.pack("<6d", *range(1, 7))
+
+
+def test_numpys_numbers_are_numbers():
+    message = Derivatives("c", np.int64(1), np.int32(2), np.zeros(1), None, np.float64(0.5))
+    back = decode_up(encode(message, "s"), "c", 1)[1]
+    assert content(back) == content(Derivatives("c", 1, 2, np.zeros(1), None, 0.5))
+
+
+# -- what the package says -----------------------------------------------------------------------
+
+
+class OverTheWire(Federation):
+    """A federation in which every message is bytes in between."""
+
+    def pass_on(self, message):
+        decode = decode_up if message.upward else decode_down
+        return super().pass_on(decode(encode(message, "s"), message.client, self.d)[1])
+
+
+@pytest.mark.parametrize("name", communicating())
+def test_a_federation_over_the_wire_is_the_same_to_the_bit(name):
+    runs = [kind(communicating()[name], fg.Problem(3), 3, 20) for kind in (Federation, OverTheWire)]
+    for run in runs:
+        run.run()
+    plain, wired = runs
+    assert plain.coordinator.syncs > 0
+    assert plain.choices == wired.choices
+    assert [content(m) for m in plain.sent] == [content(m) for m in wired.sent]
+    for ours, theirs in zip(plain.clients, wired.clients, strict=True):
+        assert equal_arrays(ours.to_arrays(), theirs.to_arrays())
+
+
+@pytest.mark.parametrize("name", [n for n in communicating() if not n.startswith("variant")])
+def test_every_agreement_fits_into_a_hello(name):
+    facts = Agreement(fg.Problem(3), communicating()[name], 5, feature_map="f" * 64).facts()
+    hello = Hello("i", 0, "fedglb", facts)
+    assert decode_up(encode(hello, "s"), "c", 3) == ("s", hello)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def fields(message: Upward | Downward) -> dict[str, Any]:
+    return msgspec.msgpack.decode(encode(message, "s")[4:])
+
+
+def framed(body: object) -> bytes:
+    return b"fgb\x01" + msgspec.msgpack.encode(body)
+
+
+D = 3
+V, M = b"\0" * 8 * D, b"\0" * 8 * triangle_size(D)
+NO_COUNT = (-1, 2**53, 2**64 - 1, 1.0, True, None, "1", b"1", [], {})
+NO_VECTOR = (b"", V[:-1], V + b"\0", V + V, M, "0" * len(V), 1.0, [0.0] * D)
+NO_MATRIX = (b"", M[:-1], M + b"\0", V, b"\0" * 8 * D * D, "0" * len(M), [])
+NO_FLAG = (0, 1, None, "true", b"")
+NO_LOSS = ("1", b"", True, [])
+
+
+def no_text(most: int) -> tuple[object, ...]:
+    return ("x" * (most + 1), "ä" * (most + 1), b"x", 1, None)
+
+
+NO_FACTS = (
+    None, [], "a", {"a": 1}, {"a": None}, {1: "a"}, {"k" * 201: ""}, {"": "v" * 201},
+    {str(i): "" for i in range(201)},
+)  # fmt: skip
+NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (MAX_NUMBERS + 1), "", None, [])
+REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
+    Hello: {
+        "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
+        "agreement": NO_FACTS,
+    },
+    Heartbeat: {"update": NO_COUNT, "wants": NO_COUNT},
+    Goodbye: {},
+    Withdrawal: {"update": NO_COUNT},
+    SyncRequest: {"t": NO_COUNT, "update": NO_COUNT},
+    Covariance: {"update": NO_COUNT, "samples": NO_COUNT, "matrix": NO_MATRIX, "b": NO_VECTOR},
+    Derivatives: {
+        "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
+        "loss": NO_LOSS,
+    },
+    Welcome: {"update": NO_COUNT},
+    Rejected: {"reason": no_text(1000), "member": NO_FLAG},
+    HelloRequest: {},
+    CovarianceRequest: {"update": NO_COUNT},
+    Evaluate: {
+        "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,
+        "hessian": NO_FLAG, "loss": NO_FLAG,
+    },
+    NewModel: {
+        "update": NO_COUNT, "covered": NO_COUNT, "t": NO_COUNT, "matrix": NO_MATRIX,
+        "numbers": NO_NUMBERS, "theta": NO_VECTOR, "b": NO_VECTOR, "gradient_matrix": NO_MATRIX,
+    },
+}  # fmt: skip
+OPTIONAL = {"b", "hessian", "loss", "theta", "gradient_matrix"}
+
+
+def samples_of(kind: type, d: int = D) -> tuple[Any, Any]:
+    """The fullest message of a type, and its decoder."""
+    for messages, decode in ((upward(d), decode_up), (downward(d), decode_down)):
+        found = [m for m in messages if type(m) is kind]
+        if found:
+            return max(found, key=lambda m: len(encode(m, "s"))), decode
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
+def test_every_field_out_of_range_is_refused(kind):
+    message, decode = samples_of(kind)
+    good = fields(message)
+    decode(framed(good), "c", D)
+    table = {"session": no_text(64), **REFUSED[kind]}
+    most = max((fields(m) for m in upward(D) + downward(D) if type(m) is kind), key=len)
+    assert {*most} == {"type", *table}  # the table leaves no field out
+    for name, values in table.items():
+        for value in values:
+            with pytest.raises(Malformed):
+                decode(framed(most | {name: value}), "c", D)
+        bare = {key: value for key, value in most.items() if key != name}
+        if name in OPTIONAL and kind is not Evaluate:
+            decode(framed(bare), "c", D)
+        else:
+            with pytest.raises(Malformed):
+                decode(framed(bare), "c", D)
+    for extra in ("client", "x" * 10_000):
+        with pytest.raises(Malformed, match="unknown field") as caught:
+            decode(framed(good | {extra: "alice"}), "c", D)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
+def test_the_other_direction_is_refused(kind):
+    message, decode = samples_of(kind)
+    other = decode_down if decode is decode_up else decode_up
+    with pytest.raises(Malformed):
+        other(encode(message, "s"), "c", D)
+
+
+@pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
+def test_another_dimension_truncated_and_extended(kind):
+    message, decode = samples_of(kind)
+    data = encode(message, "s")
+    if arrays(message):
+        for d in (D - 1, D + 1):
+            with pytest.raises(Malformed, match="bytes"):
+                decode(data, "c", d)
+    for end in range(len(data)) if len(data) < 2000 else range(0, len(data), 97):
+        with pytest.raises(Malformed):
+            decode(data[:end], "c", D)
+    for more in (b"\0", b"\xc0", data):
+        with pytest.raises(Malformed):
+            decode(data + more, "c", D)
+
+
+@pytest.mark.parametrize("version", [0, 2, 255])
+def test_another_version_is_named(version):
+    data = b"fgb" + bytes([version]) + b"whatever is there"
+    for decode in (decode_up, decode_down):
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 1\b") as caught:
+            decode(data, "c", D)
+        assert caught.value.version == version
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"f", b"fgb", b"FGB\x01\x80", b"fgb\x01", b"fgb\x01\xc1", b"fgb\x01\x80",
+        b"fgb\x01\xdf\xff\xff\xff\xff", b"fgb\x01\xdd\xff\xff\xff\xff", b"fgb\x01\x81" * 9999,
+        b"fgb\x01" + b"\x81\xa1x" * 99_999, b"fgb\x01\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xa1\xff",
+        b"fgb\x01\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x01" + b"\0" * wire.MAX_BYTES,
+    ],
+    ids=range(17),
+)  # fmt: skip
+def test_bytes_that_mean_harm(data):
+    for decode in (decode_up, decode_down):
+        with pytest.raises(Malformed) as caught:
+            decode(data, "c", D)
+        assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Heartbeat(-1, 0), Heartbeat(2**53, 0), Heartbeat(2**70, 0), Heartbeat(True, 0),
+        Heartbeat(1.0, 0), Heartbeat(None, 0),
+        Hello("i" * 65, 0, "", {}), Hello("", 0, "", {"a": 1}), Hello("", 0, "\ud800", {}),
+        Hello("", 0, "", {str(i): "" for i in range(201)}), Rejected("x" * 1001, member=False),
+        Hello("", 0, "", {"a": object()}),
+        Covariance("c", 0, 0, np.zeros((2, 3))), Covariance("c", 0, 0, np.zeros(2)),
+        Covariance("c", 0, 0, np.eye(2), np.zeros(3)),
+        Derivatives("c", 0, 0, np.zeros(2), np.eye(3)),
+        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(MAX_NUMBERS + 1))),
+        Covariance("c", 0, 0, np.zeros((1500, 1500))), "hello",
+    ],
+    ids=range(19),
+)  # fmt: skip
+def test_what_would_be_refused_is_not_sent(message):
+    with pytest.raises(InvalidInput) as caught:
+        encode(message, "s")
+    assert len(str(caught.value)) < 300
+
+
+def test_a_session_is_bounded():
+    encode(Goodbye(), "")
+    with pytest.raises(InvalidInput):
+        encode(Goodbye(), "s" * 65)
+
+
+def test_the_page_has_every_message_and_every_field_in_order():
+    page = (Path(__file__).parents[3] / "docs" / "wire.md").read_text()
+    found = {}
+    for kind, rest in re.findall(r"^\*\*`(\w+)`\*\*: (?!`)(.*?)(?=^\*\*|^## )", page, re.S | re.M):
+        rows = re.findall(r"^\| (`.*?) \|", rest, re.M)
+        found[kind] = tuple(name for row in rows for name in re.findall(r"`(\w+)`", row))
+    kinds = [getattr(wire_packets, kind.__name__) for kind in REFUSED]
+    assert found == {kind.__name__: kind.__struct_fields__[1:] for kind in kinds}
+    assert str(wire.MAX_BYTES) in page
+
+
+# -- fuzz ----------------------------------------------------------------------------------------
+
+
+def mutated(rng: np.random.Generator, corpus: list[bytes]) -> bytes:
+    """One message, damaged in one of the ways that networks and enemies know."""
+    data = bytearray(corpus[rng.integers(len(corpus))])
+    at = int(rng.integers(4, len(data)))
+    match rng.integers(7):
+        case 0:
+            for _ in range(rng.integers(1, 4)):
+                data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        case 1:
+            del data[at:]
+        case 2:
+            other = corpus[rng.integers(len(corpus))]
+            data[at:] = other[rng.integers(4, len(other)) :]
+        case 3:
+            chunk = data[at : at + int(rng.integers(1, 40))]
+            data[at:at] = chunk * int(rng.integers(1, 4))
+        case 4:
+            data[4:] = rng.bytes(rng.integers(0, 200))
+        case 5:  # a claim of four billion, of which nothing follows
+            bomb = bytes([(0xC6, 0xC9, 0xDB, 0xDD, 0xDF)[rng.integers(5)]]) + b"\xff\xff\xff\xff"
+            data[at : at + 5] = bomb
+        case 6:  # harmless within an array, or not
+            data[at] = rng.integers(256)
+    return bytes(data)
+
+
+def test_ten_thousand_damaged_messages_do_no_harm():
+    rng = np.random.default_rng(20_260_101)
+    corpus = [encode(m, "s" * 32) for m in upward(D) + downward(D)]
+    accepted: list[type] = []
+    reasons: list[str] = []
+    for _ in range(10_000):
+        data = mutated(rng, corpus)
+        for decode in (decode_up, decode_down):
+            try:
+                session, message = decode(data, "c", D)
+            except Malformed as error:  # and nothing else
+                reasons.append(str(error))
+                continue
+            accepted.append(type(message))
+            again = decode(encode(message, session), "c", D)
+            assert again[0] == session
+            assert content(again[1]) == content(message)
+            assert all(a.shape in {(D,), (D, D)} or a.size <= MAX_NUMBERS for a in arrays(message))
+    assert max(map(len, reasons)) < 300
+    assert len(reasons) > 10_000
+    assert len(accepted) > 500
+    assert {*accepted} == {*REFUSED}  # some of every type came through
