@@ -25,6 +25,7 @@ import fedglb as fg
 from benchmarks.local_federation import coordinator, federation
 from fedglb.federation import Agent
 from fedglb.federation.agent.session import AgentSession
+from fedglb.federation.agent.store import Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.kernels.scoring import choose
 from fedglb.model import SharedModel
@@ -105,9 +106,9 @@ def _bare_file(path: Path, mode: str) -> sqlite3.Connection:
     file.execute("PRAGMA journal_mode=WAL")
     file.execute(f"PRAGMA synchronous={mode}")
     file.execute(
-        "CREATE TABLE decisions(number INTEGER PRIMARY KEY, session TEXT, made REAL, t INTEGER, "
+        "CREATE TABLE decisions(number INTEGER PRIMARY KEY, prefix TEXT, made REAL, t INTEGER, "
         "arms INTEGER, arm INTEGER, arm_id, x BLOB, score REAL, width REAL, propensity REAL, "
-        "model INTEGER, sample INTEGER, step INTEGER, reward REAL, rewarded REAL)"
+        "model INTEGER, sequence INTEGER, step INTEGER, reward REAL, rewarded REAL)"
     )
     return file
 
@@ -140,16 +141,16 @@ def nothing(_: Agent) -> Iterator[None]:
 @contextmanager
 def rounds(agent: Agent) -> Iterator[None]:
     """A thread that answers rounds of an update without a pause."""
-    part: AgentSession = agent._participation
+    session: AgentSession = agent._session
     done = threading.Event()
-    part.receive(CovarianceRequest("alone", 1))
+    session.receive(CovarianceRequest("alone", 1))
 
     def answer() -> None:
         number = 0
         while not done.is_set():
             number += 1
             theta = np.full(D, 0.01 / number)
-            part.receive(Evaluate("alone", 1, number, 0, theta, hessian=True, loss=False))
+            session.receive(Evaluate("alone", 1, number, 0, theta, hessian=True, loss=False))
 
     with _beside(answer, done):
         yield
@@ -237,7 +238,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
 
     Returns the seconds of each choice and of each adoption.
     """
-    learner, offered = agent._learner, arms()
+    client, offered = agent._client, arms()
     model = SharedModel(1, 10.0 * np.eye(D), np.array([3.0]), np.zeros(D), None, None)
     adopted: list[float] = []
     chosen: list[float] = []
@@ -245,7 +246,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
     def adopt() -> None:
         for update in range(2, times + 2):
             start = time.perf_counter()
-            learner.adopt(NewModel("alone", update, 0, model))
+            client.adopt(NewModel("alone", update, 0, model))
             adopted.append(time.perf_counter() - start)
 
     with _beside(adopt, threading.Event()):
@@ -287,7 +288,8 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
     """Run everything once."""
     problem, out = fg.Problem(D), []
     bare = Bare(folder)
-    for durable, calls_each in (("process", count), ("power", count // 4)):
+    durabilities: dict[Durability, int] = {"process": count, "power": count // 4}
+    for durable, calls_each in durabilities.items():
         path = folder / f"{durable}.db"
         filled(path, problem)
         with Agent.open(path, problem, durable=durable) as agent:

@@ -96,7 +96,7 @@ def test_regret_is_that_of_the_arms_that_were_chosen(played):
     assert answer["separate_regret"] == pytest.approx(local_baseline(plan)[:, -1].sum(), rel=1e-12)
     by_hand = 0.0
     for i, name in enumerate(plan.names):
-        file = summary.AgentFile(file_of(folder, name), "process")
+        file = summary.AgentStore(file_of(folder, name), "process")
         rows = file.frame().sort("rewarded")
         file.close()
         for x, offer in zip(rows["x"], stream(plan, i), strict=True):

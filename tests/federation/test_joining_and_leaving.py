@@ -63,7 +63,7 @@ def check_state(agreement, agent, name, samples, *adopted):
     twin = client_of(agreement, name, samples)
     for number, covered, model in adopted:
         twin.receive(NewModel(name, number, covered, model))
-    client = agent._learner.client
+    client = agent._client.protocol_client
     assert (client.adopted, client.covered) == adopted[-1][:2]
     ours, theirs = client.to_arrays(), twin.to_arrays()
     for one in (ours, theirs):
@@ -131,14 +131,14 @@ def test_a_client_that_missed_updates_finds_the_newest_model(running, tmp_path, 
             assert await asyncio.to_thread(c.wait_for_model, 3, PATIENCE)
             model = serving.coordination.coordinator.model
             assert same(model, update(agreement, *history))
-            assert (c.status.model, c._learner.client.covered) == (3, 0)
-            assert same(c._learner.client.state.base, model)
+            assert (c.status.model, c._client.protocol_client.covered) == (3, 0)
+            assert same(c._client.protocol_client.state.base, model)
             agents["d"].request_update()
             event = await updated(serving, [*agents.values(), c], 4)
             assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 6 + 13)
             now = {**HONEST, "c": 6, "d": 13}
             assert same(serving.coordination.coordinator.model, update(agreement, *history, now))
-            assert c._learner.client.covered == 6
+            assert c._client.protocol_client.covered == 6
 
     play_scene(running, tmp_path, scene)
 

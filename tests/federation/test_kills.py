@@ -52,9 +52,9 @@ ROUNDS = 2  # of every update
 #: may come more often: they are repeated when an answer is late.
 AGENT = {
     "INSERT INTO decisions": EACH, "UPDATE decisions": EACH, "observe returned": EACH,
-    "send SyncRequest": 1, "INSERT INTO marks": 1, "send Covariance": 1,
-    "send Derivatives": ROUNDS, "BEGIN": 1, "REPLACE INTO held": 1, "DELETE FROM marks": 1,
-    "COMMIT": 1, "send Heartbeat": 1,
+    "send SyncRequest": 1, "INSERT INTO snapshots": 1, "send Covariance": 1,
+    "send Derivatives": ROUNDS, "BEGIN": 1, "REPLACE INTO adopted_model": 1,
+    "DELETE FROM snapshots": 1, "COMMIT": 1, "send Heartbeat": 1,
 }  # fmt: skip
 HEAD = {
     "INSERT INTO begun": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS, "BEGIN": 1,
@@ -169,7 +169,7 @@ def test_an_agent_is_killed(tmp_path, standings):
     with Kept(tmp_path, NAMES) as kept:
         start_all(
             kept,
-            a=Fault("after", "CREATE TABLE marks", 1),  # while it makes its file
+            a=Fault("after", "CREATE TABLE snapshots", 1),  # while it makes its file
             b=Fault("after", "COMMIT", 1),  # tables, and nothing in them
             c=Fault("before", "COMMIT", 2),
         )

@@ -30,7 +30,7 @@ def state(running: Harness) -> dict[str, bytes]:
     assert model is not None
     out = {f"model.{k}": v.tobytes() for k, v in to_arrays(model).items()}
     for node in running.all():
-        arrays = node.learner.client.to_arrays()
+        arrays = node.learner.protocol_client.to_arrays()
         for name in ("update", "adopted", "frozen"):
             del arrays[name]
         out |= {f"{node.name}.{k}": np.asarray(v).tobytes() for k, v in arrays.items()}

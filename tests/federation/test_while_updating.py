@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
-from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorFile
@@ -42,9 +42,9 @@ class Together:
         self.coordination = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
         self.learners, self.parts = {}, {}
         for name, samples in SAMPLES.items():
-            file = AgentFile(folder / f"{name}.db", "process")
+            file = AgentStore(folder / f"{name}.db", "process")
             file.agree(agreement.facts())
-            learner = Learner(name, agreement, file, DecisionRules())
+            learner = DurableClient(name, agreement, file, DecisionRules())
             whole = client_of(agreement, name, samples).samples
             for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
                 learner.observe(learner.choose([x], t=t).id, float(y))
@@ -64,7 +64,7 @@ class Together:
         while queue:
             part, message = queue.popleft()
             payload = encode(message, part.session)
-            for name, answer in self.coordination.receive(part.learner.name, payload, 0.0):
+            for name, answer in self.coordination.receive(part.client.name, payload, 0.0):
                 other = self.parts[name]
                 _, down = decode_down(answer, name, self.dim)
                 queue.extend((other, up) for up in other.receive(down))
@@ -99,7 +99,7 @@ def test_the_model_and_the_states_after_it(together, kind):
         """Whoever has answered takes two decisions, and learns from the older one first or last."""
         nonlocal t
         for name, learner in busy.learners.items():
-            if learner.client.update < busy.coordination.coordinator.update:
+            if learner.protocol_client.update < busy.coordination.coordinator.update:
                 continue  # what it learned now would belong to the update
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
@@ -122,7 +122,10 @@ def test_the_model_and_the_states_after_it(together, kind):
             assert len(later[name]) > 2
             for x, y, step in later[name]:  # in their order, after the model
                 learner.observe(learner.choose([x], t=step).id, y)
-            ours, theirs = busy.learners[name].client.to_arrays(), learner.client.to_arrays()
+            ours, theirs = (
+                busy.learners[name].protocol_client.to_arrays(),
+                learner.protocol_client.to_arrays(),
+            )
             assert equal_arrays(ours, theirs)
             later[name].clear()
     if kind != "linear":
@@ -139,7 +142,8 @@ def test_over_a_network(tmp_path):
         async def decide():
             # the request has reached all of them: what they take now comes too late for it
             await until(
-                lambda: all(a._learner.client.update == 1 for a in agents.values()), PATIENCE
+                lambda: all(a._client.protocol_client.update == 1 for a in agents.values()),
+                PATIENCE,
             )
             for name, agent in agents.items():
                 for _ in range(3):
@@ -166,7 +170,7 @@ def test_over_a_network(tmp_path):
         model = serving.coordination.coordinator.model
         assert same(model, update(agreement, {**SAMPLES, "c": 5}))
         for name, agent in agents.items():
-            client, n = agent._learner.client, SAMPLES[name]
+            client, n = agent._client.protocol_client, SAMPLES[name]
             assert len(client.samples) == n + taken[name]
             assert taken[name] >= 9  # an answer with the covariance, and two rounds
             twin = client_of(agreement, name, n)

@@ -51,7 +51,9 @@ def digests(folder: Path) -> dict[str, str]:
             choices, steps, coordinator.ledger.frame().drop("message"),
             coordinator.syncs, coordinator.rounds, models,
         ]  # fmt: skip
-        clients = [unordered(node.learner.client.to_arrays().values()) for node in running.all()]
+        clients = [
+            unordered(node.learner.protocol_client.to_arrays().values()) for node in running.all()
+        ]
     return {
         "discrete": digest(values, floats=False),
         "bits": digest(values),

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedglb.demo.plan import DemoPlan, file_of
 from fedglb.demo.stream import stream
-from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
@@ -117,7 +117,7 @@ def summarise(
 
 def _found(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], float]:
     """Return the decisions with rewards in an agent's file, and their regret."""
-    file = AgentFile(file_of(folder, plan.names[index]), "process")
+    file = AgentStore(file_of(folder, plan.names[index]), "process")
     try:
         rows = file.frame().filter(outcome="observed").select("id", "arm").rows()
     finally:

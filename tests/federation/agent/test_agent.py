@@ -140,7 +140,7 @@ def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
     chosen, expected = [], []
     for _ in range(3):
         with Agent.open(path, PROBLEM, explore=1.0) as agent:
-            seed = agent._learner._seed
+            seed = agent._client._seed
             for _ in range(20):
                 number = len(chosen) + 1
                 chosen.append(agent.choose(ARMS).arm)

@@ -51,7 +51,7 @@ def test_closing_without_a_server_is_no_error(tmp_path, caplog):
     agent = opened(running, tmp_path)
     eventually(lambda: caplog.records, "a first attempt")  # it has tried once
     agent.close()
-    assert not agent._link._thread.is_alive()
+    assert not agent._connection._thread.is_alive()
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
@@ -62,7 +62,7 @@ def test_closing_while_the_server_is_gone_is_no_error(tmp_path, caplog):
         running.kill()
         eventually(lambda: not agent.status.connected, "the end of it")
         agent.close()
-        assert not agent._link._thread.is_alive()
+        assert not agent._connection._thread.is_alive()
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
@@ -83,4 +83,4 @@ def test_closing_in_the_midst_of_a_handshake_leaves_no_thread(tmp_path):
         agent = opened(running, tmp_path)
         eventually(lambda: taken, "an attempt")
         agent.close()
-        assert not agent._link._thread.is_alive()
+        assert not agent._connection._thread.is_alive()

@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
-from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
 from fedglb.protocol.arrays import from_arrays, to_arrays
@@ -61,7 +61,7 @@ def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
 def test_the_state_on_a_shared_model(agent, rng):
     ids = feed(agent, rng, 8)
     Alone(agent).update(agent, t=8)
-    base = agent._learner._file.held().base
+    base = agent._client._store.adopted_model().base
     ids += feed(agent, rng, 6)
     expected = without(agent, base, [2, 3, 9], covered=6)
     agent.forget([ids[2], ids[3], ids[9]])
@@ -114,12 +114,12 @@ def test_from_an_update_in_progress_it_withdraws(agent, rng, path):
     evaluate = world.queue[0]
     assert world.deliver(agent) == [Withdrawal(1)]
     assert world.coordinator.phase == 0
-    assert agent._participation.receive(request) == [Withdrawal(1)]
-    assert agent._participation.receive(evaluate) == [Withdrawal(1)]
+    assert agent._session.receive(request) == [Withdrawal(1)]
+    assert agent._session.receive(evaluate) == [Withdrawal(1)]
     agent.close()
     with Agent.open(path, PROBLEM) as back:  # and so after a restart
-        assert back._participation.receive(request) == [Withdrawal(1)]
-        assert back._participation.receive(evaluate) == [Withdrawal(1)]
+        assert back._session.receive(request) == [Withdrawal(1)]
+        assert back._session.receive(evaluate) == [Withdrawal(1)]
         world.update(back, t=9)
         assert world.coordinator.last_update.samples == 6
 
@@ -211,10 +211,10 @@ def test_waiting_and_expired_ones(path, rng):
 def test_memory_follows_the_file_where_the_log_cannot_be_emptied(agent, rng, monkeypatch):
     ids = feed(agent, rng, 4)
 
-    def full(self: AgentFile) -> None:
+    def full(self: AgentStore) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(AgentFile, "scrub", full)
+    monkeypatch.setattr(AgentStore, "scrub", full)
     with pytest.raises(sqlite3.OperationalError):
         agent.forget([ids[0]])
     assert agent.status.samples == agent.export().height == 3

@@ -144,12 +144,12 @@ def test_a_model_is_adopted_once_and_older_ones_never(node):
     part.receive(CovarianceRequest("a", 3))
     node.feed(2)
     assert part.receive(model(3, covered=5)) == []
-    client = node.learner.client
+    client = node.learner.protocol_client
     assert (client.adopted, client.covered, len(client.samples)) == (3, 5, 7)
     before = {k: v.tobytes() for k, v in client.to_arrays().items()}
     part.receive(model(3, covered=5))
     part.receive(model(2, covered=1, t=5))
-    assert before == {k: v.tobytes() for k, v in node.learner.client.to_arrays().items()}
+    assert before == {k: v.tobytes() for k, v in node.learner.protocol_client.to_arrays().items()}
     assert part.hello().update == 3
     assert part.wait_for(3, timeout=0.0)
     assert not part.wait_for(4, timeout=0.01)

@@ -49,14 +49,14 @@ def wrapped(tmp_path):
     def open_(**options: Any) -> tuple[Agent, Wrapped]:
         agent = Agent.open(tmp_path / "agent.db", PROBLEM, **options)
         agents.append(agent)
-        file = agent._learner._file
+        file = agent._client._store
         connection = file._db
         file._db = Wrapped(connection)
         return agent, file._db
 
     yield open_
     for agent in agents:
-        agent._learner._file._db = agent._learner._file._db.db
+        agent._client._store._db = agent._client._store._db.db
         agent.close()
 
 
@@ -124,7 +124,7 @@ def test_an_update_that_cannot_be_written_is_not_answered_and_comes_again(wrappe
     request = world.queue[0]
     db.failing = "INSERT"
     with pytest.raises(sqlite3.OperationalError):
-        agent._participation.receive(request)
+        agent._session.receive(request)
     assert client(agent).update == 0
     db.failing = ""
     while type(world.queue[0]).__name__ != "NewModel":
@@ -132,10 +132,10 @@ def test_an_update_that_cannot_be_written_is_not_answered_and_comes_again(wrappe
     model, before = world.queue[0], state(agent)
     db.failing = "COMMIT"
     with pytest.raises(sqlite3.OperationalError):
-        agent._participation.receive(model)
+        agent._session.receive(model)
     assert state(agent) == before
     db.failing = ""
-    agent._participation.receive(model)
+    agent._session.receive(model)
     assert client(agent).adopted == 1
     assert agrees_with_its_file(agent, tmp_path, "later")
 

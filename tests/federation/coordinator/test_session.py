@@ -76,8 +76,8 @@ def test_who_does_not_answer_in_time_is_left_out_and_gets_the_model(running):
     running.until(running.shared)
     assert texts(running, "left out") == ["c is left out: no answer within 5 s"]
     assert running.coordinator.last_update.samples == 8
-    assert running.nodes["c"].learner.client.covered == 0
-    assert running.nodes["a"].learner.client.covered == 4
+    assert running.nodes["c"].learner.protocol_client.covered == 0
+    assert running.nodes["a"].learner.protocol_client.covered == 4
 
 
 def test_below_the_quorum_an_update_is_off_and_the_next_has_another_number(running):
@@ -224,7 +224,7 @@ def test_a_lost_file_is_named_and_after_makes_good_for_it(running):
     ask(running, "b")
     running.until(lambda: running.shared(2))
     assert running.coordinator.finished == 2
-    assert running.nodes["c"].learner.client.covered == 4
+    assert running.nodes["c"].learner.protocol_client.covered == 4
 
 
 def test_a_former_session_is_refused_and_there_is_no_back_and_forth(running):
@@ -268,7 +268,7 @@ def test_what_a_new_file_has_is_not_covered_also_after_a_crash(running):
     running.crash()
     running.lost = lambda *_: False
     running.until(running.shared)
-    client = running.nodes["c"].learner.client
+    client = running.nodes["c"].learner.protocol_client
     assert (len(client.samples), client.covered) == (6, 0)
 
 
@@ -284,7 +284,7 @@ def test_a_new_file_in_the_midst_of_an_update(running):
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.coordinator.last_update.samples == 8
-    assert running.nodes["c"].learner.client.covered == 0
+    assert running.nodes["c"].learner.protocol_client.covered == 0
 
 
 def test_a_withdrawal_leaves_the_client_out(running):
@@ -297,7 +297,7 @@ def test_a_withdrawal_leaves_the_client_out(running):
     assert running.heard("up", Withdrawal, "b")
     assert texts(running, "left out") == ["b is left out: it withdrew"]
     assert running.coordinator.last_update.samples == 8
-    client = running.nodes["b"].learner.client
+    client = running.nodes["b"].learner.protocol_client
     assert (client.covered, len(client.samples)) == (0, 3)
     running.tell(  # of an update that is over
         running.coordination.receive(
@@ -366,7 +366,7 @@ def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(runnin
     ask(running, "d")
     running.lost = lambda *_: False
     running.until(lambda: running.shared(2))  # d's request stands: update 1 does not cover it
-    assert running.nodes["d"].learner.client.covered == 3
+    assert running.nodes["d"].learner.protocol_client.covered == 3
     assert running.coordinator.finished == 2
 
 

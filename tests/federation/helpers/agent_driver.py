@@ -24,7 +24,7 @@ def arms(rng: np.random.Generator, count: int, dim: int = 3) -> np.ndarray:
 
 
 def client(agent: Agent) -> fg.Client:
-    return agent._learner.client
+    return agent._client.protocol_client
 
 
 def state(agent: Agent) -> dict[str, bytes]:
@@ -52,7 +52,7 @@ class Alone:
     """A coordinator whose only client is this agent; its messages wait until they are delivered."""
 
     def __init__(self, agent: Agent) -> None:
-        agreement = agent._learner.agreement
+        agreement = agent._client.agreement
         self.coordinator = fg.Coordinator(agreement.algorithm, agreement.setting, [ALONE])
         self.queue: deque[Message] = deque()
 
@@ -61,7 +61,7 @@ class Alone:
 
     def deliver(self, agent: Agent) -> list[Any]:
         """Pass one message on, and its answers back."""
-        answers = agent._participation.receive(self.queue.popleft())  # type: ignore[arg-type]
+        answers = agent._session.receive(self.queue.popleft())  # type: ignore[arg-type]
         for answer in answers:
             if isinstance(answer, Withdrawal):
                 self.queue.extend(self.coordinator.exclude(ALONE))

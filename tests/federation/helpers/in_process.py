@@ -116,7 +116,7 @@ def opened(
 def play(agent: Agent, name: str, samples: int) -> None:
     """Take this client's next samples."""
     first = agent.status.samples
-    X, y = stream(name, agent._learner.agreement.problem.dim, first + samples)
+    X, y = stream(name, agent._client.agreement.problem.dim, first + samples)
     for k in range(first, first + samples):
         agent.observe(agent.choose(X[k : k + 1], t=k + 1).id, float(y[k]))
 

@@ -138,7 +138,7 @@ def _model(agents: list[Agent], update: int) -> dict[str, Any]:
     there = all(agent.wait_for_model(update, PATIENCE) for agent in agents)
     models = []
     for each in agents:
-        base = each._learner.client.state.base
+        base = each._client.protocol_client.state.base
         assert base is not None
         assert base.theta is not None
         arrays = {"theta": base.theta, "matrix": base.matrix, "numbers": base.numbers}

@@ -120,8 +120,8 @@ def install(faults: Faults) -> None:
 def statement(sql: str) -> str | None:
     """Name a statement that writes by its first words; None: it only reads.
 
-    >>> statement("REPLACE INTO held VALUES (1, ?, ?, ?)")
-    'REPLACE INTO held'
+    >>> statement("REPLACE INTO adopted_model VALUES (1, ?, ?, ?)")
+    'REPLACE INTO adopted_model'
     """
     words = sql.split("(")[0].split()
     if words[0] not in WRITES:

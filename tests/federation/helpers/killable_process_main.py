@@ -77,7 +77,7 @@ class Learning(Obedient):
         return {"welcome": found.welcome, "model": found.model, "refused": found.refused}
 
     def state(self) -> dict[str, Any]:
-        return {"arrays": self.agent._learner.client.to_arrays()}
+        return {"arrays": self.agent._client.protocol_client.to_arrays()}
 
     def log(self) -> dict[str, Any]:
         """The samples in the agent's log, and how many decisions it has in all."""

@@ -15,9 +15,9 @@ import numpy as np
 
 import fedglb as fg
 from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
-from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
@@ -52,9 +52,9 @@ class Node:
         self.open()
 
     def open(self) -> None:
-        file = AgentFile(self.path, "process")
+        file = AgentStore(self.path, "process")
         file.agree(self.agreement.facts())
-        self.learner = Learner(self.name, self.agreement, file, DecisionRules())
+        self.learner = DurableClient(self.name, self.agreement, file, DecisionRules())
         self.participation = AgentSession(self.learner, file.instance, "test")
         self.up = True
 
@@ -64,7 +64,7 @@ class Node:
 
     @property
     def model(self) -> int:
-        return self.learner.client.adopted
+        return self.learner.protocol_client.adopted
 
     def feed(self, n: int) -> None:
         """Take in samples that are the same whatever the agent has learned: one arm at a time."""

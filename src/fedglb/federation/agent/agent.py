@@ -1,4 +1,4 @@
-"""The agent: what an application embeds. Two calls, choose and observe."""
+"""The agent that an application embeds. It has two main calls, choose and observe."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from fedglb.algorithms import Algorithm, fedglb_ucb
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.decisions import Decision, DecisionRules
-from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession, AgentStatus
-from fedglb.federation.agent.store import AgentFile
+from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
@@ -35,8 +35,9 @@ ALONE = "alone"  # the name of an agent without a federation
 class Agent:
     """Chooses arms and learns from rewards, alone or in a federation.
 
-    One agent is one file and, in a federation, one certificate; all threads of a process may
-    share it. `choose` never waits for the network or a global update.
+    Make one with `Agent.open`. One agent is one file and, in a federation, one certificate; all
+    threads of a process may share it. `choose` never waits for the network or a global update.
+    A ``with`` block closes it.
 
     Examples
     --------
@@ -49,8 +50,10 @@ class Agent:
     [1.0]
     """
 
-    def __init__(self, learner: Learner, participation: AgentSession, link: AgentConnection | None):
-        self._learner, self._participation, self._link = learner, participation, link
+    def __init__(
+        self, client: DurableClient, session: AgentSession, connection: AgentConnection | None
+    ) -> None:
+        self._client, self._session, self._connection = client, session, connection
 
     @classmethod
     def open(
@@ -62,7 +65,7 @@ class Agent:
         algorithm: Algorithm | None = None,
         feature_map: FeatureMap | None = None,
         explore: float = 0.0,
-        durable: str = "process",
+        durable: Durability = "process",
         expire_after: float = DecisionRules.expire_after,
         most_pending: int = DecisionRules.most_pending,
         beat: float = 2.0,
@@ -85,10 +88,10 @@ class Agent:
             None: the federation's; alone, FedGLB-UCB (whose clients without a federation learn
             by online Newton steps).
         feature_map
-            The map by which the application makes arms, where the federation agreed on one.
+            The map from data to arms, where the federation agreed on one.
         explore
-            The share of decisions drawn uniformly from the arms offered: what makes propensities
-            useful for off-policy evaluation. It costs that share of regret.
+            The share of decisions drawn uniformly from the arms offered: it makes propensities
+            useful for off-policy evaluation, and costs that share of regret.
         durable
             "process": what `observe` has acknowledged survives the death of the process at any
             moment; "power": a power cut too (`observe` then waits for the disk).
@@ -96,7 +99,28 @@ class Agent:
             A decision expires `expire_after` seconds after it was made, or when `most_pending`
             newer ones wait; its reward is then refused.
         beat
-            Seconds between two signs of life.
+            Seconds between two heartbeats to the coordinator.
+
+        Returns
+        -------
+        Agent
+            An agent that goes on where its file ends: also after a crash, to the bit.
+
+        Raises
+        ------
+        InvalidInput
+            A parameter is not allowed; problem, algorithm or feature map differ from what the
+            federation agreed on or from what the file was made with; or the file is not an
+            agent's, or of a version that this fedglb does not read.
+        Unavailable
+            The file is open already, in this process or another.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> path = getfixture("tmp_path") / "shop-17.db"
+        >>> agent = Agent.open(path, fg.Problem(dim=2), explore=0.1, durable="power")
+        >>> agent.close()
         """
         number("beat", beat, above=0.0)
         rules = DecisionRules(explore, expire_after, most_pending)
@@ -111,18 +135,18 @@ class Agent:
         warm_up(agreement)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
-        file = AgentFile(Path(path), durable)
+        store = AgentStore(Path(path), durable)
         try:
-            file.agree({**agreement.facts(), "federation": federation, "client": name})
-            learner = Learner(name, agreement, file, rules)
-            participation = AgentSession(learner, file.instance, _software())
+            store.agree({**agreement.facts(), "federation": federation, "client": name})
+            client = DurableClient(name, agreement, store, rules)
+            session = AgentSession(client, store.instance, _software())
             if found is None:
-                return cls(learner, participation, None)
+                return cls(client, session, None)
             from fedglb.federation.agent.connection import AgentConnection
 
-            return cls(learner, participation, AgentConnection(found, participation, beat))
+            return cls(client, session, AgentConnection(found, session, beat))
         except BaseException:
-            file.close()
+            store.close()
             raise
 
     # -- the two calls --------------------------------------------------------------------------
@@ -130,12 +154,13 @@ class Agent:
     def choose(
         self, arms: ArrayLike, ids: Sequence[str | int] | None = None, *, t: int | None = None
     ) -> Decision:
-        """Choose one of the arms.
+        """Choose one of the arms, and write the decision into the file.
 
         Parameters
         ----------
         arms
-            A K×d array, K ≥ 1 as it comes, each arm of Euclidean norm at most 1.
+            Shape (K, d), where K ≥ 1 may differ from call to call; each arm has Euclidean norm
+            at most 1.
         ids
             Names of the arms, for the log.
         t
@@ -143,79 +168,169 @@ class Agent:
             agent's own, one more than the newest step it has seen, its own or a model's. It
             decides only when the trigger fires. (At most 2⁴⁴ ahead of that: milliseconds since
             1970 will do, microseconds will not.)
+
+        Returns
+        -------
+        Decision
+            The chosen arm, and the id that `observe` takes.
+
+        Raises
+        ------
+        InvalidInput
+            `arms`, `ids` or `t` are not allowed.
+        Unavailable
+            The agent is closed, or belongs to another process.
         """
-        return self._learner.choose(arms, ids, t)
+        return self._client.choose(arms, ids, t)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
-        """Learn from the reward of a decision; when this returns, the sample is kept.
+        """Learn from the reward of a decision; when this returns, the sample is in the file.
 
-        Rewards may come late and in any order; a second one for the same decision is refused
-        (`AlreadyObserved`), so is one for a decision that has expired (`DecisionExpired`) or
-        that never was or is forgotten (`UnknownDecision`).
+        Parameters
+        ----------
+        id
+            The `id` of the decision. Rewards may come late and in any order.
+        reward
+            Its reward, as the problem's link (and the federation's `reward_limit`) allows it.
+
+        Raises
+        ------
+        InvalidInput
+            The reward is not allowed.
+        AlreadyObserved
+            The decision has its reward.
+        DecisionExpired
+            The decision has expired (`expire_after`, `most_pending`).
+        UnknownDecision
+            There is no such decision, or it was forgotten.
+        Unavailable
+            The agent is closed, or belongs to another process.
         """
-        step = self._learner.observe(id, reward)
-        if step and self._participation.want(step) and self._link is not None:
-            self._link.wake()
+        step = self._client.observe(id, reward)
+        if step and self._session.want(step) and self._connection is not None:
+            self._connection.wake()
 
-    # -- what else there is ---------------------------------------------------------------------
+    # -- the log ----------------------------------------------------------------------------------
 
     def export(self) -> pl.DataFrame:
-        """Return the log, one row a decision.
+        """Return the log, one row per decision.
 
-        Columns: id, made, arms (how many were offered), arm, arm_id, x (the chosen arm), score,
-        width, propensity, model, reward, rewarded, outcome (observed, pending, expired). Other
-        calls wait while it is read: about a second for a million rows.
+        Other calls wait while it is read: about a second for a million rows.
+
+        Returns
+        -------
+        polars.DataFrame
+            Columns id, made, arms (how many were offered), arm, arm_id, x (the chosen arm),
+            score, width, propensity, model, reward, rewarded, outcome (observed, pending or
+            expired).
+
+        Raises
+        ------
+        Unavailable
+            The agent is closed, or belongs to another process.
         """
-        return self._learner.export()
+        return self._client.export()
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Delete decisions and their samples for good: all of them, or none with an error.
+        """Delete decisions and their samples for good: all of them, or none and an error.
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
-        them; from an update in progress that does, the agent withdraws. The samples are read
-        anew, so with millions of them other calls wait for seconds.
+        them. The agent withdraws from an update in progress that contains them. All other
+        samples are read anew, so with millions of them other calls wait for seconds.
+
+        Parameters
+        ----------
+        ids
+            Ids of decisions, with or without a reward.
+
+        Raises
+        ------
+        UnknownDecision
+            There is no such decision, or it was forgotten before; nothing is deleted.
+        Unavailable
+            The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     decision = agent.choose([[1.0, 0.0], [0.0, 1.0]])
+        ...     agent.observe(decision.id, 1.0)
+        ...     agent.forget([decision.id])
+        ...     agent.status.samples
+        0
         """
-        self._learner.forget(ids)
+        self._client.forget(ids)
+
+    # -- the federation ---------------------------------------------------------------------------
 
     def request_update(self) -> None:
-        """Ask for a global update with all samples so far, whatever the trigger says.
+        """Ask for a global update with all samples so far, even if the trigger has not fired.
 
-        Returns at once; the request stands until a model that covers them has come, or the
-        agent is closed.
+        Returns at once. The request is repeated until the agent has a model that covers these
+        samples, or is closed.
+
+        Raises
+        ------
+        Unavailable
+            The agent is in no federation, its algorithm makes no global updates, it is closed,
+            or it belongs to another process.
         """
-        self._learner.check()
-        algorithm = self._learner.agreement.algorithm
-        if self._link is None:
+        self._client.check()
+        algorithm = self._client.agreement.algorithm
+        if self._connection is None:
             raise Unavailable("this agent is in no federation: open it with a bundle")
         if algorithm.global_update is None:
             raise Unavailable(f"{algorithm.name} makes no global updates")
-        self._participation.ask()
-        self._link.wake()
+        self._session.ask()
+        self._connection.wake()
 
     def wait_for_model(self, update: int, timeout: float) -> bool:
-        """Wait until the agent holds the model of this update or a later one; False: not in time.
+        """Wait until the agent has adopted the model of an update or of a later one.
 
         For tests and scripts; an application has no need to wait.
+
+        Parameters
+        ----------
+        update
+            The number of the update.
+        timeout
+            How many seconds to wait at most.
+
+        Returns
+        -------
+        bool
+            False: it has not within `timeout`.
         """
-        return self._participation.wait_for(update, timeout)
+        return self._session.wait_for(update, timeout)
 
     @property
     def status(self) -> AgentStatus:
-        """Where the agent stands: connected, taken in or refused, model, samples, what it wants."""
-        self._learner.check()
-        part, client = self._participation, self._learner.client
-        wants = part.wants  # first: a wish that is gone by now is in the model
-        connected = self._link is not None and self._link.connected
+        """Where the agent stands: connected, admitted or refused, model, samples, request.
+
+        Raises
+        ------
+        Unavailable
+            The agent is closed, or belongs to another process.
+        """
+        self._client.check()
+        session, client = self._session, self._client.protocol_client
+        # Read before the model: if the request is gone by then, the model has fulfilled it.
+        wants = session.wants
+        connected = self._connection is not None and self._connection.connected
         return AgentStatus(
-            connected, part.welcome, part.refused, client.adopted, len(client.samples), wants
+            connected, session.welcome, session.refused, client.adopted, len(client.samples), wants
         )
 
     def close(self) -> None:
-        """Leave the federation and close the file; another process may then open it."""
-        if self._learner.ours and self._link is not None:
-            self._link.close()
-        self._learner.close()
+        """Leave the federation and close the file; another process may then open it.
+
+        Harmless if the agent is closed, and in a forked child.
+        """
+        if self._client.in_own_process and self._connection is not None:
+            self._connection.close()
+        self._client.close()
 
     def __enter__(self) -> Agent:
         return self
@@ -241,15 +356,15 @@ def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
     """Refuse, by name, what is not as the federation agreed."""
+    agreed = agreement.facts()
     given = Agreement(
         problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
         digest,
-    )  # fmt: skip
-    differences = agreement.differences(given.facts())
-    if differences:
-        name, _, rest = differences[0].partition(": ")
-        value, _, allowed = rest.partition(", the federation has ")
-        raise InvalidInput(name, value.strip("'"), f"{allowed}, as the federation agreed")
+    ).facts()  # fmt: skip
+    for name in sorted({*agreed, *given}):
+        if given.get(name) != agreed.get(name):
+            allowed = f"{agreed.get(name)!r}, as the federation agreed"
+            raise InvalidInput(name, given.get(name), allowed)
 
 
 def _software() -> str:

@@ -1,4 +1,4 @@
-"""The thread that carries an agent's part of the conversation, beside the application."""
+"""The thread that carries an agent's messages to and from NATS, beside the application."""
 
 from __future__ import annotations
 
@@ -18,14 +18,24 @@ from fedglb.federation.wire.codec import Malformed, decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
 
 log = logging.getLogger(__name__)
-_WAITING = 1000  # messages that may wait; what is dropped is sent again
+_WAITING = 1000  # messages that may wait; the coordinator repeats those that are dropped
 
 
 class AgentConnection:
-    """Connects, says hello, answers, and says every `beat` seconds that the agent is there."""
+    """An agent's thread: it connects, says hello, answers, and sends a heartbeat.
 
-    def __init__(self, bundle: Bundle, participation: AgentSession, beat: float) -> None:
-        self._bundle, self._participation, self._beat = bundle, participation, beat
+    Parameters
+    ----------
+    bundle
+        Where to connect, and with which certificate.
+    session
+        The conversation that it carries.
+    beat
+        Seconds between two heartbeats.
+    """
+
+    def __init__(self, bundle: Bundle, session: AgentSession, beat: float) -> None:
+        self._bundle, self._session, self._beat = bundle, session, beat
         self._connection: Connection | None = None
         self._loop = asyncio.new_event_loop()
         self._main: asyncio.Task[None] | None = None
@@ -35,7 +45,7 @@ class AgentConnection:
 
     @property
     def connected(self) -> bool:
-        """Whether the server is there."""
+        """Whether there is a connection to the NATS server."""
         return self._connection is not None and self._connection.connected
 
     def wake(self) -> None:
@@ -64,7 +74,7 @@ class AgentConnection:
                 self._loop.run_until_complete(self._main)
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         except Exception:
-            log.exception("the agent goes on alone: its connection failed")
+            log.exception("the connection failed: the agent goes on without its federation")
         finally:
             self._loop.close()
 
@@ -76,7 +86,7 @@ class AgentConnection:
                 queue.put_nowait(payload)
 
         async def begin() -> None:
-            await self._send(self._participation.hello())
+            await self._send(self._session.hello())
 
         name, federation = self._bundle.client, self._bundle.federation
         self._connection = Connection(self._bundle, down(federation, name), received, begin)
@@ -95,41 +105,42 @@ class AgentConnection:
             await asyncio.wait([connection])
 
     async def _answer(self, queue: asyncio.Queue[bytes], pool: ThreadPoolExecutor) -> None:
-        """Handle one message after the other; passes over samples run outside the event loop."""
-        learner, session = self._participation.learner, self._participation.session
-        dim, loop = learner.agreement.problem.dim, asyncio.get_running_loop()
+        """Handle one message after the other; passes over the samples run in `pool`."""
+        client, session = self._session.client, self._session.session
+        dim, loop = client.agreement.problem.dim, asyncio.get_running_loop()
         while True:
             payload = await queue.get()
             try:
-                addressee, message = decode_down(payload, learner.name, dim)
+                addressee, message = decode_down(payload, client.name, dim)
             except Malformed as error:
-                log.error("the coordinator's message is dropped: %s", error)
+                log.error("a malformed message of the coordinator is dropped: %s", error)
                 continue
             if addressee not in ("", session):
-                continue  # for the session before this one
+                continue  # meant for an earlier session of this client
             try:
-                answers = await loop.run_in_executor(pool, self._participation.receive, message)
+                answers = await loop.run_in_executor(pool, self._session.receive, message)
             except Unavailable:
-                continue  # closed while at it
+                continue  # closed meanwhile
             except RuntimeError as error:
                 if "shutdown" in str(error):
-                    return  # the interpreter exits, and nobody closed the agent
+                    return  # the interpreter exits, and the agent was not closed
                 raise
-            except Exception:  # a full disk, say: the coordinator asks again
+            except Exception:  # for example a full disk: the coordinator asks again
                 log.exception("a message of the coordinator could not be handled")
                 continue
             for answer in answers:
                 await self._send(answer)
 
     async def _speak(self) -> None:
+        """Send requests when they are wanted, and heartbeats when nothing else is sent."""
         while True:
             try:
                 await asyncio.wait_for(self._wanted.wait(), self._beat)
             except TimeoutError:
-                await self._send(self._participation.beat())
+                await self._send(self._session.beat())
                 continue
             self._wanted.clear()
-            request = self._participation.request()
+            request = self._session.request()
             if request is not None:
                 await self._send(request)
 
@@ -137,8 +148,8 @@ class AgentConnection:
         assert self._connection is not None
         subject = up(self._bundle.federation, self._bundle.client)
         try:
-            payload = encode(message, self._participation.session)
-        except InvalidInput as error:  # an error of ours must not end the conversation
+            payload = encode(message, self._session.session)
+        except InvalidInput as error:  # a mistake of this side must not end the thread
             log.error("%s is not sent: %s", type(message).__name__, error)
             return
         await self._connection.publish(subject, payload)

@@ -1,4 +1,4 @@
-"""An agent's learner, the application's side: it chooses, learns and forgets, with its file."""
+"""A client of the protocol whose every decision, sample and model is in its file first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, finite, integer, shaped
 from fedglb.federation.agent.decisions import Decision, DecisionRules, draw
-from fedglb.federation.agent.store import AgentFile, Pending
+from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.errors import (
     AlreadyObserved,
@@ -26,85 +26,108 @@ from fedglb.federation.errors import (
 )
 from fedglb.kernels.scoring import choose, into_columns
 from fedglb.protocol import Client
+from fedglb.protocol.client import Adoption
+from fedglb.protocol.messages import Covariance, CovarianceRequest, Derivatives, Evaluate, NewModel
 from fedglb.samples import Samples
 
-LAST_STEP = 2**52  # far, and the steps after it still fit into a message
-_LARGEST_ID = 2**63 - 1  # what the file can hold
-_SURELY = 1.0 + 1e-9  # an arm with ‖x‖² below is one that `arms_in_unit_ball` lets pass
+LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
+_LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
+_SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 
-class Choosing:
-    """The client of the protocol, kept in step with its file, behind one lock."""
+class DurableClient:
+    """The protocol's client and its file, kept in step behind one lock.
+
+    The application chooses, observes and forgets; the coordinator's requests are answered from
+    another thread. That thread does its long work (a pass over the samples, the replay of
+    samples on a new model) without the lock, so the application never waits for it.
+
+    Parameters
+    ----------
+    name
+        The client's name in its federation.
+    agreement
+        What the federation agreed on.
+    store
+        The client's file, which this object closes.
+    rules
+        How often to explore, and when decisions expire.
+    """
 
     def __init__(
-        self, name: str, agreement: Agreement, file: AgentFile, rules: DecisionRules
+        self, name: str, agreement: Agreement, store: AgentStore, rules: DecisionRules
     ) -> None:
         self.name, self.agreement, self.rules = name, agreement, rules
-        self._file = file
+        self._store = store
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._open = True
-        self._session = secrets.token_hex(4)
-        self._seed = file.seed
+        self._prefix = secrets.token_hex(4)  # of the ids of decisions made from now on
+        self._seed = store.seed
         self._setting = agreement.setting
         self._read()
 
     def _read(self) -> None:
-        """Be what the file describes: what the agent was before a crash, to the bit."""
-        self._pending = self._file.pending()
-        self._number = self._file.last_number()
-        self._marks = self._file.marks()
+        """Become what the file describes: what the client was before a crash, to the bit."""
+        self._pending = self._store.pending()
+        self._number = self._store.last_number()
+        self._snapshots = self._store.snapshots()
         self._load()
         self._stale = False  # whether the file may have what the memory has not
 
     def _load(self) -> None:
-        """Make the client of the file's samples and its last model."""
-        held, dim = self._file.held(), self.agreement.problem.dim
-        places, X, y, last_t = self._file.samples(dim)
-        self._places = places
-        update, mark = max(self._marks.items(), default=(0, None))
-        used = [*places[-1:], *(m.sample for m in self._marks.values())]
-        self._next = 1 + max([*used, 0 if held is None else held.sample], default=0)
-        self.client = Client.from_samples(
+        """Make the protocol's client from the file's samples and its last model."""
+        model, dim = self._store.adopted_model(), self.agreement.problem.dim
+        sequence, X, y, last_t = self._store.samples(dim)
+        self._sequence = sequence  # the samples' sequence numbers, in order
+        update, snapshot = max(self._snapshots.items(), default=(0, None))
+        used = [*sequence[-1:], *(s.last_sequence for s in self._snapshots.values())]
+        self._next = 1 + max([*used, 0 if model is None else model.last_sequence], default=0)
+        self.protocol_client = Client.from_samples(
             self.name, self.agreement.algorithm, self._setting,
             Samples.over(X, y, len(y)),
-            base=None if held is None else held.base,
-            adopted=0 if held is None else held.update,
-            covered=0 if held is None else bisect_right(places, held.sample),
-            update=max(update, 0 if held is None else held.update),
-            frozen=0 if mark is None else bisect_right(places, mark.sample),
+            base=None if model is None else model.base,
+            adopted=0 if model is None else model.update,
+            covered=0 if model is None else bisect_right(sequence, model.last_sequence),
+            update=max(update, 0 if model is None else model.update),
+            frozen=0 if snapshot is None else bisect_right(sequence, snapshot.last_sequence),
             last_t=last_t,
         )  # fmt: skip
 
     def _locked(self) -> threading.Lock:
-        """Return the lock; in a forked child, where it may be held for ever, raise."""
+        """Return the lock; in a forked child, where it may be locked for ever, raise."""
         self.check()
         return self._lock
 
     def _ready(self) -> None:
-        """Under the lock: raise if the agent is closed; make up for what was cut short.
+        """Under the lock: raise if the agent is closed; read the file again if memory is stale.
 
         A signal's exception (Ctrl-C) can come between a write and what follows it in memory.
         """
         self.check()
         if self._stale:
-            self._file.rollback()
+            self._store.rollback()
             self._read()
 
     @property
-    def ours(self) -> bool:
+    def in_own_process(self) -> bool:
         """Whether this is the process that opened the file."""
         return os.getpid() == self._process
 
     def check(self) -> None:
-        """Raise unless the agent can be used here."""
-        if os.getpid() != self._process:
+        """Raise `Unavailable` if the agent is closed, or was opened by another process."""
+        if not self.in_own_process:
             raise Unavailable(
                 "this agent belongs to the process that opened it; a forked child opens one of "
                 "its own, with a file and a certificate of its own"
             )
         if not self._open:
             raise Unavailable("this agent is closed")
+
+    @property
+    def adopted(self) -> int:
+        """The update whose model the client uses, 0 before the first."""
+        return self.protocol_client.adopted
 
     # -- the application's calls --------------------------------------------------------------
 
@@ -123,7 +146,7 @@ class Choosing:
         scores, widths = np.empty((2, count))
         with self._locked():
             self._ready()
-            client, now = self.client, time.time()
+            client, now = self.protocol_client, time.time()
             alpha, chosen_by = client.alpha, client.state
             arm = choose(columns, chosen_by.centre, chosen_by.inverse, alpha, scores, widths)
             share, index = self.rules.explore, self._number + 1
@@ -131,9 +154,9 @@ class Choosing:
             if share > 0.0:
                 first, second = draw(self._seed, index)
                 arm = int(second * count) if first < share else best
-            pending = Pending(self._session, now, t, table[arm].copy())
+            pending = Pending(self._prefix, now, t, table[arm].copy())
             decision = Decision(
-                id=f"{self._session}-{index}",
+                id=f"{self._prefix}-{index}",
                 arm=int(arm),
                 arm_id=None if arm_ids is None else arm_ids[arm],
                 score=float(scores[arm]),
@@ -143,7 +166,7 @@ class Choosing:
             )
             expired = self._expired(now, self.rules.most_pending - 1)
             self._stale = True
-            self._file.decide(index, decision, pending, count, expired)
+            self._store.add_decision(index, decision, pending, count, expired)
             self._number = index
             for number_ in expired:
                 del self._pending[number_]
@@ -152,7 +175,7 @@ class Choosing:
         return decision
 
     def _expired(self, now: float, most: int) -> list[int]:
-        """Return the decisions whose time is over: too old, or not among the `most` newest."""
+        """Return the decisions that expire: too old, or not among the `most` newest."""
         expired, left = [], len(self._pending)
         for number_, waiting in self._pending.items():  # oldest first
             if left <= most and now - waiting.made <= self.rules.expire_after:
@@ -164,36 +187,36 @@ class Choosing:
     def observe(self, id: str, reward: float) -> int:  # noqa: A002
         """Learn from a decision's reward; return the step of a request for an update, or 0."""
         y = self.agreement.check_reward(reward)
-        session, index = _parse(id)
+        prefix, index = _parse(id)
         with self._locked():
             self._ready()
             now = time.time()
             pending = self._pending.get(index)
-            if pending is None or pending.session != session:
-                raise self._refusal(id, session, index)
+            if pending is None or pending.prefix != prefix:
+                raise self._refusal(id, prefix, index)
             if now - pending.made > self.rules.expire_after:
                 self._stale = True
-                self._file.expire([index])
+                self._store.expire([index])
                 del self._pending[index]
                 self._stale = False
-                raise self._refusal(id, session, index)
-            client = self.client
+                raise self._refusal(id, prefix, index)
+            client = self.protocol_client
             step = pending.t or self._clock() + 1
             self._stale = True
-            self._file.reward(index, self._next, step, y, now)
+            self._store.add_reward(index, self._next, step, y, now)
             del self._pending[index]
-            self._places.append(self._next)
+            self._sequence.append(self._next)
             self._next += 1
             wanted = client.learn(pending.x, y, step)
             self._stale = False
         return step if wanted else 0
 
     def _clock(self) -> int:
-        """Return the newest step that the agent knows of: its own or the shared model's."""
-        return min(max(self.client.last_t, self.client.state.t_last), LAST_STEP)
+        client = self.protocol_client
+        return min(max(client.last_t, client.state.t_last), LAST_STEP)
 
-    def _refusal(self, id: str, session: str, index: int) -> Exception:  # noqa: A002
-        outcome = self._file.outcome(index, session)
+    def _refusal(self, id: str, prefix: str, index: int) -> Exception:  # noqa: A002
+        outcome = self._store.outcome(index, prefix)
         if outcome == "observed":
             return AlreadyObserved(f"decision {id} has its reward already; a second is refused")
         if outcome == "expired":
@@ -202,44 +225,165 @@ class Choosing:
                 f"{self.rules.expire_after:g} s, or most_pending = {self.rules.most_pending} "
                 "newer ones were waiting"
             )
-        return UnknownDecision(f"there is no decision {id} in {self._file.path}")
+        return UnknownDecision(f"there is no decision {id} in {self._store.path}")
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete decisions and their samples for good."""
-        pairs = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
+        parsed = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
         with self._locked():
             self._ready()
-            for id_, session, index in pairs:
-                if self._file.outcome(index, session) == "unknown":
-                    raise self._refusal(id_, session, index)
-            numbers = [index for _, _, index in pairs]
-            learned = self._file.places(numbers)
-            update = self.client.update
-            mark = self._marks.get(update)
+            for id_, prefix, index in parsed:
+                if self._store.outcome(index, prefix) == "unknown":
+                    raise self._refusal(id_, prefix, index)
+            numbers = [index for _, _, index in parsed]
+            learned = self._store.sequence_numbers(numbers)
+            update = self.protocol_client.update
+            snapshot = self._snapshots.get(update)
             withdraws = (
-                update > self.client.adopted
-                and mark is not None
-                and any(place <= mark.sample for place in learned)
+                update > self.adopted
+                and snapshot is not None
+                and any(k <= snapshot.last_sequence for k in learned)
             )
             self._stale = True
-            self._file.forget(numbers, update if withdraws else None)
+            self._store.forget(numbers, update if withdraws else None)
             self._read()
-            self._file.scrub()
+            self._store.scrub()
 
     def export(self) -> pl.DataFrame:
         """Return the log of decisions."""
         with self._locked():
             self._ready()
-            return self._file.frame()
+            return self._store.frame()
 
     def close(self) -> None:
         """Close the file; harmless if it is closed."""
-        if not self.ours:
+        if not self.in_own_process:
             return  # a child has nothing to close
         with self._lock:
             if self._open:
                 self._open = False
-                self._file.close()
+                self._store.close()
+
+    # -- what the coordinator asks for -----------------------------------------------------------
+
+    def freeze(self, request: CovarianceRequest) -> Covariance | None:
+        """Fix which samples belong to an update, and answer.
+
+        None: this client takes no part in the update, because it is over or samples of it were
+        forgotten.
+        """
+        with self._locked():
+            self._ready()
+            client = self.protocol_client
+            snapshot = self._snapshots.get(request.update)
+            if snapshot is not None and snapshot.withdrawn:
+                return None
+            if request.update > max(client.update, client.adopted):
+                snapshot = Snapshot(self._last_sequence)
+                self._stale = True
+                self._store.freeze(request.update, snapshot)
+                self._snapshots[request.update] = snapshot
+                answer = client.receive(request)
+                self._stale = False
+            elif client.frozen == len(client.samples):
+                answer = client.receive(request)
+            else:
+                answer = None
+        if answer is None:  # asked again, after a restart: a pass over older samples, no lock
+            answer = client.receive(request)
+            if not self.takes_part(request.update):
+                return None  # something was forgotten meanwhile
+        return answer[0] if answer else None  # type: ignore[return-value]
+
+    def evaluate(self, request: Evaluate) -> Derivatives | None:
+        """Answer a round on the samples of its update; None: this client takes no part in it."""
+        client = self.protocol_client
+        if not self.takes_part(request.update):
+            return None
+        answer = client.receive(request)  # samples are only appended: no lock
+        if not self.takes_part(request.update):
+            return None  # something was forgotten meanwhile
+        return answer[0] if answer else None  # type: ignore[return-value]
+
+    def takes_part(self, update: int) -> bool:
+        """Return whether samples are frozen for this update, and none of them was forgotten."""
+        with self._locked():
+            self._ready()
+            snapshot = self._snapshots.get(update)
+            return snapshot is not None and not snapshot.withdrawn
+
+    def adopt(self, message: NewModel) -> bool:
+        """Adopt a new model, with own later samples on top; False: it was adopted before."""
+        while True:
+            with self._locked():
+                self._ready()
+                client, last = self.protocol_client, self._last_covered(message)
+                covered = bisect_right(self._sequence, last)
+            translated = NewModel(message.client, message.update, covered, message.model)
+            adoption = client.prepare(translated)
+            if adoption is None:
+                return False
+            model = AdoptedModel(adoption.update, last, adoption.base)
+            _ = model.packed  # takes a while: not under the lock
+            with self._locked():
+                self._ready()
+                if self.protocol_client is client:
+                    self._install(adoption, model)
+                    return True
+            # a sample was forgotten meanwhile: work it out again
+
+    def _last_covered(self, message: NewModel) -> int:
+        """Return the sequence number of the last sample that a model covers."""
+        snapshot = self._snapshots.get(message.update)
+        if message.covered == 0 or not self._sequence:
+            return 0
+        if snapshot is not None:  # also where it withdrew too late, and is in the model
+            return snapshot.last_sequence
+        # The snapshot is lost (a power cut, an older copy of the file): take the oldest samples,
+        # as many as the message says and the file has.
+        return self._sequence[min(message.covered, len(self._sequence)) - 1]
+
+    def _install(self, adoption: Adoption, model: AdoptedModel) -> None:
+        self._stale = True
+        self._store.adopt(model)
+        self.protocol_client.install(adoption)
+        self._snapshots = {k: v for k, v in self._snapshots.items() if k > adoption.update}
+        self._stale = False
+
+    # -- when to ask for an update -----------------------------------------------------------------
+
+    def triggered_at(self) -> int:
+        """Return the last step if the trigger fires with the samples so far, or 0."""
+        with self._locked():
+            self._ready()
+            client = self.protocol_client
+            state, trigger = client.state, client.algorithm.trigger
+            fired = len(client.samples) > client.covered and trigger.fires(
+                client.last_t, state.t_last, state.log_gain
+            )
+            return client.last_t if fired else 0
+
+    def newest(self) -> tuple[int, int]:
+        """Return the last update known here, and the sequence number of the newest sample."""
+        with self._locked():
+            self._ready()
+            return max(self.protocol_client.update, self.adopted), self._last_sequence
+
+    def covers(self, sequence: int) -> bool:
+        """Return whether the adopted model covers the samples up to this sequence number."""
+        with self._locked():
+            self._ready()
+            return bisect_right(self._sequence, sequence) <= self.protocol_client.covered
+
+    def clock(self) -> int:
+        """Return the newest step known here: the client's own or the shared model's."""
+        with self._locked():
+            self._ready()
+            return self._clock()
+
+    @property
+    def _last_sequence(self) -> int:
+        return self._sequence[-1] if self._sequence else 0
 
 
 def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int] | None:
@@ -253,13 +397,14 @@ def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int]
 
 def _is_id(value: object) -> bool:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode() == value  # no half of a pair
+        return value.encode("utf-8", "replace").decode() == value  # no half of a surrogate pair
     return type(value) is int and abs(value) <= _LARGEST_ID
 
 
 def _parse(id: object) -> tuple[str, int]:  # noqa: A002
+    """Return the prefix and the number of a decision's id."""
     if isinstance(id, str):
-        session, dash, index = id.rpartition("-")
+        prefix, dash, index = id.rpartition("-")
         if dash and index.isascii() and index.isdigit() and len(index) < 19:
-            return session, int(index)
+            return prefix, int(index)
     raise UnknownDecision(f"{id!r} is no decision's id; give the `id` of a Decision")

@@ -1,7 +1,7 @@
-"""An agent's part in the federation: what it answers to the coordinator, and what it says itself.
+"""The agent's side of its conversation with the coordinator.
 
-Free of input and output: a message in, messages out. It runs beside the application, in a
-thread of the connection's, and never holds the application up.
+Free of input and output: a message in, messages out. It runs in a thread of the connection's,
+and the application never waits for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from dataclasses import dataclass
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agent.learner import Learner
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.wire.messages import (
     Downward,
     Goodbye,
@@ -38,22 +38,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class AgentStatus:
-    """Where an agent stands.
+    """Where an agent stands: what `Agent.status` returns.
 
     Parameters
     ----------
     connected
-        Whether there is a connection to the server.
+        Whether there is a connection to the NATS server.
     welcome
-        Whether the coordinator has taken the agent in.
+        Whether the coordinator has admitted the agent.
     refused
-        Why it has not, or why it left the agent out of an update; None: it did not say so.
+        Why the coordinator has not admitted it, or has excluded it from an update, in the
+        coordinator's words; None: neither has happened.
     model
-        The update whose model the agent holds, 0 before the first.
+        The update whose model the agent uses, 0 before the first.
     samples
-        How many samples it has.
+        How many samples the agent has: decisions with a reward, without those forgotten.
     wants
-        The step of its request for an update that is not fulfilled yet, 0 for none.
+        The step of a request for an update that has not been fulfilled yet, 0 for none.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> from fedglb.federation import Agent
+    >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+    ...     agent.status
+    AgentStatus(connected=False, welcome=False, refused=None, model=0, samples=0, wants=0)
     """
 
     connected: bool
@@ -65,17 +74,28 @@ class AgentStatus:
 
 
 class AgentSession:
-    """The agent's side of the conversation with the coordinator."""
+    """The agent's side of the conversation with the coordinator.
 
-    def __init__(self, learner: Learner, instance: str, software: str) -> None:
-        self.learner = learner
+    Parameters
+    ----------
+    client
+        The client that takes part.
+    instance
+        The identity of its file.
+    software
+        What the agent says it is, for the coordinator's log.
+    """
+
+    def __init__(self, client: DurableClient, instance: str, software: str) -> None:
+        self.client = client
         self.session = secrets.token_hex(8)
         self.welcome = False
         self.refused: str | None = None
         self._instance, self._software = instance, software
-        self._facts = learner.agreement.facts()
-        self._wanted = learner.asks()  # the step of a request that is not fulfilled
-        # What the application asked for: a later update than this, with samples up to this place.
+        self._facts = client.agreement.facts()
+        self._wanted = client.triggered_at()  # the step of a request that is not fulfilled
+        # What the application asked for: a later update than this one, which covers the samples
+        # up to this sequence number.
         self._requested: tuple[int, int] | None = None
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
@@ -83,31 +103,31 @@ class AgentSession:
     # -- what it says itself ---------------------------------------------------------------------
 
     def hello(self) -> Hello:
-        """Return what it begins with, on every new connection."""
-        return Hello(self._instance, self._held, self._software, self._facts)
+        """Return the first message on every new connection."""
+        return Hello(self._instance, self.client.adopted, self._software, self._facts)
 
     def beat(self) -> Heartbeat | Hello:
-        """Return that it is there, and whether it wants an update; hello, till it is answered."""
+        """Return a sign of life that repeats the request; before admission, hello again."""
         if not self.welcome:
             return self.hello()
-        return Heartbeat(self._held, self._wanted)
+        return Heartbeat(self.client.adopted, self._wanted)
 
     def want(self, step: int) -> bool:
-        """Remember that the trigger fired in this step; return whether that is news.
+        """Remember that the trigger fired in this step; return whether to send a request now.
 
-        The first request is sent at once, and then repeated with every beat: an agent that
-        learns fast does not flood the coordinator.
+        Only the first request is sent at once; heartbeats repeat it. So an agent that learns
+        fast does not flood the coordinator.
         """
         with self._adopted:
-            news = self._wanted == 0
+            first = self._wanted == 0
             self._wanted = step
-            return news
+            return first
 
     def ask(self) -> None:
         """Remember that the application wants an update with all samples so far."""
         with self._adopted:
-            self._requested = self.learner.newest()
-            self._wanted = max(1, self.learner.clock())
+            self._requested = self.client.newest()
+            self._wanted = max(1, self.client.clock())
 
     @property
     def wants(self) -> int:
@@ -116,20 +136,18 @@ class AgentSession:
 
     def request(self) -> SyncRequest | None:
         """Return the request for an update, if one is wanted."""
-        return SyncRequest(self.learner.name, self._wanted, self._held) if self._wanted else None
-
-    @property
-    def _held(self) -> int:
-        return self.learner.client.adopted
+        if not self._wanted:
+            return None
+        return SyncRequest(self.client.name, self._wanted, self.client.adopted)
 
     # -- what it answers -------------------------------------------------------------------------
 
     def receive(self, message: Downward) -> list[Upward]:
-        """Handle a message; what the learner refuses is logged, and nothing is answered."""
+        """Handle a message and return the answers; one with invalid content is only logged."""
         try:
             return self._receive(message)
         except InvalidInput as error:
-            log.error("the coordinator sent what cannot be right, ignored: %s", error)
+            log.error("an invalid message of the coordinator is ignored: %s", error)
             return []
 
     def _receive(self, message: Downward) -> list[Upward]:
@@ -140,8 +158,8 @@ class AgentSession:
                 return self._adopt(message)
             case Welcome():
                 self.welcome, self.refused = True, None
-                log.info("taken in; the newest model is that of update %d", message.update)
-                # the trigger may have fired while nobody could hear of it
+                log.info("admitted; the newest model is that of update %d", message.update)
+                # the trigger may have fired before anybody could be told
                 request = self.request()
                 return [] if request is None else [request]
             case Rejected():
@@ -153,41 +171,41 @@ class AgentSession:
         return []
 
     def _answered(self, message: CovarianceRequest | Evaluate) -> Upward:
-        """Answer a request; one that comes again gets the same answer, not worked out again."""
+        """Answer a request; if it is a repetition, with the answer that was given before."""
         asked = (type(message), message.update, getattr(message, "round", 0))
-        if self._answer[0] == asked and self.learner.takes_part(message.update):
+        if self._answer[0] == asked and self.client.takes_part(message.update):
             return self._answer[1]
         found: Covariance | Derivatives | None
         if isinstance(message, CovarianceRequest):
-            found = self.learner.freeze(message)
+            found = self.client.freeze(message)
         else:
-            found = self.learner.evaluate(message)
+            found = self.client.evaluate(message)
         if found is None:
             return Withdrawal(message.update)
         self._answer = (asked, found)
         return found
 
     def _adopt(self, message: NewModel) -> list[Upward]:
-        if not self.learner.adopt(message):
+        if not self.client.adopt(message):
             return []
-        log.info("holds the model of update %d", message.update)
+        log.info("the model of update %d is adopted", message.update)
         self.welcome = True  # only members get models
         self.refused = None if message.covered else self.refused
         with self._adopted:
             self._adopted.notify_all()
             asked = self._requested
-            if asked is not None and message.update > asked[0] and self.learner.covers(asked[1]):
+            if asked is not None and message.update > asked[0] and self.client.covers(asked[1]):
                 self._requested = None
-            # Samples that came during the update may be reason enough for the next one; who was
-            # left out of this one (and has all samples on top) waits for its next sample to ask,
-            # unless the application asked.
-            self._wanted = self.learner.asks() if message.covered else 0
+            # Samples that came during the update may fire the trigger at once. A client that was
+            # excluded from the update (none of its samples is covered) does not ask again before
+            # its next sample, unless the application asked.
+            self._wanted = self.client.triggered_at() if message.covered else 0
             if self._requested is not None:
-                self._wanted = max(1, self.learner.clock())
+                self._wanted = max(1, self.client.clock())
             request = self.request()
         return [] if request is None else [request]
 
     def wait_for(self, update: int, timeout: float) -> bool:
-        """Wait until the agent holds the model of this update or a later one."""
+        """Wait until the model of this update or a later one is adopted; False: not in time."""
         with self._adopted:
-            return self._adopted.wait_for(lambda: self._held >= update, timeout)
+            return self._adopted.wait_for(lambda: self.client.adopted >= update, timeout)

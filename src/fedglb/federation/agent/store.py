@@ -1,8 +1,8 @@
 """An agent's file: its decisions, its samples, and what it takes to go on after a crash.
 
-A sample is a decision that has its reward; `sample` is its place in the order in which rewards
-came, which is the order of learning. The state itself is not written after every reward: it is
-the last shared model's (`held`) and the samples after it, replayed.
+A sample is a decision that has its reward. Its sequence number counts rewards in the order in
+which they came, which is the order of learning. The client's state itself is not written after
+every reward: it is that of the last adopted model, with the later samples replayed on top.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -24,29 +24,36 @@ from fedglb.federation.sqlite import close, connect, pack, roll_back, transactio
 from fedglb.protocol.arrays import Arrays
 from fedglb.typing import FloatArray
 
-#: What survives: the death of the process, or a power cut too.
-DURABLE = ("process", "power")
+#: What an acknowledged reward survives: the death of the process, or a power cut too.
+Durability = Literal["process", "power"]
+#: What became of a decision.
+Outcome = Literal["observed", "pending", "expired"]
+
+# Tables, columns and the names of facts are stored: whoever changes one raises the version, and
+# then `connect` refuses files of the version before (or a migration is written).
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE decisions(
-    number INTEGER PRIMARY KEY, session TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
+    number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL NOT NULL, model INTEGER NOT NULL,
-    sample INTEGER, step INTEGER, reward REAL, rewarded REAL);
-CREATE TABLE marks(
-    number INTEGER PRIMARY KEY, sample INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
-CREATE TABLE held(
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, sample INTEGER, base BLOB)
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL);
+CREATE TABLE snapshots(
+    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
+CREATE TABLE adopted_model(
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB)
 """
-_VERSION = 1
-_WRITTEN = np.dtype("<f8")
+_AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
+_LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
+_STORED = np.dtype("<f8")  # how x is stored
 
 
 @dataclass
 class Pending:
-    """A decision that waits for its reward."""
+    """A decision that waits for its reward; its id is `prefix` and its number."""
 
-    session: str
+    prefix: str
     made: float
     t: int | None
     x: FloatArray
@@ -54,22 +61,25 @@ class Pending:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The last sample that belongs to an update; `withdrawn`: some of them were forgotten."""
+    """Which samples belong to an update: those up to the sequence number `last_sequence`.
 
-    sample: int
+    `withdrawn`: some of them were forgotten since, so the agent takes no further part.
+    """
+
+    last_sequence: int
     withdrawn: bool = False
 
 
 @dataclass(frozen=True)
 class AdoptedModel:
-    """The last shared model as the agent holds it.
+    """The last shared model that the agent adopted.
 
-    `sample` is the last one, in the order of rewards, that the model covers; `base` the state
-    before any own sample.
+    It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
+    with the model and without any own sample.
     """
 
     update: int
-    sample: int
+    last_sequence: int
     base: Arrays
 
     @cached_property
@@ -78,11 +88,19 @@ class AdoptedModel:
         return pack(self.base)
 
 
-class AgentFile:
-    """All that is read from and written to an agent's file."""
+class AgentStore:
+    """All that is read from and written to an agent's file.
 
-    def __init__(self, path: str | Path, durable: str) -> None:
-        one_of("durable", durable, DURABLE)
+    Parameters
+    ----------
+    path
+        The file; it is made if it is not there.
+    durable
+        What an acknowledged reward survives.
+    """
+
+    def __init__(self, path: str | Path, durable: Durability) -> None:
+        one_of("durable", durable, get_args(Durability))
         self._db = connect(path, _SCHEMA, "agent", _VERSION)
         self._power = durable == "power"
         self.path = Path(path)
@@ -90,17 +108,17 @@ class AgentFile:
     # -- who it is ----------------------------------------------------------------------------
 
     def agree(self, facts: Mapping[str, str]) -> None:
-        """Remember the agreement of a new file; refuse another one later, by name."""
-        known = self._fact("agreement")
+        """Write the agreement into a new file; refuse, by name, what differs from it later."""
+        known = self._fact(_AGREEMENT)
         if known is None:
             text = msgspec.json.encode(dict(facts))
             with transaction(self._db):
                 self._db.executemany(
                     "INSERT INTO facts VALUES (?, ?)",
                     [
-                        ("agreement", text),
-                        ("instance", secrets.token_hex(16)),
-                        ("seed", secrets.token_bytes(32)),
+                        (_AGREEMENT, text),
+                        (_INSTANCE, secrets.token_hex(16)),
+                        (_SEED, secrets.token_bytes(32)),
                     ],
                 )
             return
@@ -113,12 +131,12 @@ class AgentFile:
     @property
     def instance(self) -> str:
         """The file's own identity."""
-        return str(self._fact("instance"))
+        return str(self._fact(_INSTANCE))
 
     @property
     def seed(self) -> bytes:
-        """What exploration is drawn from."""
-        return bytes(self._fact("seed"))
+        """The key of the draws that explore."""
+        return bytes(self._fact(_SEED))
 
     def _fact(self, name: str) -> Any:
         row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
@@ -126,13 +144,13 @@ class AgentFile:
 
     # -- decisions and rewards ----------------------------------------------------------------
 
-    def decide(
+    def add_decision(
         self, number: int, decision: Decision, pending: Pending, arms: int, expired: Sequence[int]
     ) -> None:
-        """Write a decision, and that others have expired."""
+        """Write a decision among so many arms, and that others have expired."""
         row = (
-            number, pending.session, pending.made, pending.t, arms, decision.arm,
-            decision.arm_id, pending.x.astype(_WRITTEN, copy=False).tobytes(),
+            number, pending.prefix, pending.made, pending.t, arms, decision.arm,
+            decision.arm_id, pending.x.astype(_STORED, copy=False).tobytes(),
             decision.score, decision.width, decision.propensity, decision.model,
         )  # fmt: skip
         if not expired:
@@ -148,67 +166,68 @@ class AgentFile:
             "UPDATE decisions SET x = NULL WHERE number = ?", [(k,) for k in numbers]
         )
 
-    def reward(self, number: int, sample: int, step: int, reward: float, now: float) -> None:
-        """Write the reward of a decision: from here on it is a sample, whatever dies."""
+    def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
+        """Write the reward of a decision: from here on it is a sample, also after a crash."""
         if self._power:  # the log is forced to the disk, with every decision in it
             self._db.execute("PRAGMA synchronous=FULL")
         try:
             self._db.execute(
-                "UPDATE decisions SET sample = ?, step = ?, reward = ?, rewarded = ? "
+                "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ? "
                 "WHERE number = ?",
-                (sample, step, reward, now, number),
+                (sequence, step, reward, now, number),
             )
         finally:
             if self._power:
                 self._db.execute("PRAGMA synchronous=NORMAL")
 
-    def outcome(self, number: int, session: str) -> str:
-        """Return what became of a decision: "observed", "expired", "pending" or "unknown"."""
+    def outcome(self, number: int, prefix: str) -> Outcome | Literal["unknown"]:
+        """Return what became of a decision; "unknown": there is none with this id."""
         row = self._db.execute(
-            "SELECT sample, x FROM decisions WHERE number = ? AND session = ?", (number, session)
+            "SELECT sequence, x FROM decisions WHERE number = ? AND prefix = ?", (number, prefix)
         ).fetchone()
         if row is None:
             return "unknown"
         return _outcome(*row)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
-        """Delete decisions, to be followed by `scrub`; withdraw from an update."""
+        """Delete decisions and withdraw from an update; `scrub` is to follow."""
         with transaction(self._db):
             if withdraw_from is not None:
                 self._db.execute(
-                    "UPDATE marks SET withdrawn = 1 WHERE number = ?", (withdraw_from,)
+                    "UPDATE snapshots SET withdrawn = 1 WHERE number = ?", (withdraw_from,)
                 )
             last = self.last_number()  # never given again, or a late reward would find another
-            self._db.execute("REPLACE INTO facts VALUES ('last number', ?)", (last,))
+            self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_LAST_FORGOTTEN, last))
             self._db.executemany("DELETE FROM decisions WHERE number = ?", [(k,) for k in numbers])
 
     def scrub(self) -> None:
-        """Overwrite what was deleted, and empty the write-ahead log, where it still stands."""
+        """Empty the write-ahead log, the last place that still has what was deleted."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- updates ------------------------------------------------------------------------------
 
-    def freeze(self, update: int, sample: int) -> None:
-        """Write which samples belong to an update: those up to `sample`."""
-        self._db.execute("INSERT INTO marks VALUES (?, ?, 0)", (update, sample))
+    def freeze(self, update: int, snapshot: Snapshot) -> None:
+        """Write which samples belong to an update."""
+        row = (update, snapshot.last_sequence, snapshot.withdrawn)
+        self._db.execute("INSERT INTO snapshots VALUES (?, ?, ?)", row)
 
-    def hold(self, held: AdoptedModel) -> None:
-        """Write the model that the agent now holds; marks of older updates are of no use."""
+    def adopt(self, model: AdoptedModel) -> None:
+        """Write the model that the agent adopts; snapshots up to its update are not needed."""
         with transaction(self._db):
             self._db.execute(
-                "REPLACE INTO held VALUES (1, ?, ?, ?)",
-                (held.update, held.sample, held.packed),
+                "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
+                (model.update, model.last_sequence, model.packed),
             )
-            self._db.execute("DELETE FROM marks WHERE number <= ?", (held.update,))
+            self._db.execute("DELETE FROM snapshots WHERE number <= ?", (model.update,))
 
-    def marks(self) -> dict[int, Snapshot]:
-        """Return the mark of each update since the model."""
-        rows = self._db.execute("SELECT number, sample, withdrawn FROM marks")
-        return {number: Snapshot(sample, bool(withdrawn)) for number, sample, withdrawn in rows}
+    def snapshots(self) -> dict[int, Snapshot]:
+        """Return the snapshot of each update since the adopted model."""
+        rows = self._db.execute("SELECT number, last_sequence, withdrawn FROM snapshots")
+        return {number: Snapshot(last, bool(withdrawn)) for number, last, withdrawn in rows}
 
-    def held(self) -> AdoptedModel | None:
+    def adopted_model(self) -> AdoptedModel | None:
         """Return the last shared model, None before the first."""
-        row = self._db.execute("SELECT number, sample, base FROM held").fetchone()
+        row = self._db.execute("SELECT number, last_sequence, base FROM adopted_model").fetchone()
         return None if row is None else AdoptedModel(row[0], row[1], unpack(row[2]))
 
     def rollback(self) -> None:
@@ -218,11 +237,12 @@ class AgentFile:
     # -- reading all of it --------------------------------------------------------------------
 
     def samples(self, dim: int) -> tuple[list[int], FloatArray, FloatArray, int]:
-        """Return the samples in order: their places, X (n, d), y (n,), and the last step."""
+        """Return the samples: sequence numbers, X (n, d) and y (n,) in order; and the last step."""
         rows = self._db.execute(
-            "SELECT sample, x, reward, step FROM decisions WHERE sample IS NOT NULL ORDER BY sample"
+            "SELECT sequence, x, reward, step FROM decisions "
+            "WHERE sequence IS NOT NULL ORDER BY sequence"
         ).fetchall()
-        X = np.frombuffer(b"".join(r[1] for r in rows), dtype="<f8").reshape(len(rows), dim)
+        X = np.frombuffer(b"".join(r[1] for r in rows), dtype=_STORED).reshape(len(rows), dim)
         y = np.array([r[2] for r in rows], dtype=np.float64)
         return (
             [r[0] for r in rows],
@@ -231,12 +251,13 @@ class AgentFile:
             max((r[3] for r in rows), default=0),
         )
 
-    def places(self, numbers: Sequence[int]) -> set[int]:
-        """Return the places of those decisions that are samples."""
+    def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
+        """Return the sequence numbers of those of the decisions that are samples."""
         found: set[int] = set()
         for number in numbers:
             row = self._db.execute(
-                "SELECT sample FROM decisions WHERE number = ? AND sample IS NOT NULL", (number,)
+                "SELECT sequence FROM decisions WHERE number = ? AND sequence IS NOT NULL",
+                (number,),
             ).fetchone()
             found |= {row[0]} if row else set()
         return found
@@ -244,29 +265,29 @@ class AgentFile:
     def pending(self) -> dict[int, Pending]:
         """Return the decisions that wait, oldest first."""
         rows = self._db.execute(
-            "SELECT number, session, made, t, x FROM decisions "
-            "WHERE sample IS NULL AND x IS NOT NULL ORDER BY number"
+            "SELECT number, prefix, made, t, x FROM decisions "
+            "WHERE sequence IS NULL AND x IS NOT NULL ORDER BY number"
         )
         return {
-            r[0]: Pending(r[1], r[2], r[3], np.frombuffer(r[4], dtype="<f8").astype(np.float64))
+            r[0]: Pending(r[1], r[2], r[3], np.frombuffer(r[4], dtype=_STORED).astype(np.float64))
             for r in rows
         }
 
     def last_number(self) -> int:
-        """Return the number of the newest decision, also of one that is forgotten; 0 for none."""
+        """Return the highest number that a decision ever had, 0 before the first."""
         newest = self._db.execute("SELECT max(number) FROM decisions").fetchone()[0] or 0
-        return max(int(newest), int(self._fact("last number") or 0))
+        return max(int(newest), int(self._fact(_LAST_FORGOTTEN) or 0))
 
     def frame(self) -> pl.DataFrame:
-        """Return the log, one row a decision."""
+        """Return the log, one row per decision."""
         rows = self._db.execute(
-            "SELECT session || '-' || number, made, arms, arm, CAST(arm_id AS TEXT), x, score, "
-            "width, propensity, model, reward, rewarded, sample FROM decisions ORDER BY number"
+            "SELECT prefix || '-' || number, made, arms, arm, CAST(arm_id AS TEXT), x, score, "
+            "width, propensity, model, reward, rewarded, sequence FROM decisions ORDER BY number"
         ).fetchall()
         table = [
             (
                 *r[:5],
-                None if r[5] is None else np.frombuffer(r[5], "<f8").tolist(),
+                None if r[5] is None else np.frombuffer(r[5], _STORED).tolist(),
                 *r[6:12],
                 _outcome(r[12], r[5]),
             )
@@ -282,14 +303,14 @@ class AgentFile:
         close(self._db)
 
 
-def _outcome(sample: int | None, x: bytes | None) -> str:
-    if sample is not None:
+def _outcome(sequence: int | None, x: bytes | None) -> Outcome:
+    if sequence is not None:
         return "observed"
     return "expired" if x is None else "pending"
 
 
 _INSERT = (
-    "INSERT INTO decisions(number, session, made, t, arms, arm, arm_id, x, score, width, "
+    "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
     "propensity, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FRAME: dict[str, Any] = {
