@@ -1,4 +1,4 @@
-"""SQLite files: whole transactions, arrays in them; and names and traffic, which are as small."""
+"""SQLite files: transactions, kinds, versions, arrays; also names and the count of traffic."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_transaction_is_all_or_nothing(db):
     assert not db.in_transaction
 
 
-def test_how_a_file_is_kept(db):
+def test_how_a_file_is_opened(db):
     settings = {
         name: db.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "locking_mode", "synchronous", "secure_delete")
@@ -55,7 +55,7 @@ def test_how_a_file_is_kept(db):
     }  # fmt: skip
 
 
-def test_it_is_held_until_it_is_closed(db, tmp_path):
+def test_nobody_else_can_open_it_until_it_is_closed(db, tmp_path):
     path = tmp_path / "f.db"
     with pytest.raises(Unavailable, match=r"f\.db is open already"):
         connect(path, SCHEMA, "agent", 1)
@@ -66,15 +66,46 @@ def test_it_is_held_until_it_is_closed(db, tmp_path):
     close(again)
 
 
-def test_a_file_of_another_kind_or_version(db, tmp_path):
+def test_a_file_of_another_kind(db, tmp_path):
     close(db)
-    with pytest.raises(InvalidInput, match="one that a coordinator made"):
+    with pytest.raises(InvalidInput, match="or one that a coordinator made"):
         connect(tmp_path / "f.db", SCHEMA, "coordinator", 1)
-    with pytest.raises(InvalidInput, match="version 2 of this software's tables; this is 1"):
-        connect(tmp_path / "f.db", SCHEMA, "agent", 2)
+    close(connect(tmp_path / "other.db", SCHEMA, "coordinator", 1))
+    with pytest.raises(InvalidInput, match="or one that an agent made"):
+        connect(tmp_path / "other.db", SCHEMA, "agent", 1)
 
 
-def test_a_file_that_was_cut_off_when_it_was_made_is_begun_anew(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "found", "supported", "remedy"),
+    [
+        ("agent", 1, 2, r"export its log \(Agent\.export\) with .*, or start a new file"),
+        ("coordinator", 1, 2, "go on with the fedglb that made it, or start a new file"),
+        ("agent", 3, 2, "install a newer fedglb"),
+    ],
+)
+def test_a_file_of_another_version(tmp_path, kind, found, supported, remedy):
+    """The file, both versions, and what to do; the file stays as it is."""
+    path = tmp_path / "f.db"
+    close(connect(path, SCHEMA, kind, found))
+    before = path.read_bytes()
+    text = rf"f\.db' is .*version {supported}, .* has version {found}: {remedy}"
+    with pytest.raises(InvalidInput, match=text):
+        connect(path, SCHEMA, kind, supported)
+    assert path.read_bytes() == before
+    close(connect(path, SCHEMA, kind, found))  # and it is not left locked
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"), [("agent", "an agent of its own"), ("coordinator", "stop the other")]
+)
+def test_what_to_do_about_a_file_that_is_open(tmp_path, kind, remedy):
+    first = connect(tmp_path / "f.db", SCHEMA, kind, 1)
+    with pytest.raises(Unavailable, match=remedy):
+        connect(tmp_path / "f.db", SCHEMA, kind, 1)
+    close(first)
+
+
+def test_a_file_whose_making_was_interrupted_is_made_again(tmp_path):
     path = tmp_path / "empty.db"
     path.touch()
     close(connect(path, SCHEMA, "agent", 1))

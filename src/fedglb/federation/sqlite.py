@@ -1,4 +1,4 @@
-"""SQLite files that one process holds, and arrays in them."""
+"""SQLite files that one process at a time can open, and arrays in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,43 @@ from numpy.typing import NDArray
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 
-_held: dict[int, sqlite3.Connection] = {}
+#: Whose file it is.
+Kind = Literal["agent", "coordinator"]
+
+
+class _Facts(NamedTuple):
+    """What sets one kind of file apart, and what to do when it cannot be used."""
+
+    application_id: int  # in the file's header, and stored: it never changes
+    owner: str
+    if_open: str
+    if_older: str
+
+
+_KINDS: dict[Kind, _Facts] = {
+    "agent": _Facts(
+        0x6167656E,
+        "an agent",
+        "give every process an agent of its own (file and certificate)",
+        "export its log (Agent.export) with the fedglb that made it, or start a new file",
+    ),
+    "coordinator": _Facts(
+        0x636F6F72,
+        "a coordinator",
+        "stop the other coordinator, or give this one a file of its own",
+        "go on with the fedglb that made it, or start a new file (no agent loses a sample)",
+    ),
+}
+_open: dict[int, sqlite3.Connection] = {}
 
 
 def _keep_open() -> None:
-    """In a forked child: never let go of its parent's files.
+    """In a forked child: never close its parent's files.
 
-    To close one, which Python does when the child exits, would delete the write-ahead log that
+    Python would close them when the child exits, and that would delete the write-ahead log that
     the parent goes on writing to.
     """
-    for db in _held.values():
+    for db in _open.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
 
 
@@ -36,42 +63,60 @@ if hasattr(os, "register_at_fork"):
 
 def close(db: sqlite3.Connection) -> None:
     """Close a file of `connect`."""
-    _held.pop(id(db), None)
+    _open.pop(id(db), None)
     db.close()
 
 
-def connect(path: str | Path, schema: str, kind: str, version: int) -> sqlite3.Connection:
-    """Open or make a file that nobody else can open until this process ends.
+def connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
+    """Open or make a file that nobody else can open until this process closes it or ends.
 
-    The lock is the system's: it goes with the process, also after ``kill -9``. `kind` is the
-    file's `application_id` in words, `version` that of its tables.
+    The lock is the system's: it goes with the process, also after ``kill -9``.
+
+    Parameters
+    ----------
+    path
+        The file.
+    schema
+        The statements that make its tables, with a semicolon between two of them.
+    kind
+        Whose file it is.
+    version
+        The version of its tables.
+
+    Returns
+    -------
+    sqlite3.Connection
+        To be closed with `close`.
+
+    Raises
+    ------
+    InvalidInput
+        The file cannot be opened, is not of this kind, or has tables of another version.
+    Unavailable
+        The file is open already, in this process or another.
     """
+    facts = _KINDS[kind]
     try:
-        # Nobody else's to read. A file that is there is not opened: closing it would take away
-        # the lock of whoever in this process holds it.
+        # No other user may read it. If the file is there already it is not opened here: closing
+        # it again would release the lock of an agent in this process that has it open.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
     except (OSError, sqlite3.Error) as error:
-        raise InvalidInput("path", str(path), f"a file that can be opened: {error}") from None
+        raise InvalidInput("path", str(path), f"a file that can be opened ({error})") from None
     try:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")  # before WAL: then there is no shared memory
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
-        found = db.execute("PRAGMA user_version").fetchone()[0]
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        mark = int.from_bytes(kind.encode()[:4], "big")
-        if not empty and db.execute("PRAGMA application_id").fetchone()[0] != mark:
-            raise InvalidInput("path", str(path), f"a new file, or one that a {kind} made")
-        if not empty and found != version:
-            allowed = f"a file of version {version} of this software's tables; this is {found}"
-            raise InvalidInput("path", str(path), allowed)
+        if not empty:
+            _check(db, path, facts, version)
         db.execute("ROLLBACK")
-        db.execute("PRAGMA journal_mode=WAL")  # not before: it changes the file, whosever it is
+        db.execute("PRAGMA journal_mode=WAL")  # only now: it changes the file, which is ours
         db.execute("PRAGMA synchronous=NORMAL")
         if empty:
             db.execute("BEGIN IMMEDIATE")
-            db.execute(f"PRAGMA application_id={mark}")
+            db.execute(f"PRAGMA application_id={facts.application_id}")
             db.execute(f"PRAGMA user_version={version}")
             for statement in schema.split(";"):
                 db.execute(statement)
@@ -80,20 +125,35 @@ def connect(path: str | Path, schema: str, kind: str, version: int) -> sqlite3.C
         db.close()
         if "locked" in str(error):
             raise Unavailable(
-                f"{path} is open already: one process uses a file, and every process needs an "
-                f"{kind} of its own (file and certificate)"
+                f"{path} is open already, and one process at a time can use it: {facts.if_open}"
             ) from None
-        raise InvalidInput("path", str(path), f"a file that {kind} can use: {error}") from None
+        allowed = f"a file that {facts.owner} can use ({error})"
+        raise InvalidInput("path", str(path), allowed) from None
     except BaseException:
         db.close()
         raise
-    _held[id(db)] = db
+    _open[id(db)] = db
     return db
+
+
+def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int) -> None:
+    """Refuse a file of another kind, and one whose tables have another version."""
+    if db.execute("PRAGMA application_id").fetchone()[0] != facts.application_id:
+        raise InvalidInput("path", str(path), f"a new file, or one that {facts.owner} made")
+    found = db.execute("PRAGMA user_version").fetchone()[0]
+    if found != version:
+        remedy = "install a newer fedglb" if found > version else facts.if_older
+        raise InvalidInput(
+            "path",
+            str(path),
+            f"a file of version {version}, the only one that this fedglb can use; "
+            f"it has version {found}: {remedy}",
+        )
 
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside as one, or nothing of it."""
+    """Commit all that is written inside together, or nothing of it."""
     try:
         db.execute("BEGIN")
         yield
@@ -104,13 +164,13 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undo a transaction that was cut short, if there is one."""
+    """Undo a transaction that was interrupted, if there is one."""
     if db.in_transaction:
         db.execute("ROLLBACK")
 
 
 def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays as bytes (NumPy's own format, no pickles).
+    """Return arrays as bytes, in NumPy's ``.npz`` format without pickles.
 
     Examples
     --------
@@ -123,6 +183,6 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays of `pack`."""
+    """Return the arrays that `pack` made bytes of."""
     with np.load(io.BytesIO(data), allow_pickle=False) as found:
         return dict(found)
