@@ -1,4 +1,4 @@
-"""The federation: agents in applications on many machines, joined into one learner over NATS."""
+"""The federation: agents in applications on many machines learn together over NATS."""
 
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agent.decisions import Decision

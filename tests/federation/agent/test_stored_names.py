@@ -10,6 +10,7 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
+from fedglb.federation.sqlite import unpack
 from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
@@ -25,6 +26,9 @@ COLUMNS = {
     "adopted_model": ["one", "number", "last_sequence", "base"],
 }  # fmt: skip
 FACTS = {"agreement", "instance", "seed", "last_number"}
+#: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
+#: the stored names.
+STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.numbers"}
 
 
 @pytest.fixture
@@ -49,6 +53,21 @@ def test_tables_columns_and_facts(used):
     assert found == COLUMNS
     assert facts == FACTS
     assert ids == [APPLICATION_ID, VERSION]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [(fg.fedglb_ucb(threshold=10.0), "base.theta"), (fg.dislinucb(threshold=10.0), "base.b")],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_arrays_of_the_adopted_model(path, algorithm, more):
+    with Agent.open(path, PROBLEM, algorithm=algorithm) as agent:
+        feed(agent, np.random.default_rng(0), 4)
+        Alone(agent).update(agent, t=4)
+    db = sqlite3.connect(path)
+    [(base,)] = db.execute("SELECT base FROM adopted_model").fetchall()
+    db.close()
+    assert set(unpack(base)) == {*STATE, more}
 
 
 def test_version_1_is_refused_with_what_to_do(used):

@@ -1,1 +1,1 @@
-"""The agent: what runs inside an application."""
+"""The side of the federation that runs inside an application."""

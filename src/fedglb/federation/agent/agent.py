@@ -180,6 +180,13 @@ class Agent:
             `arms`, `ids` or `t` are not allowed.
         Unavailable
             The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the longer one: nothing is known yet
+        1
         """
         return self._client.choose(arms, ids, t)
 
@@ -205,6 +212,15 @@ class Agent:
             There is no such decision, or it was forgotten.
         Unavailable
             The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     decision = agent.choose([[0.6, 0.0], [0.0, 1.0]])
+        ...     agent.observe(decision.id, reward=0.0)
+        ...     agent.status.samples
+        1
         """
         step = self._client.observe(id, reward)
         if step and self._session.want(step) and self._connection is not None:
@@ -228,6 +244,14 @@ class Agent:
         ------
         Unavailable
             The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     _ = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
+        ...     agent.export()["arm_id", "outcome"].rows()
+        [('blue', 'pending')]
         """
         return self._client.export()
 

@@ -1,4 +1,4 @@
-"""A decision: what an agent answers, and the draw that may make it explore."""
+"""A decision: what an agent answers, when it expires, and the draw that may make it explore."""
 
 from __future__ import annotations
 
@@ -10,16 +10,21 @@ from fedglb.errors import InvalidInput, integer, number
 
 @dataclass(frozen=True)
 class DecisionRules:
-    """How an agent treats its decisions.
+    """How often an agent explores, and when its decisions expire.
 
     Parameters
     ----------
     explore
-        The share of decisions that are drawn uniformly from the arms.
+        The share of decisions that are drawn uniformly from the arms, between 0 and 1.
     expire_after
         Seconds that a decision waits for its reward.
     most_pending
         How many decisions wait at most: with one more, the oldest expires.
+
+    Raises
+    ------
+    InvalidInput
+        A value is not allowed.
     """
 
     explore: float = 0.0
@@ -35,12 +40,12 @@ class DecisionRules:
 
 @dataclass(frozen=True)
 class Decision:
-    """What an agent chose, and how.
+    """What an agent chose, and how: what `Agent.choose` returns.
 
     Parameters
     ----------
     id
-        What `observe` takes; never given twice, not even after a crash.
+        What `Agent.observe` takes; never given twice, not even after a crash.
     arm
         The index of the chosen arm among those offered.
     arm_id
@@ -52,7 +57,16 @@ class Decision:
     propensity
         The probability with which this arm was chosen: 1 without exploration.
     model
-        The update whose model the agent held, 0 before the first.
+        The update whose model the agent used, 0 before the first.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> from fedglb.federation import Agent
+    >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+    ...     decision = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
+    >>> decision.arm, decision.arm_id, decision.propensity
+    (1, 'blue', 1.0)
     """
 
     id: str
@@ -65,9 +79,9 @@ class Decision:
 
 
 def draw(seed: bytes, number: int) -> tuple[float, float]:
-    """Return two uniforms in [0, 1) that belong to the decision of this number.
+    """Return two uniforms in [0, 1) for the decision of this number.
 
-    Of a keyed hash, so there is no generator whose state a crash could lose or repeat.
+    They come from a keyed hash: a generator's state could be lost or repeated by a crash.
 
     Examples
     --------
