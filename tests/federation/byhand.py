@@ -12,7 +12,7 @@ from fedglb.federation.names import down, up
 from fedglb.federation.sessions import Beat, Downward, Hello, Upward, Welcome
 from fedglb.federation.wire import decode_down, encode
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
-from tests.federation.running import Connected, Running, connected
+from tests.federation.running import PATIENCE, Connected, Running, connected
 from tests.federation.serving import client_of
 
 M = TypeVar("M")
@@ -59,7 +59,7 @@ class ByHand:
             for answer in self.client.receive(message):
                 await self.say(answer)
 
-    async def hear(self, kind: type[M], seconds: float = 10.0, **facts: object) -> M:
+    async def hear(self, kind: type[M], **facts: object) -> M:
         """The next message of this kind that is for this session; others are passed over."""
 
         async def wait() -> M:
@@ -73,7 +73,7 @@ class ByHand:
                 if ours and all(getattr(message, k) == v for k, v in facts.items()):
                     return message
 
-        return await asyncio.wait_for(wait(), seconds)
+        return await asyncio.wait_for(wait(), PATIENCE)
 
     def decoded(self, data: bytes) -> tuple[str, Downward]:
         return decode_down(data, self.name, self.agreement.problem.dim)

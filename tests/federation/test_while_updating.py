@@ -18,8 +18,8 @@ from fedglb.federation.rules import Rules
 from fedglb.federation.wire import decode_down, encode
 from fedglb.protocol.messages import NewModel
 from tests.federation.byhand import by_hand
-from tests.federation.running import federation, table, until
-from tests.federation.serving import PATIENCE, Serving, client_of, honest, same, update
+from tests.federation.running import PATIENCE, federation, table, until
+from tests.federation.serving import Serving, client_of, honest, same, update
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
@@ -138,9 +138,7 @@ def test_over_a_network(tmp_path):
 
         async def decide():
             # the request has reached all of them: what they take now comes too late for it
-            await until(
-                lambda: all(a._learner.client.update == 1 for a in agents.values()), PATIENCE
-            )
+            await until(lambda: all(a._learner.client.update == 1 for a in agents.values()))
             for name, agent in agents.items():
                 for _ in range(3):
                     arms = rng.standard_normal((4, DIM))
