@@ -163,7 +163,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     out = subprocess.run(
-        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False, timeout=600
     )
     codes = [line for line in out.stdout.splitlines() if line.startswith("code")]
     assert codes == ["code 1", "code 1", "code 1", "code 0", "code 0"]

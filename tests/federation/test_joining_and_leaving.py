@@ -11,7 +11,6 @@ import pytest
 from fedglb.federation.wire.messages import Goodbye, HelloRequest, Rejected, Welcome
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel, SyncRequest
 from tests.federation.helpers.in_process import (
-    PATIENCE,
     Serving,
     client_of,
     honest,
@@ -20,7 +19,7 @@ from tests.federation.helpers.in_process import (
     same,
     update,
 )
-from tests.federation.helpers.nats_federation import federation, table, until
+from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
 from tests.federation.helpers.raw_client import by_hand
 from tests.protocol.driver import equal_arrays
 
@@ -43,7 +42,7 @@ def agreement(running):
 
 def play_scene(running, tmp_path, scene, **policy):
     with (
-        Serving(running, tmp_path / "state.db", **{"absent_after": 30.0, **policy}) as serving,
+        Serving(running, tmp_path / "state.db", **policy) as serving,
         honest(running, tmp_path, serving, HONEST) as agents,
     ):
         asyncio.run(asyncio.wait_for(scene(serving, agents), 2 * PATIENCE))
@@ -174,6 +173,7 @@ def test_a_client_that_was_silent_comes_back(running, tmp_path, agreement):
     async def scene(serving, agents):
         async with by_hand(running, "c") as c:
             await c.join()
+            await asyncio.to_thread(serving.silence, "c")
             left = await asyncio.to_thread(serving.wait, "left", client="c")
             assert left.text == "c is gone: silent for too long"
             await c.beat()
@@ -186,7 +186,7 @@ def test_a_client_that_was_silent_comes_back(running, tmp_path, agreement):
             model = update(agreement, {**HONEST, "c": 5})
             assert same(serving.coordination.coordinator.model, model)
 
-    play_scene(running, tmp_path, scene, absent_after=3.0)
+    play_scene(running, tmp_path, scene)
 
 
 def test_a_new_file_waits_for_the_silence_of_the_old_one(running, tmp_path, agreement):
@@ -201,12 +201,11 @@ def test_a_new_file_waits_for_the_silence_of_the_old_one(running, tmp_path, agre
             await old.take_part()
             await updated(serving, agents.values())
             new = stack.enter_context(opened(running, tmp_path, "c", 3))
-            while new.status.refused is None:  # as long as the old one is there
-                await old.beat()
-                await asyncio.sleep(0.05)
+            await until(lambda: new.status.refused is not None)  # as long as the old one is there
             assert "another file speaks under the certificate of c" in new.status.refused
             assert (new.status.welcome, new.status.model) == (False, 0)
             await line.aclose()  # without a goodbye
+            await asyncio.to_thread(serving.silence, "c")
             assert await asyncio.to_thread(new.wait_for_model, 1, PATIENCE)
             model = serving.coordination.coordinator.model
             check_state(agreement, new, "c", 3, (1, 0, model))
@@ -217,7 +216,7 @@ def test_a_new_file_waits_for_the_silence_of_the_old_one(running, tmp_path, agre
             assert same(serving.coordination.coordinator.model, update(agreement, *counts))
             assert new.status.refused is None
 
-    play_scene(running, tmp_path, scene, absent_after=3.0)
+    play_scene(running, tmp_path, scene)
 
 
 def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
@@ -234,7 +233,7 @@ def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
                 await old.say(old.answer(await old.hear(CovarianceRequest)))
                 await old.say(Goodbye())
             with opened(running, tmp_path, "c", 3) as new:
-                await until(lambda: new.status.welcome, PATIENCE)
+                await until(lambda: new.status.welcome)
                 await e.take_part()
                 event = await updated(serving, [*agents.values(), new])
                 assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 9 + 5)
@@ -268,7 +267,7 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             assert event.facts["clients"] == 4
             expected = update(agreement, {**HONEST, "c": 5})
             assert same(serving.coordination.coordinator.model, expected)
-            await until(lambda: agents["d"].status.wants == 0, PATIENCE)
+            await until(lambda: agents["d"].status.wants == 0)
 
     play_scene(running, tmp_path, scene, quorum=4)
 

@@ -21,8 +21,8 @@ from fedglb.federation.coordinator.store import CoordinatorFile, MemberRecord
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, Evaluate
-from tests.federation.helpers.in_process import PATIENCE, Serving, honest, same, update
-from tests.federation.helpers.nats_federation import federation, table, until
+from tests.federation.helpers.in_process import Serving, honest, same, update
+from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
 from tests.federation.helpers.raw_client import by_hand
 
 DIM, MOST = 3, 6
@@ -49,7 +49,7 @@ def expected(running):
 def play_scene(running, tmp_path, scene, **policy):
     """Let three honest agents and somebody by hand play a scene; return the coordinator."""
     with (
-        Serving(running, tmp_path / "state.db", **{"absent_after": 30.0, **policy}) as serving,
+        Serving(running, tmp_path / "state.db", **policy) as serving,
         honest(running, tmp_path, serving, HONEST) as agents,
     ):
         asyncio.run(asyncio.wait_for(scene(serving, agents), 2 * PATIENCE))
@@ -195,7 +195,9 @@ async def too_large(offender, answer):
     bundle, size = offender.bundle, 8 * 1024 * 1024 + 1
 
     def shout():
-        plain = socket.create_connection(("127.0.0.1", int(bundle.server.rpartition(":")[2])), 5)
+        plain = socket.create_connection(
+            ("127.0.0.1", int(bundle.server.rpartition(":")[2])), PATIENCE
+        )
         with bundle.tls().wrap_socket(plain, server_hostname="127.0.0.1") as door:
             door.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
             try:
@@ -220,7 +222,7 @@ def test_no_answer_within_the_time_limit(running, tmp_path, expected, how):
             answer = offender.answer(await offender.hear(CovarianceRequest))
             await how(offender, answer)
             coordinator = serving.coordination.coordinator
-            await until(lambda: coordinator.missing() == [OFFENDER], PATIENCE)
+            await until(lambda: coordinator.missing() == [OFFENDER])
             serving.give_up(0.3)
             event = await updated(serving, agents)
             check_left_out(serving, event, expected)

@@ -17,8 +17,8 @@ from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorFile
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.protocol.messages import NewModel
-from tests.federation.helpers.in_process import PATIENCE, Serving, client_of, honest, same, update
-from tests.federation.helpers.nats_federation import federation, table, until
+from tests.federation.helpers.in_process import Serving, client_of, honest, same, update
+from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
 from tests.federation.helpers.raw_client import by_hand
 from tests.protocol.driver import equal_arrays
 
@@ -141,10 +141,7 @@ def test_over_a_network(tmp_path):
 
         async def decide():
             # the request has reached all of them: what they take now comes too late for it
-            await until(
-                lambda: all(a._client.protocol_client.update == 1 for a in agents.values()),
-                PATIENCE,
-            )
+            await until(lambda: all(a._client.protocol_client.update == 1 for a in agents.values()))
             for name, agent in agents.items():
                 for _ in range(3):
                     arms = rng.standard_normal((4, DIM))

@@ -17,6 +17,7 @@ import fedglb as fg
 from fedglb.federation import Agent, Unavailable
 from fedglb.protocol.arrays import to_arrays
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
+from tests.federation.helpers.nats_federation import PATIENCE
 
 PROBLEM = fg.Problem(dim=3)
 ARMS = np.eye(3)
@@ -37,7 +38,7 @@ def script(path: Path, text: str, **options) -> subprocess.Popen:
 
 def outcome(path: Path, text: str) -> tuple[int, str, str]:
     process = script(path, text)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=PATIENCE)
     return process.returncode, out, errors
 
 
@@ -93,10 +94,10 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
                 Agent.open(path, PROBLEM)
         assert first.poll() is None
         first.send_signal(signal.SIGKILL)
-        first.wait(timeout=30)
+        first.wait(timeout=PATIENCE)
     finally:
         first.kill()
-        first.communicate(timeout=30)
+        first.communicate(timeout=PATIENCE)
     with Agent.open(path, PROBLEM) as agent:
         assert agent.status.samples == 1
 
@@ -152,9 +153,9 @@ def test_many_threads_beside_updates(tmp_path):
         for thread in (*players, updating):
             thread.start()
         for thread in players:
-            thread.join(timeout=100)
+            thread.join(timeout=PATIENCE)
         done.set()
-        updating.join(timeout=100)
+        updating.join(timeout=PATIENCE)
     finally:
         sys.setswitchinterval(old)
     assert not failures
@@ -216,7 +217,7 @@ except fg.InvalidInput as error:
     print(error)
 """
     command = [sys.executable, "-c", script, str(tmp_path / "a.db")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     samples, refusal = done.stdout.splitlines()
     assert samples == "1"
     assert "install fedglb[federation]" in refusal

@@ -24,6 +24,7 @@ from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
 
 NAME = "demo"
+PATIENCE = 300.0  # seconds after which a test gives up: what takes a moment, on a busy machine
 
 
 def table(max_clients: int = 10, dim: int = 3, **algorithm: Any) -> AgreementTable:
@@ -114,8 +115,8 @@ class Connected:
 
         Twice: nats-py's PING overtakes what it has not sent yet, but not on the second time.
         """
-        await self.nc.flush(5)
-        await self.nc.flush(5)
+        await self.nc.flush(PATIENCE)
+        await self.nc.flush(PATIENCE)
 
 
 @asynccontextmanager
@@ -133,13 +134,13 @@ async def connected(bundle: Bundle, **options: Any) -> AsyncIterator[Connected]:
     async def connect() -> None:
         await nc.connect(
             **{
-                **bundle.connection(), "allow_reconnect": False, "connect_timeout": 3,
+                **bundle.connection(), "allow_reconnect": False, "connect_timeout": PATIENCE,
                 "error_cb": complain, "disconnected_cb": lose, **options,
             }
         )  # fmt: skip
 
     try:
-        await asyncio.wait_for(connect(), 5)
+        await asyncio.wait_for(connect(), PATIENCE)
     except BaseException:
         with suppress(TimeoutError):  # nats-py waits forever after a handshake that failed
             await asyncio.wait_for(nc.close(), 0.2)
@@ -148,7 +149,7 @@ async def connected(bundle: Bundle, **options: Any) -> AsyncIterator[Connected]:
         yield out
     finally:
         if not nc.is_closed:
-            await asyncio.wait_for(nc.close(), 5)
+            await asyncio.wait_for(nc.close(), PATIENCE)
 
 
 async def refused(bundle: Bundle, **options: Any) -> str:
@@ -161,11 +162,11 @@ async def refused(bundle: Bundle, **options: Any) -> str:
     raise AssertionError("was let in")
 
 
-async def until(condition: Any, seconds: float = 5.0) -> None:
+async def until(condition: Any) -> None:
     """Wait until `condition()` holds; fail after a while."""
 
     async def wait() -> None:
         while not condition():
             await asyncio.sleep(0.01)
 
-    await asyncio.wait_for(wait(), seconds)
+    await asyncio.wait_for(wait(), PATIENCE)

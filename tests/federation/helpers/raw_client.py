@@ -13,7 +13,7 @@ from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Downward, Heartbeat, Hello, Upward, Welcome
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
 from tests.federation.helpers.in_process import client_of
-from tests.federation.helpers.nats_federation import Connected, Running, connected
+from tests.federation.helpers.nats_federation import PATIENCE, Connected, Running, connected
 
 M = TypeVar("M")
 
@@ -59,7 +59,7 @@ class ByHand:
             for answer in self.client.receive(message):
                 await self.say(answer)
 
-    async def hear(self, kind: type[M], seconds: float = 10.0, **facts: object) -> M:
+    async def hear(self, kind: type[M], **facts: object) -> M:
         """The next message of this kind that is for this session; others are passed over."""
 
         async def wait() -> M:
@@ -73,7 +73,7 @@ class ByHand:
                 if ours and all(getattr(message, k) == v for k, v in facts.items()):
                     return message
 
-        return await asyncio.wait_for(wait(), seconds)
+        return await asyncio.wait_for(wait(), PATIENCE)
 
     def decoded(self, data: bytes) -> tuple[str, Downward]:
         return decode_down(data, self.name, self.agreement.problem.dim)

@@ -19,7 +19,14 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator import nats_config, nats_server, operator
 from fedglb.federation.operator.authority import Authority, expiry
 from fedglb.io.lock import exclusive_lock
-from tests.federation.helpers.nats_federation import connected, federation, refused, table, until
+from tests.federation.helpers.nats_federation import (
+    PATIENCE,
+    connected,
+    federation,
+    refused,
+    table,
+    until,
+)
 
 
 def files(folder):
@@ -123,7 +130,7 @@ def test_members_come_and_go_while_the_others_stay(tmp_path):
                 async with connected(stolen) as a:
                     change = await asyncio.to_thread(operator.revoke, running.folder, ["a"])
                     assert change == operator.Change(("a",), verified=True)
-                    await asyncio.wait_for(a.lost.wait(), 5)
+                    await asyncio.wait_for(a.lost.wait(), PATIENCE)
                 assert "authorization violation" in (await refused(stolen)).lower()
                 assert not (running.folder / "clients" / "a").exists()
                 change = await asyncio.to_thread(operator.add, running.folder, ["a", "c"])

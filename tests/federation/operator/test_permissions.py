@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from tests.federation.helpers.nats_federation import connected, federation, until
+from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, until
 
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
 DOWN_A, DOWN_B = "fed.demo.down.a", "fed.demo.down.b"
@@ -171,7 +171,7 @@ def test_a_certificate_counts_not_the_name_that_is_claimed(running):
 
 def raw(bundle):
     """A socket past TLS, after the server's INFO: from here on by hand."""
-    plain = socket.create_connection(("127.0.0.1", int(bundle.server.rpartition(":")[2])), 5)
+    plain = socket.create_connection(("127.0.0.1", int(bundle.server.rpartition(":")[2])), PATIENCE)
     door = bundle.tls().wrap_socket(plain, server_hostname="127.0.0.1")
     door.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
     said = b""
@@ -197,7 +197,7 @@ def test_a_message_that_is_too_large_costs_its_sender_the_connection(running):
                 assert b"Maximum Payload Violation" in said
 
     async def scene(a, b, head):
-        await asyncio.wait_for(asyncio.to_thread(shout), 10)
+        await asyncio.wait_for(asyncio.to_thread(shout), PATIENCE)
         await settle(a, b, head)  # all others are where they were, a's other connection too
         assert head.heard == LAST
         assert not a.lost.is_set()
