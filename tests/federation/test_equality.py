@@ -80,13 +80,13 @@ def played(tmp_path, arms, rewards):
                 )
                 choices[t, i] = answer["arm"]
                 if answer["fired"]:
-                    models.append(held_by_all(agents, len(models) + 1))
+                    models.append(adopted_by_all(agents, len(models) + 1))
         assert head.process.poll() is None
     return choices, models, state
 
 
-def held_by_all(agents, update):
-    """Wait until every agent holds the model of an update; return it."""
+def adopted_by_all(agents, update):
+    """Wait until every agent has adopted the model of an update; return it."""
     for each in agents:
         each.tell(do="model", update=update)
     models = [each.next() for each in agents]
@@ -125,7 +125,7 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path):
 
 
 def check_traffic(traffic, ledger):
-    """What went over the wire is at least what the ledger has, in doubles; and signs of life."""
+    """More was sent than the ledger counts (in doubles): there are headers, hellos, heartbeats."""
     both = ledger.join(traffic, on=["message", "direction"], how="left", suffix="_sent")
     assert both["messages_sent"].null_count() == 0
     assert both.filter(pl.col("messages_sent") < pl.col("messages")).is_empty()

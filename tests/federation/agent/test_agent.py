@@ -1,4 +1,4 @@
-"""The agent alone: what it answers, what it takes, what it refuses, and when decisions expire."""
+"""The agent without a federation: its calls, what it refuses, and when decisions expire."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARMS = np.eye(3)
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock to be set by hand."""
+    """A clock that the test sets."""
 
     class Clock:
         now = 1e9
@@ -44,14 +44,14 @@ def test_score_and_width_are_those_of_the_bound(agent, rng):
     feed(agent, rng, 20)
     for count in (1, 2, 7, 300):
         table = arms(rng, count)
-        expected, learner = client(agent).scores(table), client(agent)
+        expected, ours = client(agent).scores(table), client(agent)
         decision = agent.choose(table)
         x = table[decision.arm]
-        assert decision.arm == learner.choose(table)
+        assert decision.arm == ours.choose(table)
         assert decision.score == expected[decision.arm]
-        width = learner.alpha * math.sqrt(x @ learner.state.inverse @ x)
+        width = ours.alpha * math.sqrt(x @ ours.state.inverse @ x)
         assert decision.width == pytest.approx(width, rel=1e-12)
-        estimate = x @ learner.state.centre
+        estimate = x @ ours.state.centre
         assert decision.score - decision.width == pytest.approx(estimate, rel=1e-9, abs=1e-9)
         assert (decision.propensity, decision.model, decision.arm_id) == (1.0, 0, None)
 
@@ -203,15 +203,15 @@ def test_unknown_decisions(agent, wrong):
     assert agent.export()["outcome"].to_list() == ["pending"]
 
 
-def test_a_decision_of_another_session_is_known_by_its_own_id_only(path):
+def test_a_decision_from_before_a_restart_is_known_by_its_own_id_only(path):
     with Agent.open(path, PROBLEM) as agent:
         first = agent.choose(ARMS)
     with Agent.open(path, PROBLEM) as agent:
         second = agent.choose(ARMS)
-        session = second.id.split("-")[0]
-        assert first.id.split("-")[0] != session
+        prefix = second.id.split("-")[0]
+        assert first.id.split("-")[0] != prefix
         with pytest.raises(UnknownDecision):
-            agent.observe(f"{session}-1", 1.0)
+            agent.observe(f"{prefix}-1", 1.0)
         agent.observe(first.id, 1.0)
         agent.observe(second.id, 0.0)
         assert agent.export()["reward"].to_list() == [1.0, 0.0]

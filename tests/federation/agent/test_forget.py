@@ -26,11 +26,11 @@ def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> d
     if base is not None:
         twin.state = from_arrays(old.algorithm.local_update.state_type, base)
     keep = [k for k in range(len(old.samples)) if k not in gone]
-    for place, k in enumerate(keep):
+    for position, k in enumerate(keep):
         x, y = old.samples.X[k].copy(), float(old.samples.y[k])
         index = twin.samples.append(x, y)
         twin.covariance += np.outer(x, x)
-        if place >= covered:
+        if position >= covered:
             old.algorithm.local_update.observe(old.setting, twin.state, twin.samples, index)
     return {name: np.asarray(v).tobytes() for name, v in to_arrays(twin.state).items()}
 
@@ -161,7 +161,7 @@ def test_a_model_that_came_all_the_same_does_not_cover_new_samples(path, rng, re
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("gone", [slice(4, 5), slice(0, 5), slice(2, 7), slice(0, 7)])
-def test_new_samples_do_not_take_the_places_of_covered_ones(path, rng, restart, gone):
+def test_new_samples_do_not_get_sequence_numbers_of_covered_ones(path, rng, restart, gone):
     agent = Agent.open(path, PROBLEM)
     ids = feed(agent, rng, 5)
     Alone(agent).update(agent, t=5)

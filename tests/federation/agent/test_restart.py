@@ -26,7 +26,7 @@ CASES: dict[str, tuple[fg.Problem, fg.Algorithm]] = {
 
 
 class World:
-    """An agent, its coordinator, and the decisions that wait, by the order in which they came."""
+    """An agent, its coordinator, and the ids of the decisions that wait, oldest first."""
 
     def __init__(self, path: Path, case: str) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class World:
 
 
 def script(case: str, seed: int, length: int):
-    """What happens to an agent; updates go one message at a time, in between the rest."""
+    """Yield what happens to an agent; one message of an update at a time, between other calls."""
     rng = np.random.default_rng(seed)
     waiting, learned = 0, 0
     link, updates = CASES[case][0].link.name, CASES[case][1].global_update is not None

@@ -1,4 +1,4 @@
-"""The agent's conversation: what it answers, what it says itself, and what it makes of a model."""
+"""The agent's side of the conversation: its answers, its own messages, and new models."""
 
 from __future__ import annotations
 
@@ -67,45 +67,45 @@ MODEL_NUMBERS = _numbers()
 
 
 def test_hello_is_said_until_it_is_answered(node):
-    part = node.participation
-    first = part.beat()
+    session = node.participation
+    first = session.beat()
     assert isinstance(first, Hello)
-    assert first == part.hello()
+    assert first == session.hello()
     assert (first.update, first.software) == (0, "test")
     assert first.agreement == node.agreement.facts()
-    part.receive(WELCOME)
-    assert part.beat() == Heartbeat(0, 0)
-    assert part.receive(HelloRequest()) == [part.hello()]
+    session.receive(WELCOME)
+    assert session.beat() == Heartbeat(0, 0)
+    assert session.receive(HelloRequest()) == [session.hello()]
 
 
 def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
-    part = node.participation
+    session = node.participation
     with caplog.at_level(logging.WARNING):
-        assert part.receive(Rejected("no room", member=False)) == []
-        part.receive(Rejected("no room", member=False))
-    assert part.refused == "no room"
-    assert not part.welcome
+        assert session.receive(Rejected("no room", member=False)) == []
+        session.receive(Rejected("no room", member=False))
+    assert session.refused == "no room"
+    assert not session.welcome
     assert len(caplog.records) == 1
-    assert isinstance(part.beat(), Hello)  # there may be room now
-    part.receive(Rejected("left out", member=True))
-    assert part.welcome
-    assert part.refused == "left out"
-    part.receive(WELCOME)
-    assert part.welcome
-    assert part.refused is None
+    assert isinstance(session.beat(), Hello)  # there may be room now
+    session.receive(Rejected("excluded", member=True))
+    assert session.welcome
+    assert session.refused == "excluded"
+    session.receive(WELCOME)
+    assert session.welcome
+    assert session.refused is None
 
 
 def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(node):
-    part = node.participation
-    [first] = part.receive(CovarianceRequest("a", 1))
+    session = node.participation
+    [first] = session.receive(CovarianceRequest("a", 1))
     node.feed(3)
-    [again] = part.receive(CovarianceRequest("a", 1))
+    [again] = session.receive(CovarianceRequest("a", 1))
     assert isinstance(first, Covariance)
     assert first.samples == again.samples == 5
     assert first.matrix.tobytes() == again.matrix.tobytes()
-    [one] = part.receive(evaluate())
-    [two] = part.receive(evaluate(number=2, theta=0.2))
-    [back] = part.receive(evaluate())
+    [one] = session.receive(evaluate())
+    [two] = session.receive(evaluate(number=2, theta=0.2))
+    [back] = session.receive(evaluate())
     assert isinstance(one, Derivatives)
     assert one.gradient.tobytes() == back.gradient.tobytes() != two.gradient.tobytes()
 
@@ -114,17 +114,17 @@ def test_and_so_after_a_restart(node):
     [first] = node.participation.receive(CovarianceRequest("a", 1))
     [one] = node.participation.receive(evaluate())
     node.feed(3)
-    session = node.participation.session
+    before = node.participation.session
     node.close()
     node.open()
-    assert node.participation.session != session
+    assert node.participation.session != before
     [again] = node.participation.receive(CovarianceRequest("a", 1))
     assert (again.samples, again.matrix.tobytes()) == (5, first.matrix.tobytes())
     [back] = node.participation.receive(evaluate())
     assert back.gradient.tobytes() == one.gradient.tobytes()
 
 
-def test_an_update_that_it_was_never_asked_into_is_withdrawn_from(node):
+def test_it_withdraws_from_an_update_that_it_was_not_asked_into(node):
     assert node.participation.receive(evaluate(update=4)) == [Withdrawal(4)]
     node.participation.receive(CovarianceRequest("a", 2))
     assert node.participation.receive(evaluate(update=1)) == [Withdrawal(1)]
@@ -140,23 +140,23 @@ def test_a_newer_update_ends_the_one_before(node):
 
 
 def test_a_model_is_adopted_once_and_older_ones_never(node):
-    part = node.participation
-    part.receive(CovarianceRequest("a", 3))
+    session = node.participation
+    session.receive(CovarianceRequest("a", 3))
     node.feed(2)
-    assert part.receive(model(3, covered=5)) == []
+    assert session.receive(model(3, covered=5)) == []
     client = node.learner.protocol_client
     assert (client.adopted, client.covered, len(client.samples)) == (3, 5, 7)
     before = {k: v.tobytes() for k, v in client.to_arrays().items()}
-    part.receive(model(3, covered=5))
-    part.receive(model(2, covered=1, t=5))
+    session.receive(model(3, covered=5))
+    session.receive(model(2, covered=1, t=5))
     assert before == {k: v.tobytes() for k, v in node.learner.protocol_client.to_arrays().items()}
-    assert part.hello().update == 3
-    assert part.wait_for(3, timeout=0.0)
-    assert not part.wait_for(4, timeout=0.01)
+    assert session.hello().update == 3
+    assert session.wait_for(3, timeout=0.0)
+    assert not session.wait_for(4, timeout=0.01)
 
 
 @pytest.mark.parametrize("matrix", [-np.eye(2), np.full((2, 2), np.nan)])
-def test_a_model_that_cannot_be_is_ignored_and_logged(node, caplog, matrix):
+def test_an_invalid_model_is_ignored_and_logged(node, caplog, matrix):
     bad = NewModel("a", 1, 0, SharedModel(1, matrix, MODEL_NUMBERS, np.zeros(2)))
     with caplog.at_level(logging.ERROR):
         assert node.participation.receive(bad) == []
@@ -165,27 +165,27 @@ def test_a_model_that_cannot_be_is_ignored_and_logged(node, caplog, matrix):
 
 
 def test_a_request_stands_until_a_model_covers_the_samples(node):
-    part = node.participation
-    part.receive(WELCOME)
-    part.ask()
-    assert part.request() == SyncRequest("a", 5, 0)
-    assert part.beat() == Heartbeat(0, 5)
-    [request] = part.receive(model(1, covered=0))  # it was left out
+    session = node.participation
+    session.receive(WELCOME)
+    session.ask()
+    assert session.request() == SyncRequest("a", 5, 0)
+    assert session.beat() == Heartbeat(0, 5)
+    [request] = session.receive(model(1, covered=0))  # it was excluded
     assert request == SyncRequest("a", 9, 1)
-    part.receive(CovarianceRequest("a", 2))
-    assert part.receive(model(2, covered=5, t=10)) == []
-    assert part.beat() == Heartbeat(2, 0)
-    assert part.request() is None
+    session.receive(CovarianceRequest("a", 2))
+    assert session.receive(model(2, covered=5, t=10)) == []
+    assert session.beat() == Heartbeat(2, 0)
+    assert session.request() is None
 
 
 def test_an_update_in_progress_does_not_fulfil_a_later_request(node):
-    part = node.participation
-    part.receive(CovarianceRequest("a", 1))
+    session = node.participation
+    session.receive(CovarianceRequest("a", 1))
     node.feed(1)
-    part.ask()
-    assert part.receive(model(1, covered=5)) == [SyncRequest("a", 9, 1)]
-    part.receive(CovarianceRequest("a", 2))
-    assert part.receive(model(2, covered=6, t=10)) == []
+    session.ask()
+    assert session.receive(model(1, covered=5)) == [SyncRequest("a", 9, 1)]
+    session.receive(CovarianceRequest("a", 2))
+    assert session.receive(model(2, covered=6, t=10)) == []
 
 
 def test_an_agent_without_samples_may_ask(tmp_path):
@@ -196,7 +196,7 @@ def test_an_agent_without_samples_may_ask(tmp_path):
     node.close()
 
 
-def test_only_the_first_firing_is_news_and_a_restart_remembers_it(tmp_path):
+def test_only_the_first_firing_is_sent_at_once_and_a_restart_remembers_it(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(0.0), seed=0)
     node.feed(1)
     assert not node.participation.want(1)
@@ -210,7 +210,7 @@ def test_only_the_first_firing_is_news_and_a_restart_remembers_it(tmp_path):
     node.close()
 
 
-def test_who_was_left_out_waits_for_its_next_sample(tmp_path):
+def test_a_client_that_was_excluded_waits_for_its_next_sample(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(0.0), seed=0)
     node.feed(2)
     assert node.participation.receive(model(1, covered=0, t=2)) == []
@@ -220,8 +220,8 @@ def test_who_was_left_out_waits_for_its_next_sample(tmp_path):
     node.close()
 
 
-def test_a_request_from_before_there_was_a_connection_is_made_on_being_taken_in(node):
-    part = node.participation
-    assert part.receive(WELCOME) == []
-    part.want(3)
-    assert part.receive(WELCOME) == [SyncRequest("a", 3, 0)]
+def test_a_request_from_before_there_was_a_connection_is_sent_on_admission(node):
+    session = node.participation
+    assert session.receive(WELCOME) == []
+    session.want(3)
+    assert session.receive(WELCOME) == [SyncRequest("a", 3, 0)]

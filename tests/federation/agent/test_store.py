@@ -1,4 +1,4 @@
-"""Writes that fail, and how firmly the others are written."""
+"""Writes that fail, and which of the others wait for the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARMS = np.eye(3)
 
 
 class Wrapped:
-    """A connection that can be told to fail, and that notes how firmly it writes."""
+    """A connection that can be told to fail, and that notes its level of `synchronous`."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -155,7 +155,7 @@ def test_what_cannot_be_forgotten_is_all_there(wrapped, tmp_path, failing):
 
 
 @pytest.mark.parametrize(("durable", "level"), [("process", 1), ("power", 2)])
-def test_how_firmly_rewards_and_the_rest_are_written(wrapped, durable, level):
+def test_with_power_only_rewards_wait_for_the_disk(wrapped, durable, level):
     """1 is NORMAL, 2 is FULL: the disk has it when the call returns."""
     agent, db = wrapped(durable=durable)
     feed(agent, np.random.default_rng(0), 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
+from fedglb.federation.agreement import Agreement
 from fedglb.federation.sqlite import unpack
 from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
+AGREED = Agreement(PROBLEM, fg.fedglb_ucb(10.0, fg.Newton()), max_clients=1)
 VERSION = 2
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
@@ -45,13 +48,16 @@ def test_tables_columns_and_facts(used):
     db = sqlite3.connect(used)
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]
     found = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in tables}
-    facts = {name for (name,) in db.execute("SELECT name FROM facts")}
+    facts = dict(db.execute("SELECT name, value FROM facts"))
     ids = [
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     ]
     db.close()
     assert found == COLUMNS
-    assert facts == FACTS
+    assert set(facts) == FACTS
+    agreement = json.loads(facts["agreement"])
+    assert set(agreement) - set(AGREED.facts()) == {"federation", "client"}
+    assert (agreement["federation"], agreement["client"]) == ("alone", "alone")
     assert ids == [APPLICATION_ID, VERSION]
 
 
