@@ -181,7 +181,7 @@ class Director:
             self._standing.updates += 1
             self._standing.size = event["total_bytes"]
         goodbye = kind == "left" and client in self._seats and self._seats[client].doing == DONE
-        if kind in ("left", "left out", "offence", "refused", "abandoned") and not goodbye:
+        if kind in ("left", "excluded", "invalid", "rejected", "abandoned") and not goodbye:
             self._note(f"coordinator: {event['text']}")
 
     def _report(self, name: str, said: ShopReport) -> None:

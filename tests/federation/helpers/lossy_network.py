@@ -22,7 +22,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
 from fedglb.protocol.coordinator import IDLE
@@ -118,11 +118,11 @@ class Harness:
     # -- the coordinator ---------------------------------------------------------------------
 
     def begin(self, after: int = 0) -> None:
-        self.file = CoordinatorFile(self.folder / "coordinator.db", self.agreement)
-        self.coordination = CoordinatorSession(
+        self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
+        self.session = CoordinatorSession(
             self.agreement, self.file, self.policy, self.events.append, after
         )
-        self.tell(self.coordination.start(self.now))
+        self.tell(self.session.start(self.now))
 
     def crash(self) -> None:
         """End the coordinator with no time to write anything, and begin it again."""
@@ -131,12 +131,12 @@ class Harness:
 
     def stop(self) -> None:
         """End the coordinator in good order, and begin it again."""
-        self.coordination.stop()
+        self.session.stop()
         self.crash()
 
     @property
     def coordinator(self) -> fg.Coordinator:
-        return self.coordination.coordinator
+        return self.session.coordinator
 
     @property
     def idle(self) -> bool:
@@ -192,7 +192,7 @@ class Harness:
 
     def _arrive(self, way: str, name: str, payload: bytes) -> None:
         if way == "up":
-            self.tell(self.coordination.receive(name, payload, self.now))
+            self.tell(self.session.receive(name, payload, self.now))
             return
         node = self.nodes.get(name)
         if node is None or not node.up:
@@ -216,7 +216,7 @@ class Harness:
         while self._heap and self._heap[0][0] <= self.now:
             _, _, way, name, payload = heapq.heappop(self._heap)
             self._arrive(way, name, payload)
-        self.tell(self.coordination.tick(self.now))
+        self.tell(self.session.tick(self.now))
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / TICK)):
@@ -233,7 +233,7 @@ class Harness:
         return list(self.nodes.values())
 
     def everybody_here(self) -> bool:
-        return all(name in self.coordination.roster for name in self.nodes)
+        return all(name in self.session.members for name in self.nodes)
 
     def shared(self, update: int = 1) -> bool:
         """Whether all agents hold the newest model, of this update or a later one."""
