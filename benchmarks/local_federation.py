@@ -6,7 +6,6 @@ The coordinator runs in a process of its own, as it would be run.
 from __future__ import annotations
 
 import multiprocessing
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.service import serve
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.operator import nats_server, operator
+from fedglb.federation.operator import operator
+from tests.federation.helpers import nats_process
 
 NAME = "benchmark"
 SPAWN = multiprocessing.get_context("spawn")
@@ -47,19 +47,17 @@ class Place:
 @contextmanager
 def federation(folder: Path, names: Sequence[str], dim: int) -> Iterator[Place]:
     """Make a federation whose trigger never fires (updates are asked for), and start its server."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = int(found.getsockname()[1])
+    port = nats_process.free_port()
     algorithm = {"name": "fedglb-ucb", "threshold": 1e12, "solver": "newton"}
     table = AgreementTable(len(names), ProblemTable(dim), algorithm)
     operator.init(folder, NAME, table, names, ["127.0.0.1"], port, bind="127.0.0.1")
-    with nats_server.start(folder / "server", folder / "server" / "log"):
+    with nats_process.start(folder / "server", folder / "server" / "log"):
         yield Place(folder)
 
 
 @dataclass
 class Coordinator:
-    """A coordinator's process and what it says."""
+    """A coordinator's process and its events."""
 
     process: SpawnProcess
     events: Any
@@ -83,7 +81,7 @@ class Coordinator:
 
 @contextmanager
 def coordinator(place: Place) -> Iterator[Coordinator]:
-    """Run the coordinator, patient: nobody is left out because this machine is slow."""
+    """Run the coordinator, with long timeouts: nobody is excluded because this machine is slow."""
     events = SPAWN.Queue()
     process = SPAWN.Process(target=_serve, args=(place.folder, events), daemon=True)
     process.start()
@@ -96,8 +94,8 @@ def coordinator(place: Place) -> Iterator[Coordinator]:
 
 
 def _serve(folder: Path, events: Any) -> None:
-    def tell(event: CoordinatorEvent) -> None:
+    def on_event(event: CoordinatorEvent) -> None:
         events.put((event.kind, event.facts))
 
     policy = Policy(time_limit=300.0, absent_after=600.0)
-    serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, tell)
+    serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, on_event)

@@ -14,8 +14,8 @@ import fedglb as fg
 from fedglb.cli import main
 from fedglb.cli.federation.init import PRESETS
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.operator import nats_server
-from tests.federation.helpers.nats_federation import free_port
+from tests.federation.helpers import nats_process
+from tests.federation.helpers.nats_process import free_port
 
 INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
 
@@ -63,7 +63,7 @@ def test_a_federations_life(federation, tmp_path):
     assert bundle.agreement.algorithm == expected
     assert bundle.agreement.problem.dim == 3
     assert bundle.agreement.max_clients == 4
-    with nats_server.start(folder / "server", tmp_path / "log"):
+    with nats_process.start(folder / "server", tmp_path / "log"):
         out = federation("add", folder, "shop-3", "shop-4", "--json")
         assert json.loads(out.stdout) == {
             "clients": {n: str(folder / "clients" / n) for n in ("shop-3", "shop-4")},

@@ -10,7 +10,7 @@ from polars.testing import assert_frame_equal
 
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable, ProblemTable
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
 from fedglb.simulation.reference import ReferenceEngine
@@ -108,7 +108,7 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path):
             np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
 
     agreement = TABLE.build()
-    file = CoordinatorFile(state, agreement)
+    file = CoordinatorStore(state, agreement)
     arrays, packed = file.state()
     updates = file.updates()
     file.close()

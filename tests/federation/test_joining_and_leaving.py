@@ -81,13 +81,13 @@ def test_a_client_that_joins_during_an_update_gets_its_model(running, tmp_path, 
                 await c.say(Goodbye())
                 event = await updated(serving, [*agents.values(), late])
                 assert event.facts["clients"] == 3
-                model = serving.coordination.coordinator.model
+                model = serving.session.coordinator.model
                 assert same(model, update(agreement, HONEST))
                 check_state(agreement, late, "e", 3, (1, 0, model))
                 agents["d"].request_update()  # and of the next one it is part
                 event = await updated(serving, [*agents.values(), late], 2)
                 assert event.facts["clients"] == 4
-                second = serving.coordination.coordinator.model
+                second = serving.session.coordinator.model
                 assert same(second, update(agreement, HONEST, {**HONEST, "e": 3}))
                 check_state(agreement, late, "e", 3, (1, 0, model), (2, 3, second))
 
@@ -103,13 +103,13 @@ def test_a_client_that_leaves_during_an_update(running, tmp_path, agreement):
             await c.hear(Evaluate)  # a round with b in it is under way
             await asyncio.to_thread(agents["b"].close)
             left = await asyncio.to_thread(serving.wait, "left", client="b")
-            assert left.text == "b is gone: it said goodbye"
+            assert left.text == "b has left: it said goodbye"
             await c.take_part()
             event = await updated(serving, [agents["a"], agents["d"]])
             assert event.facts["clients"] == 3
-            assert serving.texts("left out") == ["b is left out: it said goodbye"]
+            assert serving.texts("excluded") == ["b is excluded: it said goodbye"]
             counts = {"a": 7, "c": 5, "d": 9}
-            assert same(serving.coordination.coordinator.model, update(agreement, counts))
+            assert same(serving.session.coordinator.model, update(agreement, counts))
 
     play_scene(running, tmp_path, scene)
 
@@ -128,7 +128,7 @@ def test_a_client_that_missed_updates_finds_the_newest_model(running, tmp_path, 
         history = [{**HONEST, "c": 4}, {**HONEST, "d": 11}, {**HONEST, "d": 13}]
         with opened(running, tmp_path, "c", 2, "c.db") as c:
             assert await asyncio.to_thread(c.wait_for_model, 3, PATIENCE)
-            model = serving.coordination.coordinator.model
+            model = serving.session.coordinator.model
             assert same(model, update(agreement, *history))
             assert (c.status.model, c._client.protocol_client.covered) == (3, 0)
             assert same(c._client.protocol_client.state.base, model)
@@ -136,7 +136,7 @@ def test_a_client_that_missed_updates_finds_the_newest_model(running, tmp_path, 
             event = await updated(serving, [*agents.values(), c], 4)
             assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 6 + 13)
             now = {**HONEST, "c": 6, "d": 13}
-            assert same(serving.coordination.coordinator.model, update(agreement, *history, now))
+            assert same(serving.session.coordinator.model, update(agreement, *history, now))
             assert c._client.protocol_client.covered == 6
 
     play_scene(running, tmp_path, scene)
@@ -157,11 +157,11 @@ def test_a_slow_client_is_asked_again_and_waited_for(running, tmp_path, agreemen
             await c.take_part()
             event = await updated(serving, agents.values())
             assert event.facts["clients"] == 4
-            assert serving.texts("left out") == []
+            assert serving.texts("excluded") == []
             model = update(agreement, {**HONEST, "c": 5})
-            assert same(serving.coordination.coordinator.model, model)
-            sent = serving.coordination.traffic.entries["CovarianceRequest.down"][0]
-            entry = serving.coordination.coordinator.ledger.entries["CovarianceRequest", "down"]
+            assert same(serving.session.coordinator.model, model)
+            sent = serving.session.traffic.entries["CovarianceRequest.down"][0]
+            entry = serving.session.coordinator.ledger.entries["CovarianceRequest", "down"]
             assert sent > entry.messages == 4  # the ledger counts each once
 
     play_scene(running, tmp_path, scene)
@@ -175,7 +175,7 @@ def test_a_client_that_was_silent_comes_back(running, tmp_path, agreement):
             await c.join()
             await asyncio.to_thread(serving.silence, "c")
             left = await asyncio.to_thread(serving.wait, "left", client="c")
-            assert left.text == "c is gone: silent for too long"
+            assert left.text == "c has left: silent for too long"
             await c.beat()
             await c.hear(HelloRequest)
             await c.join()
@@ -184,7 +184,7 @@ def test_a_client_that_was_silent_comes_back(running, tmp_path, agreement):
             event = await updated(serving, agents.values())
             assert event.facts["clients"] == 4
             model = update(agreement, {**HONEST, "c": 5})
-            assert same(serving.coordination.coordinator.model, model)
+            assert same(serving.session.coordinator.model, model)
 
     play_scene(running, tmp_path, scene)
 
@@ -202,18 +202,18 @@ def test_a_new_file_waits_for_the_silence_of_the_old_one(running, tmp_path, agre
             await updated(serving, agents.values())
             new = stack.enter_context(opened(running, tmp_path, "c", 3))
             await until(lambda: new.status.refused is not None)  # as long as the old one is there
-            assert "another file speaks under the certificate of c" in new.status.refused
+            assert "another file already uses the certificate of c" in new.status.refused
             assert (new.status.welcome, new.status.model) == (False, 0)
             await line.aclose()  # without a goodbye
             await asyncio.to_thread(serving.silence, "c")
             assert await asyncio.to_thread(new.wait_for_model, 1, PATIENCE)
-            model = serving.coordination.coordinator.model
+            model = serving.session.coordinator.model
             check_state(agreement, new, "c", 3, (1, 0, model))
             agents["d"].request_update()
             event = await updated(serving, [*agents.values(), new], 2)
             assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 3 + 9)
             counts = ({**HONEST, "c": 5}, {**HONEST, "c": 3})
-            assert same(serving.coordination.coordinator.model, update(agreement, *counts))
+            assert same(serving.session.coordinator.model, update(agreement, *counts))
             assert new.status.refused is None
 
     play_scene(running, tmp_path, scene)
@@ -237,7 +237,7 @@ def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
                 await e.take_part()
                 event = await updated(serving, [*agents.values(), new])
                 assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 9 + 5)
-                model = serving.coordination.coordinator.model
+                model = serving.session.coordinator.model
                 assert same(model, update(agreement, {**HONEST, "e": 5}))
                 check_state(agreement, new, "c", 3, (1, 0, model))
 
@@ -251,12 +251,12 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             await c.join()
             first = await c.hear(CovarianceRequest)
             assert first.update == 1
-            assert serving.texts("begun") == ["update 1 begins with 4"]
+            assert serving.texts("updating") == ["update 1 starts with 4 clients"]
             await c.say(c.answer(first))
             await c.hear(Evaluate)
             await c.say(Goodbye())
             event = await asyncio.to_thread(serving.wait, "abandoned", update=1)
-            assert event.text == "update 1 is off: too few of 4 are left"
+            assert event.text == "update 1 is abandoned: of 4 clients, fewer than 4 remain"
             assert agents["d"].status.wants == 9  # the request stands
             assert agents["d"].status.model == 0
             c.session = "the next one"  # after goodbye a session is over
@@ -266,14 +266,14 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             event = await updated(serving, agents.values(), 2)
             assert event.facts["clients"] == 4
             expected = update(agreement, {**HONEST, "c": 5})
-            assert same(serving.coordination.coordinator.model, expected)
+            assert same(serving.session.coordinator.model, expected)
             await until(lambda: agents["d"].status.wants == 0)
 
     play_scene(running, tmp_path, scene, quorum=4)
 
 
 def test_who_was_refused_for_its_answer_is_part_of_the_next_update(running, tmp_path, agreement):
-    """One that sent what cannot be is left out of that update, not of the federation."""
+    """One that sent an invalid message is excluded from that update, not of the federation."""
 
     async def scene(serving, agents):
         async with by_hand(running, "c") as c:
@@ -289,7 +289,7 @@ def test_who_was_refused_for_its_answer_is_part_of_the_next_update(running, tmp_
             event = await updated(serving, agents.values(), 2)
             assert event.facts["clients"] == 4
             model = update(agreement, HONEST, {**HONEST, "c": 5})
-            assert same(serving.coordination.coordinator.model, model)
+            assert same(serving.session.coordinator.model, model)
             assert np.all(np.isfinite(model.theta))
             await c.hello(update=2)
             assert (await c.hear(Welcome)).update == 2
@@ -308,7 +308,7 @@ def test_a_request_that_is_said_twice_is_counted_once(running, tmp_path):
             await c.take_part()
             event = await updated(serving, agents.values())
             assert (event.facts["asked_by"], event.facts["t"]) == ("c", 5)
-            ledger = serving.coordination.coordinator.ledger
+            ledger = serving.session.coordinator.ledger
             assert ledger.entries["SyncRequest", "up"].messages == 1
 
     play_scene(running, tmp_path, scene)

@@ -57,9 +57,10 @@ AGENT = {
     "DELETE FROM snapshots": 1, "COMMIT": 1, "send Heartbeat": 1,
 }  # fmt: skip
 HEAD = {
-    "INSERT INTO begun": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS, "BEGIN": 1,
-    "REPLACE INTO state": 1, "UPDATE members": 1, "DELETE FROM begun": 1, "UPDATE begun": 1,
-    "INSERT INTO updates": 1, "COMMIT": 1, "send NewModel": 3,
+    "INSERT INTO started_updates": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS,
+    "BEGIN": 1, "REPLACE INTO state": 1, "UPDATE members": 1, "DELETE FROM started_updates": 1,
+    "UPDATE started_updates": 1, "INSERT INTO finished_updates": 1, "COMMIT": 1,
+    "send NewModel": 3,
 }  # fmt: skip
 AGENT_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send Hello": 1}
 HEAD_STARTS = {

@@ -89,5 +89,5 @@ def test_nor_do_crashes(tmp_path: Path, lossless, seed) -> None:
         play(running, disturb)
         assert state(running) == lossless[0]
         assert ledger(running) == lossless[1]
-        numbers = [e.facts["update"] for e in running.events if e.kind == "begun"]
+        numbers = [e.facts["update"] for e in running.events if e.kind == "updating"]
         assert numbers == sorted(set(numbers))  # none is used twice

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.protocol import Coordinator
 from tests.federation.helpers.in_process import update
 from tests.federation.helpers.json_processes import coordinator, crowd
@@ -56,7 +56,7 @@ def test_an_update_of_two_hundred_agents(tmp_path, record_property):
     for name in ("theta", "matrix", "numbers"):
         np.testing.assert_allclose(models[0][name], getattr(expected, name), rtol=0, atol=1e-10)
 
-    file = CoordinatorFile(state, agreement)
+    file = CoordinatorStore(state, agreement)
     arrays, _ = file.state()
     row = file.updates().row(0, named=True)
     file.close()

@@ -17,7 +17,7 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
-from fedglb.federation.coordinator.store import CoordinatorFile, MemberRecord
+from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, Evaluate
@@ -67,8 +67,8 @@ def check_left_out(serving, event, expected):
     """The honest ones, and nobody else, are in the model: it is theirs to the bit."""
     assert event.facts["clients"] == len(HONEST)
     assert event.facts["samples"] == sum(HONEST.values())
-    assert same(serving.coordination.coordinator.model, expected)
-    left = [e.facts["client"] for e in serving.events if e.kind == "left out"]
+    assert same(serving.session.coordinator.model, expected)
+    left = [e.facts["client"] for e in serving.events if e.kind == "excluded"]
     assert left == [OFFENDER]
 
 
@@ -143,9 +143,9 @@ def test_an_answer_that_cannot_be(running, tmp_path, expected, where, spoil, rea
             check_left_out(serving, event, expected)
 
     serving = play_scene(running, tmp_path, scene)
-    (named,) = [e for e in serving.events if e.kind == "offence"]
+    (named,) = [e for e in serving.events if e.kind == "invalid"]
     assert named.facts["client"] == OFFENDER
-    assert named.text.startswith(f"{OFFENDER} sent what cannot be: ")
+    assert named.text.startswith(f"{OFFENDER} sent an invalid message: ")
     assert reason in named.text
 
 
@@ -164,7 +164,7 @@ def test_an_answer_in_a_late_round(running, tmp_path, expected):
             check_left_out(serving, event, expected)
 
     serving = play_scene(running, tmp_path, scene)
-    assert "gradient" in serving.texts("offence")[0]
+    assert "gradient" in serving.texts("invalid")[0]
 
 
 # -- answers that do not come ----------------------------------------------------------------------
@@ -221,16 +221,16 @@ def test_no_answer_within_the_time_limit(running, tmp_path, expected, how):
             agents["d"].request_update()
             answer = offender.answer(await offender.hear(CovarianceRequest))
             await how(offender, answer)
-            coordinator = serving.coordination.coordinator
+            coordinator = serving.session.coordinator
             await until(lambda: coordinator.missing() == [OFFENDER])
             serving.give_up(0.3)
             event = await updated(serving, agents)
             check_left_out(serving, event, expected)
             assert not [m for _, m in offender.line.heard if b"Evaluate" in m]
-            assert serving.coordination.coordinator.clients.keys() == {*HONEST, OFFENDER}
+            assert serving.session.coordinator.clients.keys() == {*HONEST, OFFENDER}
 
     serving = play_scene(running, tmp_path, scene)
-    assert serving.texts("left out") == ["c is left out: no answer within 0.3 s"]
+    assert serving.texts("excluded") == ["c is excluded: no answer within 0.3 s"]
 
 
 # -- who is not taken in ---------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_another_agreement(running, tmp_path, expected, fact, value):
             agents["d"].request_update()
             event = await updated(serving, agents)
             assert event.facts["clients"] == len(HONEST)
-            assert same(serving.coordination.coordinator.model, expected)
-            assert serving.texts("refused") == [refused.reason]
+            assert same(serving.session.coordinator.model, expected)
+            assert serving.texts("rejected") == [refused.reason]
             assert not [m for _, m in offender.line.heard if b"CovarianceRequest" in m]
 
     play_scene(running, tmp_path, scene)
@@ -265,9 +265,9 @@ def test_one_client_too_many(running, tmp_path, expected):
 
     The operator gives no more certificates than N: here the coordinator's file knows of others.
     """
-    before = CoordinatorFile(tmp_path / "state.db", running.coordinator_bundle.agreement)
+    before = CoordinatorStore(tmp_path / "state.db", running.coordinator_bundle.agreement)
     for name in ("g", "h", "i"):
-        before.member(name, MemberRecord("a file", present=False, model=0))
+        before.write_member(name, MemberRecord("a file", present=False, model=0))
     before.close()
 
     async def scene(serving, agents):
@@ -278,8 +278,8 @@ def test_one_client_too_many(running, tmp_path, expected):
             agents["d"].request_update()
             event = await updated(serving, agents)
             assert event.facts["clients"] == len(HONEST)
-            assert same(serving.coordination.coordinator.model, expected)
-            assert serving.texts("refused") == [refused.reason]
+            assert same(serving.session.coordinator.model, expected)
+            assert serving.texts("rejected") == [refused.reason]
 
     play_scene(running, tmp_path, scene)
 
@@ -291,14 +291,14 @@ def test_another_file_under_a_certificate_in_use(running, tmp_path, expected):
         async with by_hand(running, "a") as thief:
             await thief.hello()
             refused = await thief.hear(Rejected)
-            assert "another file speaks under the certificate of a" in refused.reason
+            assert "another file already uses the certificate of a" in refused.reason
             thief.client.update = 1
             await thief.say(Covariance("a", 1, 5, thief.client.covariance))
             agents["d"].request_update()
             event = await updated(serving, agents)
             assert (event.facts["clients"], event.facts["samples"]) == (3, sum(HONEST.values()))
-            assert same(serving.coordination.coordinator.model, expected)
-            assert serving.texts("refused") == [refused.reason]
+            assert same(serving.session.coordinator.model, expected)
+            assert serving.texts("rejected") == [refused.reason]
             assert agents["a"].status.refused is None
 
     play_scene(running, tmp_path, scene)
@@ -326,7 +326,7 @@ def test_a_copy_of_a_file_takes_the_place_of_the_older_agent(running, tmp_path):
             await newer.take_part()
             event = await updated(serving, agents)
             assert event.facts["clients"] == 4
-            assert same(serving.coordination.coordinator.model, model)
+            assert same(serving.session.coordinator.model, model)
 
     play_scene(running, tmp_path, scene)
 
@@ -343,7 +343,7 @@ def test_an_agent_whose_file_was_copied_goes_on_alone(running, tmp_path):
             await copy.beat()
             older.observe(older.choose(np.eye(DIM)).id, 1.0)  # it still chooses and learns
             assert older.status.samples == 8
-            assert serving.coordination.roster.session("a") == copy.session
+            assert serving.session.members.session("a") == copy.session
 
     play_scene(running, tmp_path, scene)
 

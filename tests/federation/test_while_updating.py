@@ -14,7 +14,7 @@ from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.protocol.messages import NewModel
 from tests.federation.helpers.in_process import Serving, client_of, honest, same, update
@@ -38,8 +38,8 @@ class Together:
     def __init__(self, folder, agreement):
         folder.mkdir()
         self.agreement, self.dim = agreement, agreement.problem.dim
-        self._kept = CoordinatorFile(folder / "state.db", agreement)
-        self.coordination = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
+        self._kept = CoordinatorStore(folder / "state.db", agreement)
+        self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
         self.learners, self.parts = {}, {}
         for name, samples in SAMPLES.items():
             file = AgentStore(folder / f"{name}.db", "process")
@@ -64,7 +64,7 @@ class Together:
         while queue:
             part, message = queue.popleft()
             payload = encode(message, part.session)
-            for name, answer in self.coordination.receive(part.client.name, payload, 0.0):
+            for name, answer in self.session.receive(part.client.name, payload, 0.0):
                 other = self.parts[name]
                 _, down = decode_down(answer, name, self.dim)
                 queue.extend((other, up) for up in other.receive(down))
@@ -99,7 +99,7 @@ def test_the_model_and_the_states_after_it(together, kind):
         """Whoever has answered takes two decisions, and learns from the older one first or last."""
         nonlocal t
         for name, learner in busy.learners.items():
-            if learner.protocol_client.update < busy.coordination.coordinator.update:
+            if learner.protocol_client.update < busy.session.coordinator.update:
                 continue  # what it learned now would belong to the update
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
@@ -115,9 +115,9 @@ def test_the_model_and_the_states_after_it(together, kind):
     for _ in range(2):  # the second update begins from the first one's model
         quiet.update()
         busy.update(between=decide)
-        rounds.append(busy.coordination.coordinator.last_update.rounds)
-        model = busy.coordination.coordinator.model
-        assert same(model, quiet.coordination.coordinator.model)
+        rounds.append(busy.session.coordinator.last_update.rounds)
+        model = busy.session.coordinator.model
+        assert same(model, quiet.session.coordinator.model)
         for name, learner in quiet.learners.items():
             assert len(later[name]) > 2
             for x, y, step in later[name]:  # in their order, after the model
@@ -164,7 +164,7 @@ def test_over_a_network(tmp_path):
     ):
         taken = asyncio.run(asyncio.wait_for(scene(running, serving, agents), 2 * PATIENCE))
         agreement = running.coordinator_bundle.agreement
-        model = serving.coordination.coordinator.model
+        model = serving.session.coordinator.model
         assert same(model, update(agreement, {**SAMPLES, "c": 5}))
         for name, agent in agents.items():
             client, n = agent._client.protocol_client, SAMPLES[name]

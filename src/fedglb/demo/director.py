@@ -29,7 +29,6 @@ from fedglb.demo.state import (
 from fedglb.demo.summary import Killed, Summary, summarise
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
-from fedglb.federation.operator.nats_config import NATS
 from fedglb.federation.warm_up import warm_up
 from fedglb.kernels.compile import cache
 
@@ -116,11 +115,9 @@ class Director:
             local_baseline(self._plan)
 
     def _start_server(self) -> Child:
-        conf = self._folder.absolute() / "federation" / "server" / NATS
-        nats = self._children.start(
-            _SERVER, [nats_server.program(), "-c", str(conf)], dies_with_parent=True
-        )
-        while "Server is ready" not in nats.log.read_text(errors="replace"):
+        folder = self._folder / "federation" / operator.SERVER
+        nats = self._children.start(_SERVER, nats_server.command(folder), dies_with_parent=True)
+        while nats_server.READY not in nats.log.read_text(errors="replace"):
             if nats.process.poll() is not None or self._silent():
                 raise DemoFailed(f"{_SERVER} does not start: {nats.last_word}")
             time.sleep(_LOOK)
@@ -181,7 +178,7 @@ class Director:
             self._standing.updates += 1
             self._standing.size = event["total_bytes"]
         goodbye = kind == "left" and client in self._seats and self._seats[client].doing == DONE
-        if kind in ("left", "left out", "offence", "refused", "abandoned") and not goodbye:
+        if kind in ("left", "excluded", "invalid", "rejected", "abandoned") and not goodbye:
             self._note(f"coordinator: {event['text']}")
 
     def _report(self, name: str, said: ShopReport) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from fedglb.demo.plan import DemoPlan, file_of
 from fedglb.demo.stream import stream
 from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
 from fedglb.typing import FloatArray
@@ -88,7 +88,7 @@ def summarise(
     lost = sum(
         len(acknowledged[name] - ids) for name, (ids, _) in zip(plan.names, found, strict=True)
     )
-    file = CoordinatorFile(folder / "federation" / "coordinator" / "state.db", plan.agreement)
+    file = CoordinatorStore(folder / "federation" / "coordinator" / "state.db", plan.agreement)
     try:
         updates, kept = file.updates(), file.state()
     finally:

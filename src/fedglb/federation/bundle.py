@@ -1,4 +1,4 @@
-"""What a member of a federation holds: a folder with its certificate and what was agreed on."""
+"""The folder that each member of a federation holds: its certificate and what was agreed on."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.certificates import IssuedCertificate, expiry, identities
 from fedglb.federation.names import check_name, identity
-from fedglb.federation.operator.authority import Issued, expiry, identities
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import explain, read_file, reject_unknown_keys, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
+#: Of `federation.toml`, a member's and the operator's: its keys are stored names.
+VERSION = 1
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
 _log = logging.getLogger("fedglb.federation")
 
@@ -31,6 +33,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: str
     server: str
     agreement: AgreementTable
+    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -44,9 +47,9 @@ class Bundle:
     federation, client
         The federation's name and the member's own; the coordinator's is "coordinator".
     server
-        Where the federation meets, such as ``tls://nats.example.org:4222``.
+        The address of the NATS server, such as ``tls://nats.example.org:4222``.
     table
-        What was agreed on, in words and numbers.
+        What was agreed on, as it is written in the file.
     """
 
     folder: Path
@@ -57,7 +60,7 @@ class Bundle:
 
     @classmethod
     def read(cls, folder: str | Path) -> Bundle:
-        """Read a folder; `InvalidInput` names the file and the key at fault."""
+        """Read a folder; `InvalidInput` names the file and the key that is wrong."""
         place = Path(folder)
         for name in (FILE, CA, CERTIFICATE, KEY):
             if not (place / name).is_file():
@@ -72,7 +75,7 @@ class Bundle:
 
     @cached_property
     def agreement(self) -> Agreement:
-        """What was agreed on, as parts."""
+        """What was agreed on, as problem and algorithm."""
         try:
             return self.table.build()
         except InvalidInput as error:
@@ -80,7 +83,7 @@ class Bundle:
             raise InvalidInput(argument, error.value, error.allowed) from None
 
     def tls(self) -> ssl.SSLContext:
-        """Return what encrypts: the server must be the federation's, and this is our proof."""
+        """Return the TLS context: it trusts only the federation's server, and shows who we are."""
         try:
             context = ssl.create_default_context(cafile=self.folder / CA)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -93,13 +96,13 @@ class Bundle:
     def connection(self) -> dict[str, Any]:
         """Return the options with which `nats.connect` reaches the server, and only it.
 
-        TLS before anything else is said: otherwise nats-py would go on in the clear if somebody
-        on the way took the server's offer of TLS out.
+        TLS comes before any NATS message: otherwise nats-py would go on unencrypted if somebody
+        between client and server removed the server's offer of TLS.
         """
         return {"servers": self.server, "tls": self.tls(), "tls_handshake_first": True}
 
-    def write(self, authority: bytes, issued: Issued) -> None:
-        """Make the folder, which must not be there."""
+    def write(self, authority: bytes, issued: IssuedCertificate) -> None:
+        """Make the folder, which must not exist yet."""
         self.folder.mkdir(mode=0o700)
         document = _Document(self.federation, self.client, self.server, self.table)
         text = to_toml(msgspec.to_builtins(document))
@@ -124,16 +127,18 @@ class Bundle:
         ours = identity(self.federation, self.client, 1).removesuffix("1")
         if not any(name.startswith(ours) for name in known):
             holder = ", ".join(known) or "nobody"
-            allowed = f"the name for which {CERTIFICATE} was made out: {holder}"
+            allowed = f"the name that {CERTIFICATE} was issued for: {holder}"
             raise InvalidInput(f"{where}: client", self.client, allowed)
-        if ends < datetime.now(UTC):  # not refused: an agent works on alone
-            _log.warning("%s ended on %s: ask the operator", self.folder / CERTIFICATE, ends.date())
+        if ends < datetime.now(UTC):  # no error: an agent goes on learning without the others
+            path = self.folder / CERTIFICATE
+            _log.warning("%s expired on %s: ask the operator for a new one", path, ends.date())
         if (self.folder / KEY).stat().st_mode & 0o077:
             _log.warning("others can read the key: run chmod 600 %s", self.folder / KEY)
 
 
 def _document(path: Path) -> _Document:
     raw = read_file(path, "bundle")
+    check_version(raw, path)
     reject_unknown_keys(raw, _Document, str(path), "")
     agreement = raw.get("agreement")
     if isinstance(agreement, Mapping):
@@ -144,3 +149,15 @@ def _document(path: Path) -> _Document:
         return msgspec.convert(raw, _Document)
     except msgspec.ValidationError as error:
         raise explain(str(error), raw, str(path)) from None
+
+
+def check_version(raw: Mapping[str, Any], path: Path) -> None:
+    """Raise `InvalidInput` unless a `federation.toml` has this version.
+
+    One without a version is of the first: that was written before there was the key, and has the
+    same keys otherwise.
+    """
+    found = raw.get("version", 1)
+    if found != VERSION:
+        allowed = f"{VERSION}, which this fedglb can read: install the fedglb that wrote the file"
+        raise InvalidInput(f"{path}: version", found, allowed)

@@ -67,7 +67,7 @@ MODEL_NUMBERS = _numbers()
 
 
 def test_hello_is_said_until_it_is_answered(node):
-    session = node.participation
+    session = node.agent_session
     first = session.beat()
     assert isinstance(first, Hello)
     assert first == session.hello()
@@ -79,7 +79,7 @@ def test_hello_is_said_until_it_is_answered(node):
 
 
 def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
-    session = node.participation
+    session = node.agent_session
     with caplog.at_level(logging.WARNING):
         assert session.receive(Rejected("no room", member=False)) == []
         session.receive(Rejected("no room", member=False))
@@ -96,7 +96,7 @@ def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
 
 
 def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(node):
-    session = node.participation
+    session = node.agent_session
     [first] = session.receive(CovarianceRequest("a", 1))
     node.feed(3)
     [again] = session.receive(CovarianceRequest("a", 1))
@@ -111,36 +111,36 @@ def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(nod
 
 
 def test_and_so_after_a_restart(node):
-    [first] = node.participation.receive(CovarianceRequest("a", 1))
-    [one] = node.participation.receive(evaluate())
+    [first] = node.agent_session.receive(CovarianceRequest("a", 1))
+    [one] = node.agent_session.receive(evaluate())
     node.feed(3)
-    before = node.participation.session
+    before = node.agent_session.session
     node.close()
     node.open()
-    assert node.participation.session != before
-    [again] = node.participation.receive(CovarianceRequest("a", 1))
+    assert node.agent_session.session != before
+    [again] = node.agent_session.receive(CovarianceRequest("a", 1))
     assert (again.samples, again.matrix.tobytes()) == (5, first.matrix.tobytes())
-    [back] = node.participation.receive(evaluate())
+    [back] = node.agent_session.receive(evaluate())
     assert back.gradient.tobytes() == one.gradient.tobytes()
 
 
 def test_it_withdraws_from_an_update_that_it_was_not_asked_into(node):
-    assert node.participation.receive(evaluate(update=4)) == [Withdrawal(4)]
-    node.participation.receive(CovarianceRequest("a", 2))
-    assert node.participation.receive(evaluate(update=1)) == [Withdrawal(1)]
+    assert node.agent_session.receive(evaluate(update=4)) == [Withdrawal(4)]
+    node.agent_session.receive(CovarianceRequest("a", 2))
+    assert node.agent_session.receive(evaluate(update=1)) == [Withdrawal(1)]
 
 
 def test_a_newer_update_ends_the_one_before(node):
-    node.participation.receive(CovarianceRequest("a", 1))
+    node.agent_session.receive(CovarianceRequest("a", 1))
     node.feed(1)
-    [later] = node.participation.receive(CovarianceRequest("a", 3))
+    [later] = node.agent_session.receive(CovarianceRequest("a", 3))
     assert later.samples == 6
-    [stale] = node.participation.receive(CovarianceRequest("a", 1))
+    [stale] = node.agent_session.receive(CovarianceRequest("a", 1))
     assert not isinstance(stale, Covariance)
 
 
 def test_a_model_is_adopted_once_and_older_ones_never(node):
-    session = node.participation
+    session = node.agent_session
     session.receive(CovarianceRequest("a", 3))
     node.feed(2)
     assert session.receive(model(3, covered=5)) == []
@@ -159,13 +159,13 @@ def test_a_model_is_adopted_once_and_older_ones_never(node):
 def test_an_invalid_model_is_ignored_and_logged(node, caplog, matrix):
     bad = NewModel("a", 1, 0, SharedModel(1, matrix, MODEL_NUMBERS, np.zeros(2)))
     with caplog.at_level(logging.ERROR):
-        assert node.participation.receive(bad) == []
+        assert node.agent_session.receive(bad) == []
     assert node.model == 0
     assert "ignored" in caplog.text
 
 
 def test_a_request_stands_until_a_model_covers_the_samples(node):
-    session = node.participation
+    session = node.agent_session
     session.receive(WELCOME)
     session.ask()
     assert session.request() == SyncRequest("a", 5, 0)
@@ -179,7 +179,7 @@ def test_a_request_stands_until_a_model_covers_the_samples(node):
 
 
 def test_an_update_in_progress_does_not_fulfil_a_later_request(node):
-    session = node.participation
+    session = node.agent_session
     session.receive(CovarianceRequest("a", 1))
     node.feed(1)
     session.ask()
@@ -190,38 +190,38 @@ def test_an_update_in_progress_does_not_fulfil_a_later_request(node):
 
 def test_an_agent_without_samples_may_ask(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(1e9), seed=0)
-    node.participation.ask()
-    assert node.participation.request() == SyncRequest("a", 1, 0)
-    assert node.participation.receive(model(1, covered=0)) == []
+    node.agent_session.ask()
+    assert node.agent_session.request() == SyncRequest("a", 1, 0)
+    assert node.agent_session.receive(model(1, covered=0)) == []
     node.close()
 
 
 def test_only_the_first_firing_is_sent_at_once_and_a_restart_remembers_it(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(0.0), seed=0)
     node.feed(1)
-    assert not node.participation.want(1)
+    assert not node.agent_session.want(1)
     node.feed(2)
     node.close()
     node.open()
-    assert node.participation.request() == SyncRequest("a", 3, 0)
-    node.participation.receive(CovarianceRequest("a", 1))
+    assert node.agent_session.request() == SyncRequest("a", 3, 0)
+    node.agent_session.receive(CovarianceRequest("a", 1))
     node.feed(1)  # during the update: reason for the next
-    assert node.participation.receive(model(1, covered=3, t=3)) == [SyncRequest("a", 4, 1)]
+    assert node.agent_session.receive(model(1, covered=3, t=3)) == [SyncRequest("a", 4, 1)]
     node.close()
 
 
 def test_a_client_that_was_excluded_waits_for_its_next_sample(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(0.0), seed=0)
     node.feed(2)
-    assert node.participation.receive(model(1, covered=0, t=2)) == []
-    assert node.participation.request() is None
+    assert node.agent_session.receive(model(1, covered=0, t=2)) == []
+    assert node.agent_session.request() is None
     node.feed(1)
-    assert node.participation.request() == SyncRequest("a", 3, 1)
+    assert node.agent_session.request() == SyncRequest("a", 3, 1)
     node.close()
 
 
 def test_a_request_from_before_there_was_a_connection_is_sent_on_admission(node):
-    session = node.participation
+    session = node.agent_session
     assert session.receive(WELCOME) == []
     session.want(3)
     assert session.receive(WELCOME) == [SyncRequest("a", 3, 0)]

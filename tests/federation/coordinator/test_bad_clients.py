@@ -31,10 +31,10 @@ def said_to(out, client):
 
 def test_a_leap_of_the_clock_is_an_offence_and_moves_nobodys(running):
     node = running.nodes["b"]
-    node.participation.want(2**50)
+    node.agent_session.want(2**50)
     running.request("b")
-    running.until(lambda: "offence" in running.kinds())
-    assert "t = 1125899906842624" in texts(running, "offence")[0]
+    running.until(lambda: "invalid" in running.kinds())
+    assert "t = 1125899906842624" in texts(running, "invalid")[0]
     assert running.coordinator.t == 0
     assert all(n.learner.clock() < 10 for n in running.nodes.values())
     ask(running, "a")
@@ -47,22 +47,22 @@ def test_more_samples_than_allowed_are_an_offence(tmp_path):
     running.nodes["c"].feed(3)
     ask(running)
     running.until(lambda: "updated" in running.kinds())
-    assert texts(running, "offence") == [
-        "c sent what cannot be: samples = 7 is not allowed: give a whole number >= 0 and <= 6"
+    assert texts(running, "invalid") == [
+        "c sent an invalid message: samples = 7 is not allowed: give a whole number >= 0 and <= 6"
     ]
     assert running.events[-1].facts["clients"] == 2
     running.close()
 
 
 def test_a_clients_words_are_one_short_line_of_the_log(running):
-    hello = running.nodes["a"].participation.hello()
+    hello = running.nodes["a"].agent_session.hello()
     software = "x\n2026-01-01 update 9 is done\x1b[2J" + "y" * 100
-    running.coordination.receive(
+    running.session.receive(
         "d", encode(Hello("other", 0, software, hello.agreement), "s"), running.now
     )
     facts = {f"fact\n{k}" + "z" * 150: "\r" * 200 for k in range(150)}
-    running.coordination.receive("e", encode(Hello("i", 0, "y", facts), "s"), running.now)
-    lines = texts(running, "joined")[-1:] + texts(running, "refused")
+    running.session.receive("e", encode(Hello("i", 0, "y", facts), "s"), running.now)
+    lines = texts(running, "joined")[-1:] + texts(running, "rejected")
     assert len(lines) == 2
     for line in lines:
         assert line.isprintable()
@@ -71,9 +71,9 @@ def test_a_clients_words_are_one_short_line_of_the_log(running):
 
 
 def test_another_version_is_told_so(running):
-    payload = bytearray(encode(running.nodes["a"].participation.beat(), "s"))
+    payload = bytearray(encode(running.nodes["a"].agent_session.beat(), "s"))
     payload[3] = 9
-    out = running.coordination.receive("b", bytes(payload), running.now)
+    out = running.session.receive("b", bytes(payload), running.now)
     [answer] = said_to(out, "b")
     assert isinstance(answer, Rejected)
     assert answer.reason == (
@@ -84,11 +84,11 @@ def test_another_version_is_told_so(running):
 def test_a_coordinator_that_stood_still_does_not_take_the_others_for_silent(running):
     running.lost = lambda way, name, message: isinstance(message, Covariance)
     ask(running)
-    running.until(lambda: "begun" in running.kinds())
-    running.coordination.tick(running.now)
-    out = running.coordination.tick(running.now + 100.0)  # a machine that slept
+    running.until(lambda: "updating" in running.kinds())
+    running.session.tick(running.now)
+    out = running.session.tick(running.now + 100.0)  # a machine that slept
     assert "left" not in running.kinds()
-    assert "left out" not in running.kinds()
+    assert "excluded" not in running.kinds()
     assert [decode_down(p, c, DIM)[1] for c, p in out] == [
         CovarianceRequest(c, 1) for c in ("a", "b", "c")
     ]
@@ -100,17 +100,17 @@ def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
     assert running.coordinator.covered["c"].samples == 4
     running.lost = lambda way, name, message: isinstance(message, Covariance)
     ask(running)
-    running.until(lambda: not running.coordination.updates.idle)
+    running.until(lambda: not running.session.driver.idle)
     node = running.nodes["c"]
     node.close()
     for old in tmp_path.glob("c.db*"):
         old.unlink()
-    running.coordination.roster.drop("c")  # the old one was silent for long enough
-    other = Hello("a new file", 0, "test", running.nodes["a"].participation.hello().agreement)
-    running.coordination.receive("c", encode(other, "new"), running.now)
+    running.session.members.drop("c")  # the old one was silent for long enough
+    other = Hello("a new file", 0, "test", running.nodes["a"].agent_session.hello().agreement)
+    running.session.receive("c", encode(other, "new"), running.now)
     running.crash()
     assert "c" not in running.coordinator.covered
-    running.coordination.receive("c", encode(other, "new"), running.now)
+    running.session.receive("c", encode(other, "new"), running.now)
     message = running.coordinator.model_for("c")
     assert message.covered == 0
 
@@ -124,7 +124,7 @@ def test_below_the_quorum_the_operator_is_told(tmp_path):
     running = begun(tmp_path, policy=Policy(quorum=4))
     ask(running)
     running.until(lambda: "waiting" in running.kinds())
-    assert texts(running, "waiting") == ["a asks for an update; 3 are here, the quorum is 4"]
+    assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]
     running.close()
 
 
@@ -151,11 +151,11 @@ def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
 
 
 def test_a_refusal_does_not_hide_an_offence(running):
-    hello = running.nodes["a"].participation.hello()
+    hello = running.nodes["a"].agent_session.hello()
     other = Hello("another file", 0, "test", hello.agreement)
-    running.coordination.receive("a", encode(other, "second"), running.now)
-    out = running.coordination.receive("a", b"garbage", running.now)
-    assert len(texts(running, "refused")) == len(texts(running, "offence")) == 1
+    running.session.receive("a", encode(other, "second"), running.now)
+    out = running.session.receive("a", b"garbage", running.now)
+    assert len(texts(running, "rejected")) == len(texts(running, "invalid")) == 1
     [answer] = said_to(out, "a")
     assert answer.member  # left out of updates it may be, but it is one of them
 
@@ -164,10 +164,10 @@ def test_a_request_by_one_that_lacks_the_model_is_answered_by_the_model(running)
     ask(running)
     running.until(running.shared)
     request = SyncRequest("b", 5, 0)
-    session = running.nodes["b"].participation.session
-    out = running.coordination.receive("b", encode(request, session), running.now)
+    session = running.nodes["b"].agent_session.session
+    out = running.session.receive("b", encode(request, session), running.now)
     [model] = said_to(out, "b")
-    assert (model.update, running.coordination.updates.idle) == (1, True)
+    assert (model.update, running.session.driver.idle) == (1, True)
 
 
 def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol import Client
@@ -30,7 +30,7 @@ class Scene:
         self.open()
 
     def open(self) -> None:
-        self.file = CoordinatorFile(self.path, self.agreement)
+        self.file = CoordinatorStore(self.path, self.agreement)
         self.conversation = CoordinatorSession(self.agreement, self.file, Policy(), self._hear)
         self.conversation.start(self.now)
 
@@ -40,7 +40,7 @@ class Scene:
         self.open()
 
     def _hear(self, event) -> None:
-        if event.kind == "begun":
+        if event.kind == "updating":
             self.begun.append(event.text)
 
     def hello(self, name: str) -> None:
@@ -87,7 +87,7 @@ def test_there_is_one_update_whoever_asks_first(cut_off, who):
         cut_off.deliver(cut_off.ask(who))
     for _ in range(3):
         cut_off.tick()
-    assert cut_off.begun == ["update 1 begins with 2", "update 2 begins with 2"]
+    assert cut_off.begun == ["update 1 starts with 2 clients", "update 2 starts with 2 clients"]
     coordinator = cut_off.conversation.coordinator
     assert (coordinator.phase, coordinator.finished, coordinator.syncs) == (IDLE, 2, 1)
     assert {client.adopted for client in cut_off.clients.values()} == {2}

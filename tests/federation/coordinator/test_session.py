@@ -32,7 +32,7 @@ def running(tmp_path):
 def test_an_update_goes_through_and_is_told(running):
     ask(running)
     running.until(running.shared)
-    assert running.kinds() == ["joined"] * 3 + ["begun", "updated"]
+    assert running.kinds() == ["joined"] * 3 + ["updating", "updated"]
     facts = running.events[-1].facts
     assert (facts["number"], facts["clients"], facts["samples"], facts["asked_by"]) == (
         1,
@@ -44,7 +44,7 @@ def test_an_update_goes_through_and_is_told(running):
     assert {k: facts[k] for k in ("t", "rounds", "bytes")} == {
         k: row[k] for k in ("t", "rounds", "bytes")
     }
-    sent = running.coordination.traffic.entries
+    sent = running.session.traffic.entries
     assert sent["NewModel.down"][0] == 3
     assert sent["CovarianceRequest.down"][0] == 3
 
@@ -74,7 +74,7 @@ def test_who_does_not_answer_in_time_is_left_out_and_gets_the_model(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
     ask(running)
     running.until(running.shared)
-    assert texts(running, "left out") == ["c is left out: no answer within 5 s"]
+    assert texts(running, "excluded") == ["c is excluded: no answer within 5 s"]
     assert running.coordinator.last_update.samples == 8
     assert running.nodes["c"].learner.protocol_client.covered == 0
     assert running.nodes["a"].learner.protocol_client.covered == 4
@@ -84,9 +84,11 @@ def test_below_the_quorum_an_update_is_off_and_the_next_has_another_number(runni
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Covariance) and name != "a"
     running.say(running.nodes["a"], SyncRequest("a", 4, 0))
     running.until(lambda: "abandoned" in running.kinds())
-    assert texts(running, "abandoned") == ["update 1 is off: too few of 3 are left"]
+    assert texts(running, "abandoned") == [
+        "update 1 is abandoned: of 3 clients, fewer than 2 remain"
+    ]
     assert running.idle
-    assert running.file.last_begun() == (1, None)  # not to be begun anew
+    assert running.file.last_started() == (1, None)  # it is not started again
     running.lost = lambda *_: False
     running.crash()
     running.until(running.everybody_here)
@@ -99,7 +101,7 @@ def test_below_the_quorum_none_begins_and_the_request_stands(tmp_path):
     running = begun(tmp_path, names=["a"])
     ask(running)
     running.run(5.0)
-    assert "begun" not in running.kinds()
+    assert "updating" not in running.kinds()
     running.add("b")
     running.until(running.shared)
     assert running.coordinator.finished == 1
@@ -109,29 +111,29 @@ def test_below_the_quorum_none_begins_and_the_request_stands(tmp_path):
 def test_silence_ends_membership_until_the_agent_is_heard_again(running):
     running.lost = lambda way, name, m: name == "c"
     running.until(lambda: "left" in running.kinds())
-    assert texts(running, "left") == ["c is gone: silent for too long"]
+    assert texts(running, "left") == ["c has left: silent for too long"]
     assert list(running.coordinator.clients) == ["a", "b"]
     ask(running)
     running.until(lambda: running.nodes["a"].model == 1)
     running.lost = lambda *_: False
-    session = running.nodes["c"].participation.session
+    session = running.nodes["c"].agent_session.session
     running.until(running.shared)
-    assert running.nodes["c"].participation.session == session
-    assert running.coordination.roster.session("c") == session
+    assert running.nodes["c"].agent_session.session == session
+    assert running.session.members.session("c") == session
     assert running.coordinator.ledger.entries["NewModel", "down"].messages == 3  # counted once
 
 
 def test_goodbye_in_an_update_and_late_words_of_that_session(running):
     late = encode(
-        running.nodes["c"].participation.hello(), running.nodes["c"].participation.session
+        running.nodes["c"].agent_session.hello(), running.nodes["c"].agent_session.session
     )
     ask(running)
     running.leave("c")
     running.until(running.shared)
-    assert texts(running, "left") == ["c is gone: it said goodbye"]
+    assert texts(running, "left") == ["c has left: it said goodbye"]
     assert running.coordinator.last_update.samples == 8
-    running.tell(running.coordination.receive("c", late, running.now))
-    assert "c" not in running.coordination.roster
+    running.tell(running.session.receive("c", late, running.now))
+    assert "c" not in running.session.members
     assert running.heard("down", Rejected, "c")
 
 
@@ -144,7 +146,7 @@ def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.coordinator.ledger.entries["NewModel", "down"].messages == 3
-    assert running.coordination.traffic.entries["NewModel.down"][0] > 8
+    assert running.session.traffic.entries["NewModel.down"][0] > 8
 
 
 def test_after_a_crash_the_update_waits_for_those_who_were_there(running):
@@ -155,9 +157,9 @@ def test_after_a_crash_the_update_waits_for_those_who_were_there(running):
     running.lost = lambda way, name, m: name == "c"
     running.crash()
     before = running.now
-    running.until(lambda: texts(running, "begun")[-1].startswith("update 2"))
+    running.until(lambda: texts(running, "updating")[-1].startswith("update 2"))
     assert running.now - before == pytest.approx(POLICY.grace, abs=2 * TICK)
-    assert texts(running, "begun")[-1] == "update 2 begins with 2"
+    assert texts(running, "updating")[-1] == "update 2 starts with 2 clients"
 
 
 def test_after_a_crash_it_is_begun_at_once_when_all_are_back(running):
@@ -183,7 +185,7 @@ def test_after_a_crash_with_too_few_the_update_is_over(running):
     running.lost = lambda way, name, m: True
     running.crash()
     running.run(POLICY.grace + 1.0)
-    assert running.file.last_begun() == (1, None)
+    assert running.file.last_started() == (1, None)
     running.lost = lambda *_: False
     running.until(running.shared)  # a's request still stands
     assert running.coordinator.finished == 2
@@ -192,11 +194,11 @@ def test_after_a_crash_with_too_few_the_update_is_over(running):
 def test_a_restart_calls_everybody_and_totals_survive_it(running):
     ask(running)
     running.until(running.shared)
-    traffic = dict(running.coordination.traffic.entries)
+    traffic = dict(running.session.traffic.entries)
     ledger = running.coordinator.ledger.messages
     del running.said[:]
     running.stop()
-    assert running.coordination.traffic.entries["NewModel.down"] == traffic["NewModel.down"]
+    assert running.session.traffic.entries["NewModel.down"] == traffic["NewModel.down"]
     assert running.coordinator.ledger.messages == ledger
     assert len(running.heard("down", HelloRequest)) == 3
     running.run(2 * TICK)
@@ -213,7 +215,7 @@ def test_a_lost_file_is_named_and_after_makes_good_for_it(running):
         file.unlink()
     running.begin()
     running.run(1.0)
-    reason = running.nodes["a"].participation.refused
+    reason = running.nodes["a"].agent_session.refused
     assert "--after 1" in reason
     assert not running.coordinator.clients
     running.file.close()
@@ -228,28 +230,28 @@ def test_a_lost_file_is_named_and_after_makes_good_for_it(running):
 
 
 def test_a_former_session_is_refused_and_there_is_no_back_and_forth(running):
-    first = running.nodes["a"].participation
+    first = running.nodes["a"].agent_session
     hello, beat = first.hello(), first.beat()
     running.nodes["a"].close()
     running.come_back("a")
     running.run(1.0)
-    second = running.nodes["a"].participation.session
+    second = running.nodes["a"].agent_session.session
     for message, said in ((beat, Rejected), (hello, Rejected)):
-        answers = running.coordination.receive("a", encode(message, first.session), running.now)
+        answers = running.session.receive("a", encode(message, first.session), running.now)
         assert len(answers) == 1
         del running.said[:]
         running.tell(answers)
         assert running.heard("down", said, "a")
-        assert running.coordination.roster.session("a") == second
+        assert running.session.members.session("a") == second
     running.run(5.0)
     assert not running.heard("up", Hello)
-    assert texts(running, "refused")[0].startswith("another agent")
+    assert texts(running, "rejected")[0].startswith("another agent")
 
 
 def test_another_file_under_the_same_certificate_waits(running):
     twin = Hello("elsewhere", 0, "test", running.agreement.facts())
-    [(_, _)] = running.coordination.receive("a", encode(twin, "twin"), running.now)
-    assert "another file" in texts(running, "refused")[0]
+    [(_, _)] = running.session.receive("a", encode(twin, "twin"), running.now)
+    assert "another file" in texts(running, "rejected")[0]
     ask(running)
     running.until(running.shared)
     assert running.coordinator.last_update.samples == 12
@@ -264,7 +266,7 @@ def test_what_a_new_file_has_is_not_covered_also_after_a_crash(running):
     running.lost = lambda way, name, m: isinstance(m, NewModel)
     running.add("c").feed(6)
     running.run(1.0)
-    assert "c" in running.coordination.roster
+    assert "c" in running.session.members
     running.crash()
     running.lost = lambda *_: False
     running.until(running.shared)
@@ -279,7 +281,7 @@ def test_a_new_file_in_the_midst_of_an_update(running):
     running.nodes.pop("c").close()
     (running.folder / "c.db").unlink()
     running.policy = None  # not used any more
-    running.coordination.roster.drop("c")  # as if it had been silent
+    running.session.members.drop("c")  # as if it had been silent
     running.add("c").feed(6)
     running.lost = lambda *_: False
     running.until(running.shared)
@@ -295,16 +297,16 @@ def test_a_withdrawal_leaves_the_client_out(running):
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.heard("up", Withdrawal, "b")
-    assert texts(running, "left out") == ["b is left out: it withdrew"]
+    assert texts(running, "excluded") == ["b is excluded: it withdrew"]
     assert running.coordinator.last_update.samples == 8
     client = running.nodes["b"].learner.protocol_client
     assert (client.covered, len(client.samples)) == (0, 3)
     running.tell(  # of an update that is over
-        running.coordination.receive(
-            "b", encode(Withdrawal(1), running.nodes["b"].participation.session), running.now
+        running.session.receive(
+            "b", encode(Withdrawal(1), running.nodes["b"].agent_session.session), running.now
         )
     )
-    assert len(texts(running, "left out")) == 1
+    assert len(texts(running, "excluded")) == 1
 
 
 def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running):
@@ -314,13 +316,13 @@ def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running
     running.run(0.2)
     wrong = Covariance("c", 1, 1, np.eye(2) * 9.0)
     running.tell(
-        running.coordination.receive("c", encode(wrong, node.participation.session), running.now)
+        running.session.receive("c", encode(wrong, node.agent_session.session), running.now)
     )
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.coordinator.last_update.samples == 8
-    assert "c sent what cannot be" in texts(running, "offence")[0]
-    assert "matrix" in node.participation.refused
+    assert "c sent an invalid message" in texts(running, "invalid")[0]
+    assert "matrix" in node.agent_session.refused
     ask(running, "c")
     running.run(50.0)
     assert running.coordinator.update == 1
@@ -330,11 +332,11 @@ def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running
 
 
 def test_bytes_that_are_no_message_are_an_offence_named_once(running):
-    told = [running.coordination.receive("b", b"garbage", running.now) for _ in range(20)]
+    told = [running.session.receive("b", b"garbage", running.now) for _ in range(20)]
     assert [len(answers) for answers in told] == [1] + [0] * 19  # it is told once, too
-    assert len(texts(running, "offence")) == 1
-    assert running.coordination.traffic.entries["Malformed.up"] == (20, 140)
-    assert [c for c, _ in running.coordination.receive("nobody", b"", running.now)] == ["nobody"]
+    assert len(texts(running, "invalid")) == 1
+    assert running.session.traffic.entries["Malformed.up"] == (20, 140)
+    assert [c for c, _ in running.session.receive("nobody", b"", running.now)] == ["nobody"]
     ask(running)
     running.until(running.shared)
 
@@ -362,7 +364,7 @@ def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(runnin
     running.run(0.5)
     running.add("d").feed(3)
     running.run(0.5)
-    assert "d" in running.coordination.roster
+    assert "d" in running.session.members
     ask(running, "d")
     running.lost = lambda *_: False
     running.until(lambda: running.shared(2))  # d's request stands: update 1 does not cover it
@@ -371,10 +373,10 @@ def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(runnin
 
 
 def test_unknown_sessions_are_called_and_goodbyes_of_them_are_not(running):
-    beat = running.nodes["a"].participation.beat()
-    [(client, _)] = running.coordination.receive("z", encode(beat, "s"), running.now)
+    beat = running.nodes["a"].agent_session.beat()
+    [(client, _)] = running.session.receive("z", encode(beat, "s"), running.now)
     assert client == "z"
-    running.tell(running.coordination.receive("z", encode(beat, "s"), running.now))
+    running.tell(running.session.receive("z", encode(beat, "s"), running.now))
     assert running.heard("down", HelloRequest, "z")
 
 
@@ -392,9 +394,9 @@ def test_late_answers_to_an_abandoned_update_are_dropped(running):
     running.run(0.5)
     running.crash()
     running.until(running.shared)
-    node = running.nodes["b"].participation
+    node = running.nodes["b"].agent_session
     before = running.coordinator.ledger.messages
-    assert running.coordination.receive("b", encode(kept[0], node.session), running.now) == []
+    assert running.session.receive("b", encode(kept[0], node.session), running.now) == []
     assert running.coordinator.ledger.messages == before
 
 

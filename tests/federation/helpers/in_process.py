@@ -22,7 +22,7 @@ from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.service import Service
 from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.model import SharedModel
 from tests.federation.helpers.nats_federation import PATIENCE, Running
 from tests.federation.helpers.recorded import stream
@@ -43,22 +43,22 @@ class Serving:
         self._stop: Callable[[], object] = lambda: None
 
     @property
-    def coordination(self) -> CoordinatorSession:
-        return self._service.coordination
+    def session(self) -> CoordinatorSession:
+        return self._service.session
 
     def give_up(self, seconds: float) -> None:
         """Make the coordinator impatient until it has left somebody out, and no longer.
 
         For all others to be in time, however busy the machine, they must have answered already.
         """
-        updates = self.coordination.updates
+        updates = self.session.driver
         patient = updates.policy
-        self._at_event["left out"] = lambda: setattr(updates, "policy", patient)
+        self._at_event["excluded"] = lambda: setattr(updates, "policy", patient)
         updates.policy = replace(patient, time_limit=seconds)
 
     def silence(self, client: str) -> None:
         """Have a client count as silent for too long; return when it counts as gone."""
-        sessions = self.coordination.roster._sessions
+        sessions = self.session.members._sessions
         session = sessions[client]
         while sessions.get(client) is session:  # what it said before may be heard only now
             session.seen = -math.inf
@@ -86,7 +86,7 @@ class Serving:
         return [e.text for e in list(self.events) if e.kind == kind]
 
     def __enter__(self) -> Serving:
-        self._file = CoordinatorFile(self._state, self._bundle.agreement)
+        self._file = CoordinatorStore(self._state, self._bundle.agreement)
         self._service = Service(
             self._bundle, self._file, Policy(**self._policy), self._tell  # type: ignore[arg-type]
         )  # fmt: skip

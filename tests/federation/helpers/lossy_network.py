@@ -22,7 +22,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
 from fedglb.protocol.coordinator import IDLE
@@ -55,7 +55,7 @@ class Node:
         file = AgentStore(self.path, "process")
         file.agree(self.agreement.facts())
         self.learner = DurableClient(self.name, self.agreement, file, DecisionRules())
-        self.participation = AgentSession(self.learner, file.instance, "test")
+        self.agent_session = AgentSession(self.learner, file.instance, "test")
         self.up = True
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Node:
             self.ids.append(decision.id)
             step = self.learner.observe(decision.id, float(self.rng.random() < 0.5))
             if step:
-                self.participation.want(step)
+                self.agent_session.want(step)
 
 
 class Harness:
@@ -105,24 +105,24 @@ class Harness:
         self.nodes = {name: self._node(name, k) for k, name in enumerate(names)}
         self.begin(after)
         for node in self.nodes.values():
-            self.say(node, node.participation.hello())
+            self.say(node, node.agent_session.hello())
 
     def _node(self, name: str, seed: int = 99) -> Node:
         return Node(name, self.folder / f"{name}.db", self.agreement, seed)
 
     def add(self, name: str, **more: Any) -> Node:
         node = self.nodes[name] = self._node(name, **more)
-        self.say(node, node.participation.hello())
+        self.say(node, node.agent_session.hello())
         return node
 
     # -- the coordinator ---------------------------------------------------------------------
 
     def begin(self, after: int = 0) -> None:
-        self.file = CoordinatorFile(self.folder / "coordinator.db", self.agreement)
-        self.coordination = CoordinatorSession(
+        self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
+        self.session = CoordinatorSession(
             self.agreement, self.file, self.policy, self.events.append, after
         )
-        self.tell(self.coordination.start(self.now))
+        self.tell(self.session.start(self.now))
 
     def crash(self) -> None:
         """End the coordinator with no time to write anything, and begin it again."""
@@ -131,12 +131,12 @@ class Harness:
 
     def stop(self) -> None:
         """End the coordinator in good order, and begin it again."""
-        self.coordination.stop()
+        self.session.stop()
         self.crash()
 
     @property
     def coordinator(self) -> fg.Coordinator:
-        return self.coordination.coordinator
+        return self.session.coordinator
 
     @property
     def idle(self) -> bool:
@@ -152,7 +152,7 @@ class Harness:
             node.feed(n)
 
     def request(self, name: str) -> None:
-        request = self.nodes[name].participation.request()
+        request = self.nodes[name].agent_session.request()
         assert request is not None
         self.say(self.nodes[name], request)
 
@@ -163,7 +163,7 @@ class Harness:
 
     def come_back(self, name: str) -> None:
         self.nodes[name].open()
-        self.say(self.nodes[name], self.nodes[name].participation.hello())
+        self.say(self.nodes[name], self.nodes[name].agent_session.hello())
 
     def leave(self, name: str) -> None:
         self.say(self.nodes[name], Goodbye())
@@ -173,7 +173,7 @@ class Harness:
 
     def say(self, node: Node, message: Upward) -> None:
         self.said.append((self.now, "up", node.name, message))
-        self._post("up", node.name, encode(message, node.participation.session), message)
+        self._post("up", node.name, encode(message, node.agent_session.session), message)
 
     def tell(self, outgoing: Sequence[Outgoing]) -> None:
         for name, payload in outgoing:
@@ -192,14 +192,14 @@ class Harness:
 
     def _arrive(self, way: str, name: str, payload: bytes) -> None:
         if way == "up":
-            self.tell(self.coordination.receive(name, payload, self.now))
+            self.tell(self.session.receive(name, payload, self.now))
             return
         node = self.nodes.get(name)
         if node is None or not node.up:
             return
         session, message = decode_down(payload, name, DIM)
-        if session in ("", node.participation.session):
-            for answer in node.participation.receive(message):
+        if session in ("", node.agent_session.session):
+            for answer in node.agent_session.receive(message):
                 self.say(node, answer)
 
     def step(self) -> None:
@@ -212,11 +212,11 @@ class Harness:
         for node in self.nodes.values():
             if node.up and self.now >= node.next_beat:
                 node.next_beat = self.now + BEAT
-                self.say(node, node.participation.beat())
+                self.say(node, node.agent_session.beat())
         while self._heap and self._heap[0][0] <= self.now:
             _, _, way, name, payload = heapq.heappop(self._heap)
             self._arrive(way, name, payload)
-        self.tell(self.coordination.tick(self.now))
+        self.tell(self.session.tick(self.now))
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / TICK)):
@@ -226,14 +226,14 @@ class Harness:
         """Let time pass until something is so; fail if it never is."""
         end = self.now + seconds
         while not condition():
-            assert self.now < end, (self.events, [vars(n.participation) for n in self.all()])
+            assert self.now < end, (self.events, [vars(n.agent_session) for n in self.all()])
             self.step()
 
     def all(self) -> list[Node]:
         return list(self.nodes.values())
 
     def everybody_here(self) -> bool:
-        return all(name in self.coordination.roster for name in self.nodes)
+        return all(name in self.session.members for name in self.nodes)
 
     def shared(self, update: int = 1) -> bool:
         """Whether all agents hold the newest model, of this update or a later one."""
@@ -279,7 +279,7 @@ def begun(folder: Path, **more) -> Harness:
 
 
 def ask(running: Harness, name: str = "a") -> None:
-    running.nodes[name].participation.ask()
+    running.nodes[name].agent_session.ask()
     running.request(name)
 
 

@@ -9,7 +9,6 @@ with federation(tmp_path, ["a", "b"]) as running:
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ import nats
 from fedglb.federation.agreement import AgreementTable, ProblemTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.operator import nats_server, operator
+from fedglb.federation.operator import operator
+from tests.federation.helpers import nats_process
+from tests.federation.helpers.nats_process import free_port
 
 NAME = "demo"
 PATIENCE = 300.0  # seconds after which a test gives up: what takes a moment, on a busy machine
@@ -33,22 +34,16 @@ def table(max_clients: int = 10, dim: int = 3, **algorithm: Any) -> AgreementTab
     return AgreementTable(max_clients, ProblemTable(dim), given)
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @dataclass
 class Running:
     """An operator's folder and its server; a `with` block starts and stops it."""
 
     folder: Path
     port: int
-    server: nats_server.Server | None = None
+    server: nats_process.NatsProcess | None = None
 
     def start(self) -> None:
-        self.server = nats_server.start(self.folder / "server", self.folder / "server" / "log")
+        self.server = nats_process.start(self.folder / "server", self.folder / "server" / "log")
 
     def stop(self) -> None:
         if self.server is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.protocol.arrays import Arrays
 from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.killable_process import Child, Died, eventually
@@ -191,7 +191,7 @@ class Kept:
         """End all in good order; the coordinator's file has every update once, and its ledger."""
         for name in [*self.names, COORDINATOR]:
             assert self.children[name].end() == 0
-        file = CoordinatorFile(self.path(COORDINATOR), self.running.coordinator_bundle.agreement)
+        file = CoordinatorStore(self.path(COORDINATOR), self.running.coordinator_bundle.agreement)
         try:
             kept, updates = file.state(), file.updates()
         finally:

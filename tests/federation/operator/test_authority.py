@@ -11,7 +11,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fedglb as fg
-from fedglb.federation.operator.authority import Authority, expiry, identities
+from fedglb.federation.certificates import expiry, identities
+from fedglb.federation.operator.authority import Authority
 
 IDENTITY = "fedglb://demo/shop-1/3"
 

@@ -16,9 +16,11 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.bundle import Bundle
+from fedglb.federation.certificates import expiry
 from fedglb.federation.operator import nats_config, nats_server, operator
-from fedglb.federation.operator.authority import Authority, expiry
+from fedglb.federation.operator.authority import Authority
 from fedglb.io.lock import exclusive_lock
+from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_federation import (
     PATIENCE,
     connected,
@@ -170,11 +172,11 @@ def test_a_server_that_does_not_obey_is_reported(tmp_path, monkeypatch):
         monkeypatch.setattr(nats_server, "reload", lambda folder: True)  # as if it had been heard
         patient = operator.wait_until_admitted
         monkeypatch.setattr(
-            operator, "wait_until_admitted", lambda *given: patient(*given, patience=0.2)
+            operator, "wait_until_admitted", lambda *given: patient(*given, timeout=0.2)
         )
-        with pytest.raises(nats_server.ServerFault, match="does not refuse 'a'"):
+        with pytest.raises(nats_server.ServerFault, match="does not reject 'a'"):
             operator.revoke(running.folder, ["a"])
-        with pytest.raises(nats_server.ServerFault, match="does not let in 'b'"):
+        with pytest.raises(nats_server.ServerFault, match="does not admit 'b'"):
             operator.add(running.folder, ["b"])
         monkeypatch.undo()
         assert operator.add(running.folder, ["c"]).verified  # brings the rest with it
@@ -225,9 +227,9 @@ def test_what_cannot_be_changed_is_refused_and_changes_nothing(still):
 def test_a_configuration_that_the_server_refuses_is_rolled_back(still, monkeypatch):
     before = files(still.folder)
     monkeypatch.setattr(nats_config, "accounts", lambda *_: "accounts { nonsense")
-    with pytest.raises(nats_server.ServerFault, match="refuses the configuration"):
+    with pytest.raises(nats_server.ServerFault, match="rejects the configuration"):
         operator.add(still.folder, ["c"])
-    with pytest.raises(nats_server.ServerFault, match="refuses the configuration"):
+    with pytest.raises(nats_server.ServerFault, match="rejects the configuration"):
         operator.revoke(still.folder, ["a"])
     assert files(still.folder) == before
 
@@ -243,7 +245,7 @@ def test_without_nats_server_members_still_change_and_the_way_to_one_is_told(
     assert "fedglb://demo/a/1" not in accounts
     assert "fedglb://demo/b/1" in accounts
     with pytest.raises(nats_server.ServerFault, match=r"not on the PATH.*fedglb\[demo\]"):
-        nats_server.start(still.folder / "server", tmp_path / "log")
+        nats_server.program()
 
 
 def test_one_command_at_a_time(still):
@@ -297,7 +299,7 @@ def test_a_port_that_is_taken_is_an_error(shared, tmp_path):
     folder = tmp_path / "second"
     operator.init(folder, "demo", table(), [], ["127.0.0.1"], shared.port, bind="127.0.0.1")
     with pytest.raises(nats_server.ServerFault, match="address already in use"):
-        nats_server.start(folder / "server", tmp_path / "log")
+        nats_process.start(folder / "server", tmp_path / "log")
 
 
 @pytest.mark.parametrize(

@@ -1,26 +1,45 @@
-"""What a coordinator has to tell its operator."""
+"""The events that a coordinator reports to its operator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias
+
+#: A stored name: `fedglb federation coordinator --json` prints it, and scripts wait for it.
+EventKind: TypeAlias = Literal[
+    "joined",  # a client was admitted
+    "left",  # a client said goodbye, or was silent for too long
+    "rejected",  # a client was not admitted
+    "invalid",  # a client sent a message that cannot be right
+    "waiting",  # a client wants an update, and there are too few clients for one
+    "updating",  # a global update has started
+    "excluded",  # the update goes on without a client
+    "abandoned",  # the update was given up
+    "updated",  # the update has led to a model
+]
 
 
 @dataclass(frozen=True)
 class CoordinatorEvent:
-    """Something that happened.
+    """Something that happened at the coordinator.
 
     Parameters
     ----------
     kind
-        "joined", "left", "refused", "offence", "waiting", "begun", "left out", "abandoned" or
-        "updated".
+        What happened, in one word.
     text
-        In words.
+        The same as a sentence, for a log.
     facts
-        The same as data.
+        The same as data, for a script.
     """
 
-    kind: str
+    kind: EventKind
     text: str
     facts: dict[str, Any] = field(default_factory=dict)
+
+
+class Emit(Protocol):
+    """A function that reports an event: kind, text, and its facts by name."""
+
+    def __call__(self, kind: EventKind, text: str, /, **facts: object) -> None:
+        """Report an event."""

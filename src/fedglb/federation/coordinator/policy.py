@@ -1,4 +1,4 @@
-"""How a coordinator treats its clients."""
+"""How long a coordinator waits for its clients, and what it allows them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from fedglb.errors import integer, number
 
 @dataclass(frozen=True)
 class Policy:
-    """How a coordinator treats clients that do not answer.
+    """How long a coordinator waits for its clients, and what it allows them.
 
     Parameters
     ----------
     quorum
-        Clients that an update needs, from its beginning to its end.
+        How many clients an update needs, from its start to its end.
     most_samples
-        Samples that a client may claim to have; None: as many as it likes. An update weighs
-        clients by their samples, so who may claim any number can outweigh all others.
+        How many samples a client may claim to have; None: any number. An update weights clients
+        by their samples, so a client that may claim any number can outweigh all others.
     time_limit
-        Seconds that a client has for an answer, before the update goes on without it.
+        Seconds per answer; then the update goes on without the client.
     absent_after
-        Seconds of silence after which a client counts as gone.
+        Seconds of silence after which a client counts as absent.
     resend
         Seconds after which a request is sent again; doubled each time, up to four seconds.
     grace
-        Seconds that a restarted coordinator waits for those who were there, before it begins an
-        update: a new one, or anew the one that its crash cut off.
+        Seconds that a restarted coordinator waits for the clients that were present before, until
+        it starts an update: a new one, or again the one that the crash interrupted.
     """
 
     quorum: int = 1

@@ -1,4 +1,4 @@
-"""The coordinator as a service: its conversation, carried by NATS."""
+"""The coordinator as a service: a `CoordinatorSession` whose messages NATS carries."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from fedglb.federation.connection import Connection
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
-from fedglb.federation.coordinator.store import CoordinatorFile
+from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR, down, up
 from fedglb.federation.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
-_MESSAGES, _BYTES = 64, 32 * 1024 * 1024  # that one client may have waiting
+_MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
 
 
 class Inbox:
-    """Messages in the order in which they came, so many and so large a client at most.
+    """Received messages in the order of their arrival, up to a number and a size per client.
 
-    What does not fit is dropped; an honest client is asked again.
+    A message over the limit is dropped: if it was needed, its client is asked again.
 
     Examples
     --------
     >>> inbox = Inbox()
-    >>> [inbox.put("a", b"beat") for _ in range(65)].count(True)
+    >>> [inbox.put("a", b"heartbeat") for _ in range(65)].count(True)
     64
-    >>> inbox.put("b", b"beat")
+    >>> inbox.put("b", b"heartbeat")
     True
     """
 
@@ -49,22 +49,22 @@ class Inbox:
         self._bytes: Counter[str] = Counter()
 
     def put(self, client: str, payload: bytes) -> bool:
-        """Take a message in; False: this client has too much waiting."""
-        full = self._messages[client] >= _MESSAGES
-        if full or self._bytes[client] + len(payload) > _BYTES:
+        """Append a message; return False if this client's limit is reached."""
+        full = self._messages[client] >= _MAX_MESSAGES
+        if full or self._bytes[client] + len(payload) > _MAX_BYTES:
             return False
         self._messages[client] += 1
         self._bytes[client] += len(payload)
         self._queue.put_nowait((client, payload))
         return True
 
-    async def get(self, patience: float) -> tuple[str, bytes] | None:
+    async def get(self, timeout: float) -> tuple[str, bytes] | None:
         """Return the next message, or None if none comes in time."""
         try:
             client, payload = self._queue.get_nowait()
         except asyncio.QueueEmpty:
             try:
-                client, payload = await asyncio.wait_for(self._queue.get(), patience)
+                client, payload = await asyncio.wait_for(self._queue.get(), timeout)
             except TimeoutError:
                 return None
         self._messages[client] -= 1
@@ -79,11 +79,11 @@ class Service:
     ----------
     bundle
         The coordinator's own.
-    file
+    store
         Where its state is kept.
     policy
-        How it treats clients that do not answer.
-    tell
+        How long it waits for clients, and what it allows them.
+    on_event
         Called with every event.
     after
         See `CoordinatorSession`.
@@ -92,59 +92,60 @@ class Service:
     def __init__(
         self,
         bundle: Bundle,
-        file: CoordinatorFile,
+        store: CoordinatorStore,
         policy: Policy,
-        tell: Callable[[CoordinatorEvent], None],
+        on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
     ) -> None:
         warm_up(bundle.agreement)
         self._bundle = bundle
-        self.coordination = CoordinatorSession(bundle.agreement, file, policy, tell, after)
+        self.session = CoordinatorSession(bundle.agreement, store, policy, on_event, after)
 
     async def run(self) -> None:
-        """Serve; on cancellation what is finished is kept."""
+        """Serve until cancelled; the state is written then, if no update is in progress."""
         inbox = Inbox()
-        everybody = up(self._bundle.federation, "*")
-        prefix = len(everybody) - 1
+        every_client = up(self._bundle.federation, "*")
+        prefix = len(every_client) - 1
 
-        def received(subject: str, payload: bytes) -> None:
+        def on_message(subject: str, payload: bytes) -> None:
             inbox.put(subject[prefix:], payload)
 
-        async def begin() -> None:
-            await self._publish(self.coordination.start(time.monotonic()))
+        async def on_connect() -> None:
+            await self._publish(self.session.start(time.monotonic()))
 
-        self._connection = Connection(self._bundle, everybody, received, begin)
+        self._connection = Connection(self._bundle, every_client, on_message, on_connect)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._connection.run())
-                tasks.create_task(self._converse(inbox))
+                tasks.create_task(self._process(inbox))
         except asyncio.CancelledError:
-            self.coordination.stop()
+            self.session.stop()
             raise
 
-    async def _converse(self, inbox: Inbox) -> None:
-        """Handle messages in the order in which they came, and the clock in between."""
+    async def _process(self, inbox: Inbox) -> None:
+        """Handle messages in the order of their arrival, and the clock in between."""
         next_tick = time.monotonic()
         while True:
             now = time.monotonic()
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
-                await self._handle(lambda: self.coordination.tick(time.monotonic()), "the clock")
-            came = await inbox.get(_TICK)
-            if came is not None:
-                client, payload = came
+                await self._handle(lambda: self.session.tick(time.monotonic()), "the clock")
+            received = await inbox.get(_TICK)
+            if received is not None:
+                client, payload = received
                 now = time.monotonic()
                 await self._handle(
-                    functools.partial(self.coordination.receive, client, payload, now), client
+                    functools.partial(self.session.receive, client, payload, now),
+                    f"a message of {client}",
                 )
 
-    async def _handle(self, action: Callable[[], Sequence[Outgoing]], whose: str) -> None:
+    async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
         try:
             outgoing = action()
-        except sqlite3.Error:  # what is not written must not be said: stop, begin anew
+        except sqlite3.Error:  # what is not written must not be sent: stop, to be started again
             raise
-        except Exception:  # whatever a client made happen, the others go on
-            log.exception("a message of %s could not be handled", whose)
+        except Exception:  # whatever a client sent, the service goes on for the others
+            log.exception("could not handle %s", cause)
             return
         await self._publish(outgoing)
 
@@ -157,24 +158,24 @@ def serve(
     bundle: Bundle,
     state: str | Path,
     policy: Policy,
-    tell: Callable[[CoordinatorEvent], None],
+    on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
 ) -> None:
     """Run a coordinator until SIGINT or SIGTERM; `state` is its file."""
     if bundle.client != COORDINATOR:  # before there is a file
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
-    file = CoordinatorFile(state, bundle.agreement)
+    store = CoordinatorStore(state, bundle.agreement)
     try:
-        asyncio.run(_until_signal(Service(bundle, file, policy, tell, after)))
+        asyncio.run(_until_signal(Service(bundle, store, policy, on_event, after)))
     except (sqlite3.Error, BaseExceptionGroup) as error:
-        # of the tasks inside: the first has the reason
+        # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
         if isinstance(first, sqlite3.Error):
             text = f"{state} cannot be written ({first}): make room and start again"
             raise Unavailable(text) from first
         raise first from None
     finally:
-        file.close()
+        store.close()
 
 
 async def _until_signal(service: Service) -> None:

@@ -1,8 +1,8 @@
 """The coordinator's file: its state after the last update, and the update that is in progress.
 
-An update in progress is written down as no more than its number, step and who asked for it: after
-a crash it is begun anew under the next number, so that no answer to the old one can be taken for
-an answer to the new one.
+Of an update in progress only its number, its step and who asked for it are written: after a crash
+it is started again under the next number, so that no answer to the old one can be taken for an
+answer to the new one.
 """
 
 from __future__ import annotations
@@ -19,19 +19,23 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
 from fedglb.protocol.arrays import Arrays
 
+# The names of tables, columns and facts are stored: another name is another version.
+_VERSION = 2
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
     name TEXT PRIMARY KEY, instance TEXT NOT NULL, present INTEGER NOT NULL,
     model INTEGER NOT NULL, current INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE state(one INTEGER PRIMARY KEY CHECK (one = 1), arrays BLOB, traffic BLOB);
-CREATE TABLE begun(number INTEGER PRIMARY KEY, t INTEGER NOT NULL, asked_by TEXT, over INTEGER);
-CREATE TABLE updates(
+CREATE TABLE state(
+    id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
+CREATE TABLE started_updates(
+    number INTEGER PRIMARY KEY, t INTEGER NOT NULL, asked_by TEXT, ended INTEGER NOT NULL);
+CREATE TABLE finished_updates(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, t INTEGER NOT NULL, asked_by TEXT,
     clients INTEGER NOT NULL, samples INTEGER NOT NULL, rounds INTEGER NOT NULL,
     gradient_norm REAL, gap REAL, seconds REAL NOT NULL, bytes INTEGER NOT NULL)
 """
-_VERSION = 1
+_AGREEMENT = "agreement"  # the one fact
 
 
 @dataclass
@@ -43,7 +47,7 @@ class MemberRecord:
     instance
         Which file it has.
     present
-        Whether it is here.
+        Whether it is present.
     model
         The update of the last model that was sent to it.
     current
@@ -58,7 +62,7 @@ class MemberRecord:
 
 @dataclass(frozen=True)
 class UpdateStarted:
-    """An update that was begun."""
+    """An update that was started."""
 
     number: int
     t: int
@@ -85,23 +89,24 @@ class UpdateFinished:
     bytes: int
 
 
-class CoordinatorFile:
+class CoordinatorStore:
     """All that is read from and written to the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
-            self._agree(Path(path), agreement)
+            self._check_agreement(Path(path), agreement)
         except BaseException:
             close(self._db)
             raise
 
-    def _agree(self, path: Path, agreement: Agreement) -> None:
-        row = self._db.execute("SELECT value FROM facts WHERE name = 'agreement'").fetchone()
+    def _check_agreement(self, path: Path, agreement: Agreement) -> None:
+        """Write what was agreed on into a new file; an older one must have the same."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_AGREEMENT,)).fetchone()
         if row is None:
             text = msgspec.json.encode(agreement.facts())
-            self._db.execute("INSERT INTO facts VALUES ('agreement', ?)", (text,))
+            self._db.execute("INSERT INTO facts VALUES (?, ?)", (_AGREEMENT, text))
             return
         differences = agreement.differences(msgspec.json.decode(row[0], type=dict[str, str]))
         if differences:
@@ -109,65 +114,65 @@ class CoordinatorFile:
             raise InvalidInput("path", str(path), allowed)
 
     def members(self) -> dict[str, MemberRecord]:
-        """Return all clients that were ever taken in."""
+        """Return all clients that were ever admitted."""
         rows = self._db.execute("SELECT name, instance, present, model, current FROM members")
         return {r[0]: MemberRecord(r[1], bool(r[2]), r[3], bool(r[4])) for r in rows}
 
-    def member(self, name: str, known: MemberRecord) -> None:
-        """Write what is known of a client."""
-        self._db.execute("REPLACE INTO members VALUES (?, ?, ?, ?, ?)", (name, *astuple(known)))
+    def write_member(self, name: str, record: MemberRecord) -> None:
+        """Write what is remembered of a client."""
+        self._db.execute("REPLACE INTO members VALUES (?, ?, ?, ?, ?)", (name, *astuple(record)))
 
-    def begin(self, begun: UpdateStarted) -> None:
-        """Write that an update begins, before anybody hears of it."""
-        self._db.execute("INSERT INTO begun VALUES (?, ?, ?, 0)", astuple(begun))
+    def start_update(self, started: UpdateStarted) -> None:
+        """Write that an update starts, before any client is told."""
+        self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
 
-    def skip(self, number: int) -> None:
-        """Write that updates up to this number are over, where the file that had them is lost."""
-        self._db.execute("INSERT INTO begun VALUES (?, 0, NULL, 1)", (number,))
+    def skip_updates(self, number: int) -> None:
+        """Write that all updates up to this one have ended; the file that had them is lost."""
+        self._db.execute("INSERT INTO started_updates VALUES (?, 0, NULL, 1)", (number,))
 
-    def end(self, number: int) -> None:
-        """Write that an update is over without a model."""
-        self._db.execute("UPDATE begun SET over = 1 WHERE number = ?", (number,))
+    def end_update(self, number: int) -> None:
+        """Write that an update has ended, with a model or without."""
+        self._db.execute("UPDATE started_updates SET ended = 1 WHERE number = ?", (number,))
 
-    def finish(
+    def write_state(
         self,
         arrays: Arrays,
         traffic: bytes,
         members: Mapping[str, MemberRecord],
-        done: UpdateFinished | None,
+        finished: UpdateFinished | None = None,
     ) -> None:
-        """Write the coordinator's state, and the update that led to it."""
+        """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
             self._db.executemany(
                 "UPDATE members SET model = ?, current = ? WHERE name = ?",
-                [(known.model, known.current, name) for name, known in members.items()],
+                [(record.model, record.current, name) for name, record in members.items()],
             )
-            if done is not None:
-                self._db.execute("DELETE FROM begun WHERE number < ?", (done.number,))
-                self._db.execute("UPDATE begun SET over = 1 WHERE number = ?", (done.number,))
-                row = (*astuple(done),)
+            if finished is not None:
+                self._db.execute("DELETE FROM started_updates WHERE number < ?", (finished.number,))
+                self.end_update(finished.number)
                 self._db.execute(
-                    "INSERT INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+                    "INSERT INTO finished_updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    astuple(finished),
                 )
 
     def state(self) -> tuple[Arrays, bytes] | None:
-        """Return the coordinator's state and traffic as of the last `finish`."""
+        """Return the coordinator's arrays and its traffic as of the last `write_state`."""
         row = self._db.execute("SELECT arrays, traffic FROM state").fetchone()
         return None if row is None else (unpack(row[0]), row[1])
 
-    def last_begun(self) -> tuple[int, UpdateStarted | None]:
-        """Return the highest number an update has had, and the update that is not over."""
+    def last_started(self) -> tuple[int, UpdateStarted | None]:
+        """Return the highest number of an update, and that update if it has not ended."""
         row = self._db.execute(
-            "SELECT number, t, asked_by, over FROM begun ORDER BY number DESC LIMIT 1"
+            "SELECT number, t, asked_by, ended FROM started_updates ORDER BY number DESC LIMIT 1"
         ).fetchone()
         if row is None:
             return 0, None
         return row[0], None if row[3] else UpdateStarted(*row[:3])
 
     def updates(self) -> pl.DataFrame:
-        """Return one row an update."""
-        rows = self._db.execute("SELECT * FROM updates ORDER BY number").fetchall()
+        """Return one row per finished update."""
+        rows = self._db.execute("SELECT * FROM finished_updates ORDER BY number").fetchall()
         return pl.DataFrame(rows, schema=_FRAME, orient="row")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What really went over the wire, resends and signs of life included."""
+"""All messages sent and received, repeated ones and heartbeats included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 @dataclass
 class Traffic:
-    """Messages and bytes by message type and direction.
+    """Messages and bytes per message type and direction ("up": from a client, or "down").
 
     The protocol's `Ledger` counts every message of an update once, as the simulator does; this
     counts each time that one is sent or received, in bytes of payload.
@@ -26,8 +26,8 @@ class Traffic:
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def add(self, kind: str, direction: str, size: int) -> None:
-        """Enter one message."""
-        key = f"{kind}.{direction}"
+        """Count one message."""
+        key = f"{kind}.{direction}"  # stored, as are its two halves
         messages, total = self.entries.get(key, (0, 0))
         self.entries[key] = (messages + 1, total + size)
 
@@ -42,7 +42,7 @@ class Traffic:
         return sum(total for _, total in self.entries.values())
 
     def frame(self) -> pl.DataFrame:
-        """Return one row a message type: message, direction, messages, bytes."""
+        """Return one row per message type and direction: message, direction, messages, bytes."""
         rows = [(*key.split("."), *totals) for key, totals in self.entries.items()]
         names = {"message": pl.String, "direction": pl.String}
         return pl.DataFrame(
@@ -50,7 +50,7 @@ class Traffic:
         )
 
     def pack(self) -> bytes:
-        """Return it as bytes."""
+        """Return it as bytes (JSON), as the coordinator's file has it."""
         return msgspec.json.encode(self.entries)
 
     @classmethod

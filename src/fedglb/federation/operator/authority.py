@@ -1,6 +1,6 @@
-"""A federation's own certificate authority: who is who, signed.
+"""A federation's own certificate authority, which issues its members' certificates.
 
-Every certificate carries an identity (see `names.identity`) that NATS takes for the user.
+Every certificate carries an identity (see `names.identity`), which is the user's name for NATS.
 """
 
 from __future__ import annotations
@@ -17,35 +17,23 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.certificates import IssuedCertificate
 from fedglb.io.atomic import atomic_write
 
 CA_DAYS, DAYS = 3650, 730
-_SKEW = timedelta(hours=1)  # clocks differ: a certificate is good at once, everywhere
-_LONGEST_NAME = 64  # of a common name, by the standard
-
-
-@dataclass(frozen=True)
-class Issued:
-    """A certificate and its private key, in PEM."""
-
-    certificate: bytes
-    key: bytes
-    serial: str
-
-    def write(self, certificate: Path, key: Path) -> None:
-        """Write both; the key is for the owner's eyes only."""
-        atomic_write(key, self.key, mode=0o600)
-        atomic_write(certificate, self.certificate, mode=0o644)
+_SKEW = timedelta(hours=1)  # clocks differ: a certificate must be valid at once, everywhere
+_LONGEST_NAME = 64  # characters of a common name that X.509 allows
 
 
 @dataclass(frozen=True)
 class Authority:
-    """The federation's signature: whoever has it can make members.
+    """The federation's signing key and its certificate: whoever has the key can make members.
 
     Examples
     --------
     >>> authority = Authority.new("demo")
     >>> issued = authority.issue("fedglb://demo/shop-1/1")
+    >>> from fedglb.federation.certificates import identities
     >>> identities(issued.certificate)
     ['fedglb://demo/shop-1/1']
     """
@@ -55,7 +43,7 @@ class Authority:
 
     @classmethod
     def new(cls, federation: str, days: int = CA_DAYS) -> Authority:
-        """Make one for a federation; its certificate signs itself."""
+        """Make one for a federation, with a self-signed certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = _name(f"fedglb {federation}")
         certificate = (
@@ -89,11 +77,13 @@ class Authority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's certificate: by it members know each other."""
+        """The authority's certificate (PEM), by which members and server verify each other."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, identity: str, hosts: Sequence[str] = (), days: float = DAYS) -> Issued:
-        """Issue a certificate: a member's, or with `hosts` the server's under these addresses."""
+    def issue(
+        self, identity: str, hosts: Sequence[str] = (), days: float = DAYS
+    ) -> IssuedCertificate:
+        """Issue a member's certificate, or with `hosts` the server's for these addresses."""
         key = ec.generate_private_key(ec.SECP256R1())
         kind = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         names = [_host(host) for host in hosts] or [x509.UniformResourceIdentifier(identity)]
@@ -110,22 +100,7 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         pem = certificate.public_bytes(serialization.Encoding.PEM)
-        return Issued(pem, _pem(key), f"{certificate.serial_number:x}")
-
-
-def identities(certificate: bytes) -> list[str]:
-    """Return the identities that a certificate (PEM) carries."""
-    read = x509.load_pem_x509_certificate(certificate)
-    try:
-        names = read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return []
-    return list(names.get_values_for_type(x509.UniformResourceIdentifier))
-
-
-def expiry(certificate: bytes) -> datetime:
-    """Return when a certificate (PEM) ends."""
-    return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+        return IssuedCertificate(pem, _pem(key), f"{certificate.serial_number:x}")
 
 
 def _unsigned(

@@ -1,6 +1,6 @@
-"""nats-server as a program: where it is, whether it runs, a configuration's check and reload.
+"""nats-server as a program: where it is, whether it runs; its configuration checked and reloaded.
 
-A folder here is the one of `nats.conf`.
+`folder` is always the one with `nats.conf`.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import ssl
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.federation.operator.nats_config import NATS, PID
 
-_PATIENCE = 10.0
+#: What nats-server writes to its log when it accepts connections.
+READY = "Server is ready"
+_TIMEOUT = 10.0  # seconds for a program to answer
+_CONNECT_TIMEOUT = 2.0  # seconds
 _PROGRAM = "nats-server"
-_STEP = 2.0
 _CONNECT = {"verbose": False, "pedantic": False, "lang": "fedglb", "version": "1", "protocol": 1}
 
 
 class ServerFault(RuntimeError):
-    """nats-server is missing, refuses its configuration, or does not do as it was told."""
+    """nats-server is missing, rejects its configuration, or does not act on it."""
 
 
 def found() -> str | None:
-    """Return the path of nats-server: one on the PATH, or a package's beside this Python."""
+    """Return the path of nats-server: on the PATH, or beside this Python; None: there is none."""
     beside = Path(sys.executable).parent
     return shutil.which(_PROGRAM) or shutil.which(_PROGRAM, path=str(beside))
 
@@ -46,28 +47,33 @@ def program() -> str:
     return path
 
 
+def command(folder: Path) -> list[str]:
+    """Return the command that starts nats-server, or raise `ServerFault`."""
+    return [program(), "-c", str((folder / NATS).absolute())]
+
+
 def check(folder: Path) -> None:
-    """Raise `ServerFault` with nats-server's own words if it refuses the configuration."""
+    """Raise `ServerFault` with nats-server's own words if it rejects the configuration."""
     done = subprocess.run(
-        [program(), "-t", "-c", str(folder / NATS)],
-        capture_output=True, text=True, check=False, timeout=_PATIENCE,
+        [*command(folder), "-t"],
+        capture_output=True, text=True, check=False, timeout=_TIMEOUT,
     )  # fmt: skip
     if done.returncode != 0:
         said = (done.stderr + done.stdout).strip()
-        raise ServerFault(f"nats-server refuses the configuration in {folder}: {said}")
+        raise ServerFault(f"nats-server rejects the configuration in {folder}: {said}")
 
 
 def running(folder: Path) -> int | None:
     """Return the process that serves this folder, or None.
 
-    A number in an old pid file may belong to a stranger by now: it must be a nats-server with
-    this folder's configuration.
+    The number in an old pid file may be that of another process by now: it must be a nats-server
+    with this folder's configuration.
     """
     try:
         pid = int((folder / PID).read_text())
         os.kill(pid, 0)
     except PermissionError:
-        pass  # somebody else's process: it is there
+        pass  # another user's process: it exists
     except (OSError, ValueError, OverflowError):
         return None
     if pid <= 1:  # 0 and negative numbers mean groups of processes
@@ -92,73 +98,21 @@ def reload(folder: Path) -> bool:
     return True
 
 
-@dataclass
-class Server:
-    """A running nats-server that this process started; leaving the `with` block ends it."""
-
-    process: subprocess.Popen[bytes]
-
-    def stop(self) -> None:
-        """End it in good order."""
-        self.process.terminate()
-        try:
-            self.process.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        """End it as a crash does."""
-        self.process.kill()
-        self.process.wait()
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-
-def start(folder: Path, log: Path) -> Server:
-    """Start nats-server and wait until it takes connections; what it says goes to `log`."""
-    with open(log, "ab") as file:
-        begin = file.tell()
-        process = subprocess.Popen(
-            [program(), "-c", str((folder / NATS).absolute())],
-            stdin=subprocess.DEVNULL, stdout=file, stderr=file,
-        )  # fmt: skip
-    server = Server(process)
-    deadline = time.monotonic() + _PATIENCE
-    try:
-        while time.monotonic() < deadline:
-            said = log.read_bytes()[begin:]
-            # Its own word: a port that answers could be that of another server.
-            if b"Server is ready" in said:
-                return server
-            if process.poll() is not None:
-                break
-            time.sleep(0.01)
-    except BaseException:
-        server.kill()
-        raise
-    server.kill()
-    last = log.read_bytes()[begin:].decode(errors="replace").strip().splitlines()[-1:]
-    raise ServerFault(f"nats-server does not start: {''.join(last) or 'no word of it'} ({log})")
-
-
 def admitted(context: ssl.SSLContext, address: tuple[str, int], hostname: str) -> bool | None:
-    """Return True: let in; False: the server knows no such member; None: no clear answer.
+    """Return whether the server at `address` admits the holder of a certificate.
 
-    `hostname` is what the server's certificate must say; `address` is where to knock. Nothing is
-    said or heard: the connection is closed as soon as the server has answered.
+    True: yes; False: it knows no such member; None: no clear answer. `hostname` is what the
+    server's certificate must say. No message is sent or received: the connection is closed as
+    soon as the server has answered.
     """
     try:
         with (
-            socket.create_connection(address, _STEP) as plain,
-            context.wrap_socket(plain, server_hostname=hostname) as door,
-            door.makefile("rb") as lines,
+            socket.create_connection(address, _CONNECT_TIMEOUT) as plain,
+            context.wrap_socket(plain, server_hostname=hostname) as secure,
+            secure.makefile("rb") as lines,
         ):
             lines.readline()  # INFO
-            door.sendall(b"CONNECT " + json.dumps(_CONNECT).encode() + b"\r\nPING\r\n")
+            secure.sendall(b"CONNECT " + json.dumps(_CONNECT).encode() + b"\r\nPING\r\n")
             answer = lines.readline()
     except OSError:  # ssl.SSLError is one too
         return None
@@ -172,10 +126,10 @@ def wait_until_admitted(
     context: ssl.SSLContext,
     address: tuple[str, int],
     hostname: str,
-    patience: float = 5.0,
+    timeout: float = 5.0,
 ) -> bool:
-    """Knock until the answer is the wanted one: a server takes a moment to reload."""
-    deadline = time.monotonic() + patience
+    """Try until the answer is the wanted one: a server takes a moment to reload."""
+    deadline = time.monotonic() + timeout
     while admitted(context, address, hostname) is not wanted:
         if time.monotonic() > deadline:
             return False
@@ -184,8 +138,8 @@ def wait_until_admitted(
 
 
 def _serves(pid: int, folder: Path) -> bool:
-    """Whether the process is a nats-server with this folder's configuration."""
-    words = _command(pid)
+    """Return whether the process is a nats-server with this folder's configuration."""
+    words = _command_line(pid)
     if not words or Path(words[0]).name != _PROGRAM:
         return False
     pairs = [word.partition("=") for word in words[1:]]
@@ -199,14 +153,14 @@ def _serves(pid: int, folder: Path) -> bool:
     return False
 
 
-def _command(pid: int) -> list[str]:
-    """Return the words with which a process was started; empty if there is none."""
+def _command_line(pid: int) -> list[str]:
+    """Return the command line of a process; empty if there is no such process."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
     except OSError:
         pass
     done = subprocess.run(  # a system without /proc
         ["ps", "-p", str(pid), "-o", "args="],
-        capture_output=True, text=True, check=False, timeout=_PATIENCE,
+        capture_output=True, text=True, check=False, timeout=_TIMEOUT,
     )  # fmt: skip
     return done.stdout.split()

@@ -1,6 +1,7 @@
-"""The operator's memory: what the federation is, and who was ever let in.
+"""The operator's records: the federation's settings, and everybody who was ever a member.
 
-`federation.toml` is what was settled at the beginning, `registry.json` the members.
+`federation.toml` has the settings, which stay as `init` was given them; `registry.json` has the
+members. The version in the first is that of both.
 """
 
 from __future__ import annotations
@@ -17,25 +18,27 @@ import msgspec
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
+from fedglb.federation.bundle import VERSION, check_version
 from fedglb.federation.names import COORDINATOR, check_client, check_name
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import explain, read_file, to_toml
 
-SETTLED, MEMBERS = "federation.toml", "registry.json"
+SETTINGS, MEMBERS = "federation.toml", "registry.json"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
 
-class Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `init` was told: name, addresses, agreement."""
+class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What `init` was given: name, addresses, agreement."""
 
     federation: str
     hosts: list[str]
     port: int
     bind: str
     agreement: AgreementTable
+    version: int = VERSION
 
     def check(self) -> None:
-        """Raise `InvalidInput` for what cannot be."""
+        """Raise `InvalidInput` for the first setting that is not allowed."""
         check_name("federation", self.federation)
         integer("port", self.port, at_most=65535)
         if not self.hosts:
@@ -63,7 +66,7 @@ class Settled(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (loopback if address.is_unspecified else self.bind), self.port
 
 
-class Member(msgspec.Struct, frozen=True):
+class RegisteredMember(msgspec.Struct, frozen=True):
     """A name's newest certificate; `revoked` says when it lost its rights."""
 
     generation: int
@@ -74,10 +77,10 @@ class Member(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Registry:
-    """Everything that the operator's folder knows of its members, the coordinator included."""
+    """The federation's settings and its members, the coordinator included."""
 
-    settled: Settled
-    members: Mapping[str, Member]
+    settings: FederationSettings
+    members: Mapping[str, RegisteredMember]
 
     @property
     def clients(self) -> dict[str, int]:
@@ -92,13 +95,13 @@ class Registry:
             if name in self.clients:
                 allowed = "a name that is not taken: revoke it first if its key was lost"
                 raise InvalidInput("client", name, allowed)
-        most = self.settled.agreement.max_clients
+        most = self.settings.agreement.max_clients
         ever = {*self.members, *names} - {COORDINATOR}
         if len(ever) > most:
+            given = len(set(self.members) - {COORDINATOR})
             allowed = (
-                f"at most max_clients = {most} names over the federation's whole life "
-                f"({len(set(self.members) - {COORDINATOR})} were given so far): its error bound "
-                "counts on that; more need a new federation"
+                f"at most max_clients = {most} names, revoked ones included ({given} exist): the "
+                "error bound holds for so many clients, and more need a new federation"
             )
             raise InvalidInput("clients", list(names), allowed)
 
@@ -107,7 +110,7 @@ class Registry:
         _check_names(names)
         for name in names:
             if name not in self.clients:
-                known = ", ".join(sorted(self.clients)) or "none: there is no client"
+                known = ", ".join(sorted(self.clients)) or "there is none"
                 raise InvalidInput("client", name, f"one of the clients: {known}")
 
     def next_generation(self, name: str) -> int:
@@ -116,7 +119,7 @@ class Registry:
 
     def with_issued(self, serials: Mapping[str, str]) -> Registry:
         """Return the registry after certificates were issued (name → serial number)."""
-        new = {n: Member(self.next_generation(n), s, _now()) for n, s in serials.items()}
+        new = {n: RegisteredMember(self.next_generation(n), s, _now()) for n, s in serials.items()}
         return replace(self, members={**self.members, **new})
 
     def with_revoked(self, names: Sequence[str]) -> Registry:
@@ -127,28 +130,29 @@ class Registry:
     @classmethod
     def read(cls, folder: Path) -> Registry:
         """Read the files in an operator's `authority` folder."""
-        for name in (SETTLED, MEMBERS):
+        for name in (SETTINGS, MEMBERS):
             if not (folder / name).is_file():
                 allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
                 raise InvalidInput("folder", str(folder.parent), allowed)
-        raw = read_file(folder / SETTLED, "folder")
+        raw = read_file(folder / SETTINGS, "folder")
+        check_version(raw, folder / SETTINGS)
         try:
-            settled = msgspec.convert(raw, Settled)
+            settings = msgspec.convert(raw, FederationSettings)
         except msgspec.ValidationError as error:
-            raise explain(str(error), raw, str(folder / SETTLED)) from None
+            raise explain(str(error), raw, str(folder / SETTINGS)) from None
         try:
             content = (folder / MEMBERS).read_bytes()
-            members = msgspec.json.decode(content, type=dict[str, Member])
+            members = msgspec.json.decode(content, type=dict[str, RegisteredMember])
         except (msgspec.DecodeError, OSError) as error:
             allowed = f"an operator's folder whose {MEMBERS} can be read ({error})"
             raise InvalidInput("folder", str(folder.parent), allowed) from None
-        return cls(settled, members)
+        return cls(settings, members)
 
     def write(self, folder: Path) -> None:
-        """Write the members; what was settled is written once."""
-        if not (folder / SETTLED).exists():
-            text = to_toml(msgspec.to_builtins(self.settled))
-            atomic_write(folder / SETTLED, text.encode(), mode=0o600)
+        """Write the members, and the settings if they are not written yet."""
+        if not (folder / SETTINGS).exists():
+            text = to_toml(msgspec.to_builtins(self.settings))
+            atomic_write(folder / SETTINGS, text.encode(), mode=0o600)
         text = json.dumps(msgspec.to_builtins(dict(self.members)), indent=1)
         atomic_write(folder / MEMBERS, text.encode(), mode=0o600)
 

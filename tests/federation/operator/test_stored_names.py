@@ -1,0 +1,95 @@
+"""The files that an operator makes, and their keys: a change of one is a decision.
+
+Members' folders are spread over machines. Whoever changes a name below raises `bundle.VERSION`, and
+migrates or refuses older files.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+
+import pytest
+
+import fedglb as fg
+from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.operator import operator
+from tests.federation.helpers.nats_federation import federation
+
+VERSION = 1
+FILES = {
+    "authority/ca.key", "authority/ca.pem", "authority/federation.toml",
+    "authority/registry.json",
+    "server/accounts.conf", "server/ca.pem", "server/nats.conf", "server/server.key",
+    "server/server.pem",
+    "coordinator/ca.pem", "coordinator/cert.pem", "coordinator/federation.toml",
+    "coordinator/key.pem",
+    "clients/a/ca.pem", "clients/a/cert.pem", "clients/a/federation.toml", "clients/a/key.pem",
+}  # fmt: skip
+AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "feature_map"}
+PROBLEM = {"dim", "link", "radius", "noise", "curvature"}
+SETTINGS = {"version", "federation", "hosts", "port", "bind", "agreement"}
+BUNDLE = {"version", "federation", "client", "server", "agreement"}
+MEMBER = {"generation", "serial", "issued", "revoked"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Everything that can be agreed on is: what is not given is not written."""
+    problem = ProblemTable(10, "identity", 2.5, 0.5, 1e-05)
+    algorithm = {"name": "fedglb-ucb", "threshold": 10.0}
+    agreed = AgreementTable(20, problem, algorithm, reward_limit=3.0, feature_map="ab" * 32)
+    return federation(tmp_path, ["a"], agreed).folder
+
+
+def test_files(folder):
+    found = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert found == FILES
+
+
+@pytest.mark.parametrize(
+    ("file", "keys"),
+    [
+        ("authority/federation.toml", SETTINGS),
+        ("coordinator/federation.toml", BUNDLE),
+        ("clients/a/federation.toml", BUNDLE),
+    ],
+)
+def test_keys_of_the_settings(folder, file, keys):
+    found = tomllib.loads((folder / file).read_text())
+    assert set(found) == keys
+    assert set(found["agreement"]) == AGREEMENT
+    assert set(found["agreement"]["problem"]) == PROBLEM
+    assert found["version"] == VERSION
+
+
+def test_keys_of_the_registry(folder):
+    operator.revoke(folder, ["a"])
+    found = json.loads((folder / "authority" / "registry.json").read_text())
+    assert set(found) == {"coordinator", "a"}
+    assert all(set(member) == MEMBER for member in found.values())
+    assert found["a"]["revoked"]
+
+
+def with_version(path, line):
+    text = path.read_text()
+    assert f"version = {VERSION}\n" in text
+    path.write_text(text.replace(f"version = {VERSION}\n", line))
+
+
+def test_a_file_without_a_version_is_of_the_first(folder):
+    for place in ("authority", "clients/a"):
+        with_version(folder / place / "federation.toml", "")
+    assert Bundle.read(folder / "clients" / "a").client == "a"
+    assert operator.add(folder, ["b"]).names == ("b",)
+
+
+def test_a_later_version_is_refused_by_its_number_also_if_it_has_new_keys(folder):
+    for place in ("authority", "clients/a"):
+        with_version(folder / place / "federation.toml", "version = 7\nunheard = 1\n")
+    said = r"federation\.toml: version = 7 .* install the fedglb that wrote the file"
+    with pytest.raises(fg.InvalidInput, match=said):
+        Bundle.read(folder / "clients" / "a")
+    with pytest.raises(fg.InvalidInput, match=said):
+        operator.add(folder, ["b"])
