@@ -139,6 +139,6 @@ class AgentConnection:
         try:
             payload = encode(message, self._participation.session)
         except InvalidInput as error:  # an error of ours must not end the conversation
-            log.error("%s is not sent: %s", type(message).__name__, error)
+            log.error("%s is not sent: %s", message.name, error)
             return
         await self._connection.publish(subject, payload)

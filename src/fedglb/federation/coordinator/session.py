@@ -109,7 +109,7 @@ class CoordinatorSession:
         except Malformed as error:
             self.traffic.add("Malformed", "up", len(payload))
             return self._offence(client, str(error), now)
-        self.traffic.add(type(message).__name__, "up", len(payload))
+        self.traffic.add(message.name, "up", len(payload))
         if isinstance(message, Hello):
             return self._hello(client, session, message, now)
         if not self.roster.touch(client, session, now):
@@ -283,7 +283,7 @@ class CoordinatorSession:
     def _packed(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.roster.session(client) if session is None else session
         payload = encode(message, to)
-        self.traffic.add(type(message).__name__, "down", len(payload))
+        self.traffic.add(message.name, "down", len(payload))
         return client, payload
 
     def _say(self, kind: str, text: str, **facts: object) -> None:
