@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedglb.typing import FloatArray
+from fedglb.typing import Count, Numbers, Symmetric, Vector
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class SharedModel:
         The step t_last in which the update was made.
     matrix
         A_t (V_t of the lazy family), shape (d, d), prior included.
-    numbers
+    radius_terms
         The few numbers that the radius needs.
     theta
         θ_t, where the family has one.
@@ -27,16 +27,16 @@ class SharedModel:
         The lazy family's covariance of gradients, shape (d, d).
     """
 
-    t: int
-    matrix: FloatArray
-    numbers: FloatArray
-    theta: FloatArray | None = None
-    b: FloatArray | None = None
-    gradient_matrix: FloatArray | None = None
+    t: Count
+    matrix: Symmetric
+    radius_terms: Numbers
+    theta: Vector | None = None
+    b: Vector | None = None
+    gradient_matrix: Symmetric | None = None
 
     def scalars(self) -> int:
         """Return how many numbers the model is when sent (clocks are free, see `Ledger`)."""
-        vectors = sum(v.size for v in (self.numbers, self.theta, self.b) if v is not None)
+        vectors = sum(v.size for v in (self.radius_terms, self.theta, self.b) if v is not None)
         return vectors + sum(
             triangle_size(m.shape[0]) for m in (self.matrix, self.gradient_matrix) if m is not None
         )

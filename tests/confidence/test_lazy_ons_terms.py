@@ -51,7 +51,7 @@ class Terms:
         self.sums = formulas.lazy_sums(m)
         state = m.state
         # what the client and its last model hold of Σ‖∇F‖² and Σz²
-        held = np.zeros(2) if state.base is None else state.base.numbers
+        held = np.zeros(2) if state.base is None else state.base.radius_terms
         self.norms = state.gradient_norms + float(held[0])
         self.squares = state.squares + float(held[1])
 

@@ -104,7 +104,7 @@ def test_the_running_log_determinant(family, link):
         gain = formulas.log_det(m.state.matrix) - formulas.log_det(last)
         assert_allclose(m.state.log_gain, gain, rtol=1e-9, atol=1e-13)
         if family == "Linear" and m.sync is not None:
-            total = m.state.base.numbers[0] + m.state.log_gain
+            total = m.state.base.radius_terms[0] + m.state.log_gain
             exact = formulas.log_det(m.state.matrix) - m.setting.problem.dim * np.log(RIDGE)
             assert_allclose(total, exact, rtol=1e-9)
 
@@ -156,7 +156,7 @@ def test_only_the_noise_term_depends_on_delta(family):
     for m in run.moments:
         if m.sync is not None:
             expected = formulas.sync_global_radius(m, m.sync, share * DELTA)
-            assert_allclose(m.state.base.numbers[0], expected, rtol=1e-9)
+            assert_allclose(m.state.base.radius_terms[0], expected, rtol=1e-9)
             other = formulas.sync_global_radius(m, m.sync, DELTA * (1.5 - share))
             assert abs(other - expected) > 1e-3 * expected
             seen += 1

@@ -104,7 +104,7 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path):
     np.testing.assert_array_equal(choices, expected.recorder.log.choices)
     assert [m["t"] for m in models] == [m.t for m in expected.models]
     for got, wanted in zip(models, expected.models, strict=True):
-        for name in ("theta", "matrix", "numbers"):
+        for name in ("theta", "matrix", "radius_terms"):
             np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
 
     agreement = TABLE.build()

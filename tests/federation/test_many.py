@@ -53,7 +53,7 @@ def test_an_update_of_two_hundred_agents(tmp_path, record_property):
 
     agreement = made.coordinator_bundle.agreement
     expected = update(agreement, dict.fromkeys(names, SAMPLES))
-    for name in ("theta", "matrix", "numbers"):
+    for name in ("theta", "matrix", "radius_terms"):
         np.testing.assert_allclose(models[0][name], getattr(expected, name), rtol=0, atol=1e-10)
 
     file = CoordinatorStore(state, agreement)

@@ -34,7 +34,7 @@ def problems(name, seed, count=PROBLEMS, few=2, **given):
 def warm(theta: np.ndarray) -> SharedModel:
     """A last model to start from."""
     d = theta.size
-    return SharedModel(t=1, matrix=np.eye(d), numbers=np.zeros(0), theta=theta)
+    return SharedModel(t=1, matrix=np.eye(d), radius_terms=np.zeros(0), theta=theta)
 
 
 def check_gradient(data, solution):

@@ -84,7 +84,7 @@ def test_the_model_is_that_of_the_others(name, after):
     update(fed, 13, LEFT_OUT, after)
     model = fed.coordinator.model
     assert_array_equal(model.matrix, expected.matrix)
-    assert_array_equal(model.numbers, expected.numbers)
+    assert_array_equal(model.radius_terms, expected.radius_terms)
     if model.theta is not None:
         assert_array_equal(model.theta, expected.theta)
     if model.b is not None:
@@ -158,7 +158,7 @@ def test_samples_that_come_during_an_update_change_nothing_in_it(name):
     busy.deliver(busy.coordinator.begin(13, 0))
     assert extra
     assert_array_equal(busy.coordinator.model.matrix, calm.coordinator.model.matrix)
-    assert_array_equal(busy.coordinator.model.numbers, calm.coordinator.model.numbers)
+    assert_array_equal(busy.coordinator.model.radius_terms, calm.coordinator.model.radius_terms)
     if calm.coordinator.model.theta is not None:
         assert_array_equal(busy.coordinator.model.theta, calm.coordinator.model.theta)
     state = busy.clients[1].state
@@ -313,7 +313,7 @@ def test_variant_3_survives_a_lost_model():
         {"theta": None},
         {"theta": np.zeros(D + 1)},
         {"b": np.zeros(D)},
-        {"numbers": np.array([np.nan])},
+        {"radius_terms": np.array([np.nan])},
     ],
 )
 def test_a_bad_model_is_refused_and_changes_nothing(change):

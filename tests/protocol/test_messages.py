@@ -133,5 +133,5 @@ def test_one_ucb_glm_has_the_papers_count():
 
 
 def test_model_scalars_leave_the_clock_out():
-    model = SharedModel(t=9, matrix=np.eye(D), numbers=np.zeros(2), theta=np.zeros(D))
+    model = SharedModel(t=9, matrix=np.eye(D), radius_terms=np.zeros(2), theta=np.zeros(D))
     assert NewModel(0, 1, 3, model).scalars() == D + TRIANGLE + 2

@@ -75,8 +75,8 @@ class LazyONS(Confidence[LazyOnsState]):
         """Return Σ‖∇F_p‖²_{A_p⁻¹} and Σz² over all batches."""
         norm, squares = solution.extras
         if objective.previous is not None:
-            norm += float(objective.previous.numbers[0])
-            squares += float(objective.previous.numbers[1])
+            norm += float(objective.previous.radius_terms[0])
+            squares += float(objective.previous.radius_terms[1])
         return norm, squares
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class LocalState:
     @property
     def numbers(self) -> FloatArray:
         """What the last shared model holds for the radius's sake; empty before the first."""
-        return np.empty(0) if self.base is None else self.base.numbers
+        return np.empty(0) if self.base is None else self.base.radius_terms
 
 
 State = TypeVar("State", bound=LocalState)

@@ -40,7 +40,7 @@ def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]], prefix: str =
     values: dict[str, Any] = {}
     for f in dataclasses.fields(kind):  # type: ignore[arg-type]
         name, hint = prefix + f.name, hints[f.name]
-        if isinstance(hint, types.UnionType):
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
             kinds = [a for a in typing.get_args(hint) if a is not type(None)]
             hint = kinds[0] if len(kinds) == 1 else "number or name"
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):

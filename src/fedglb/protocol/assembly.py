@@ -109,11 +109,11 @@ def shared_model(
     """Return the model that all clients get."""
     solver = algorithm.global_update
     assert solver is not None
-    numbers = algorithm.confidence.radius_terms(setting, fitted, solution)
+    radius_terms = algorithm.confidence.radius_terms(setting, fitted, solution)
     return SharedModel(
         t=t,
         matrix=fitted.matrix,
-        numbers=np.array(numbers, dtype=np.float64),
+        radius_terms=np.array(radius_terms, dtype=np.float64),
         theta=solution.theta if "theta" in solver.model_fields else None,
         b=solution.b,
         gradient_matrix=solution.gradient_matrix,

@@ -128,8 +128,8 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     d = setting.problem.dim
     integer("t", model.t, at_least=0)
     _definite("matrix", array("matrix", model.matrix, (d, d)))
-    if model.numbers.size:
-        array("numbers", model.numbers, (None,))
+    if model.radius_terms.size:
+        array("radius_terms", model.radius_terms, (None,))
     wanted = algorithm.local_update.model_fields or frozenset()
     _exactly("theta", model.theta, (d,), wanted="theta" in wanted)
     _exactly("b", model.b, (d,), wanted="b" in wanted)

@@ -38,7 +38,7 @@ class Ledger:
     def count(self, message: Message, times: int = 1) -> None:
         """Enter a message, or as many that differ in nothing but their client and values."""
         direction = "up" if message.upward else "down"
-        self.add(type(message).__name__, direction, times, message.scalars())
+        self.add(message.name, direction, times, message.scalars())
 
     def add(self, kind: str, direction: str, messages: int, scalars_each: int) -> None:
         """Enter a number of equal messages at once."""

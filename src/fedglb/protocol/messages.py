@@ -1,7 +1,8 @@
 """What clients and coordinator say to each other. No message carries a raw sample.
 
-`client` is the sender of a message that goes up, the addressee of one that goes down. Every
-message knows its direction and how many scalars it carries; ids, counts and clocks are free.
+A message is defined here and nowhere else: `federation.wire` derives its bytes from the types of
+its fields. `client` is the sender of a message that goes up, the addressee of one that goes down.
+Every message knows its direction and how many scalars it carries; ids, counts and clocks are free.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import FloatArray
+from fedglb.typing import Count, Symmetric, Vector
 
 ClientId: TypeAlias = int | str
 
 
 @dataclass(frozen=True)
 class Message:
-    """Base of all messages."""
+    """Base of all messages.
 
+    `name` is what the message is called on the wire and in ledgers: a change breaks both.
+    """
+
+    name: ClassVar[str]
     upward: ClassVar[bool]
     client: ClientId
 
@@ -34,17 +39,19 @@ class SyncRequest(Message):
     `update` is the last one whose model it holds: a request from before the newest is void.
     """
 
+    name = "SyncRequest"
     upward = True
-    t: int
-    update: int
+    t: Count
+    update: Count
 
 
 @dataclass(frozen=True)
 class CovarianceRequest(Message):
     """The coordinator begins update `update`: send your covariance."""
 
+    name = "CovarianceRequest"
     upward = False
-    update: int
+    update: Count
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,12 @@ class Covariance(Message):
     From now on, until the model comes, the client answers on exactly these samples.
     """
 
+    name = "Covariance"
     upward = True
-    update: int
-    samples: int
-    matrix: FloatArray
-    b: FloatArray | None = None
+    update: Count
+    samples: Count
+    matrix: Symmetric
+    b: Vector | None = None
 
     def scalars(self) -> int:
         """Return d(d+1)/2, + d with b."""
@@ -73,11 +81,12 @@ class Evaluate(Message):
     where every update fits all samples anew).
     """
 
+    name = "Evaluate"
     upward = False
-    update: int
-    round: int
-    since: int
-    theta: FloatArray
+    update: Count
+    round: Count
+    since: Count
+    theta: Vector
     hessian: bool
     loss: bool
 
@@ -90,11 +99,12 @@ class Evaluate(Message):
 class Derivatives(Message):
     """A client's sums at the θ of a round."""
 
+    name = "Derivatives"
     upward = True
-    update: int
-    round: int
-    gradient: FloatArray
-    hessian: FloatArray | None = None
+    update: Count
+    round: Count
+    gradient: Vector
+    hessian: Symmetric | None = None
     loss: float | None = None
 
     def scalars(self) -> int:
@@ -111,9 +121,10 @@ class NewModel(Message):
     that was left out, whose samples are all local again.
     """
 
+    name = "NewModel"
     upward = False
-    update: int
-    covered: int
+    update: Count
+    covered: Count
     model: SharedModel
 
     def scalars(self) -> int:

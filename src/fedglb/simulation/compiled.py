@@ -107,7 +107,8 @@ class CompiledEngine(Engine):
             model = self.coordinator.model
             step, client, why = play(
                 block, self._rules, self.learners, self.recorder.log,
-                np.empty(0) if model is None else model.numbers, 0 if model is None else model.t,
+                np.empty(0) if model is None else model.radius_terms,
+                0 if model is None else model.t,
                 step, client, stop,
             )  # fmt: skip
             t = first + step

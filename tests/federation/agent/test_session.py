@@ -60,7 +60,7 @@ def _numbers() -> np.ndarray:
     while messages:
         message = messages.pop()
         messages += (coordinator if message.upward else client).receive(message)
-    return coordinator.model.numbers
+    return coordinator.model.radius_terms
 
 
 MODEL_NUMBERS = _numbers()

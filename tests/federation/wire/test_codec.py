@@ -16,7 +16,6 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire import codec as wire
-from fedglb.federation.wire import packets as wire_packets
 from fedglb.federation.wire.arrays import MAX_NUMBERS
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
@@ -200,7 +199,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x01" + msgspec.msgpack.encode(body)
+    return b"fgb\x02" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -244,11 +243,32 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "hessian": NO_FLAG, "loss": NO_FLAG,
     },
     NewModel: {
-        "update": NO_COUNT, "covered": NO_COUNT, "t": NO_COUNT, "matrix": NO_MATRIX,
-        "numbers": NO_NUMBERS, "theta": NO_VECTOR, "b": NO_VECTOR, "gradient_matrix": NO_MATRIX,
+        "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
+        "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
+        "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
     },
 }  # fmt: skip
-OPTIONAL = {"b", "hessian", "loss", "theta", "gradient_matrix"}
+OPTIONAL = {"b", "hessian", "loss", "model.theta", "model.b", "model.gradient_matrix"}
+
+
+def paths(body: dict[str, Any], prefix: str = "") -> list[str]:
+    """All fields of a message, those of its model as `model.…`."""
+    inner = body.get("model", {})
+    return [prefix + name for name in body] + (paths(inner, "model.") if inner else [])
+
+
+def fullness(body: dict[str, Any]) -> int:
+    return len(paths(body))
+
+
+def changed(body: dict[str, Any], path: str, *value: object) -> dict[str, Any]:
+    """The message with another value of a field, or without the field."""
+    name, _, rest = path.partition(".")
+    if rest:
+        return body | {name: changed(body[name], rest, *value)}
+    return {k: v for k, v in body.items() if k != name} | dict.fromkeys(
+        [name][: len(value)], *value
+    )
 
 
 def samples_of(kind: type, d: int = D) -> tuple[Any, Any]:
@@ -266,13 +286,13 @@ def test_every_field_out_of_range_is_refused(kind):
     good = fields(message)
     decode(framed(good), "c", D)
     table = {"session": no_text(64), **REFUSED[kind]}
-    most = max((fields(m) for m in upward(D) + downward(D) if type(m) is kind), key=len)
-    assert {*most} == {"type", *table}  # the table leaves no field out
+    most = max((fields(m) for m in upward(D) + downward(D) if type(m) is kind), key=fullness)
+    assert {*paths(most)} == {"type", *table}  # the table leaves no field out
     for name, values in table.items():
         for value in values:
             with pytest.raises(Malformed):
-                decode(framed(most | {name: value}), "c", D)
-        bare = {key: value for key, value in most.items() if key != name}
+                decode(framed(changed(most, name, value)), "c", D)
+        bare = changed(most, name)
         if name in OPTIONAL and kind is not Evaluate:
             decode(framed(bare), "c", D)
         else:
@@ -282,6 +302,9 @@ def test_every_field_out_of_range_is_refused(kind):
         with pytest.raises(Malformed, match="unknown field") as caught:
             decode(framed(good | {extra: "alice"}), "c", D)
         assert len(str(caught.value)) < 300
+    if "model" in good:
+        with pytest.raises(Malformed, match="unknown field"):
+            decode(framed(changed(good, "model.session", "s")), "c", D)
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda k: k.__name__)
@@ -308,11 +331,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D)
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 1\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 2\b") as caught:
             decode(data, "c", D)
         assert caught.value.version == version
 
@@ -320,14 +343,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x01\x80", b"fgb\x01", b"fgb\x01\xc1", b"fgb\x01\x80",
-        b"fgb\x01\xdf\xff\xff\xff\xff", b"fgb\x01\xdd\xff\xff\xff\xff", b"fgb\x01\x81" * 9999,
-        b"fgb\x01" + b"\x81\xa1x" * 99_999, b"fgb\x01\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x01\x82\xa4type\xa3Bye\xa7session\xa1\xff",
-        b"fgb\x01\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x01" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x02\x80", b"fgb\x02", b"fgb\x02\xc1", b"fgb\x02\x80",
+        b"fgb\x02\xdf\xff\xff\xff\xff", b"fgb\x02\xdd\xff\xff\xff\xff", b"fgb\x02\x81" * 9999,
+        b"fgb\x02" + b"\x81\xa1x" * 99_999, b"fgb\x02\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x02\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x02" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip
@@ -371,10 +394,15 @@ def test_the_page_has_every_message_and_every_field_in_order():
     found = {}
     for kind, rest in re.findall(r"^\*\*`(\w+)`\*\*: (?!`)(.*?)(?=^\*\*|^## )", page, re.S | re.M):
         rows = re.findall(r"^\| (`.*?) \|", rest, re.M)
-        found[kind] = tuple(name for row in rows for name in re.findall(r"`(\w+)`", row))
-    kinds = [getattr(wire_packets, kind.__name__) for kind in REFUSED]
-    assert found == {kind.__name__: kind.__struct_fields__[1:] for kind in kinds}
+        found[kind] = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
+    every = upward(D) + downward(D)
+    sent = {
+        kind.name: max((fields(m) for m in every if type(m) is kind), key=fullness)
+        for kind in REFUSED
+    }
+    assert found == {name: paths(body)[2:] for name, body in sent.items()}
     assert str(wire.MAX_BYTES) in page
+    assert f"# The wire format, version {wire.VERSION}\n" in page
 
 
 # -- fuzz ----------------------------------------------------------------------------------------

@@ -150,6 +150,6 @@ class AgentConnection:
         try:
             payload = encode(message, self._session.session)
         except InvalidInput as error:  # a mistake of this side must not end the thread
-            log.error("%s is not sent: %s", type(message).__name__, error)
+            log.error("%s is not sent: %s", message.name, error)
             return
         await self._connection.publish(subject, payload)

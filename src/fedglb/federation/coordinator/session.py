@@ -111,7 +111,7 @@ class CoordinatorSession:
         except Malformed as error:
             self.traffic.add("Malformed", "up", len(payload))
             return self._reject_message(client, str(error), now)
-        self.traffic.add(type(message).__name__, "up", len(payload))
+        self.traffic.add(message.name, "up", len(payload))
         if isinstance(message, Hello):
             return self._handle_hello(client, session, message, now)
         if not self.members.touch(client, session, now):
@@ -286,7 +286,7 @@ class CoordinatorSession:
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session
         payload = encode(message, to)
-        self.traffic.add(type(message).__name__, "down", len(payload))
+        self.traffic.add(message.name, "down", len(payload))
         return client, payload
 
     def _emit(self, kind: EventKind, text: str, /, **facts: object) -> None:

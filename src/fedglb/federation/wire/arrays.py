@@ -12,7 +12,7 @@ from fedglb.model import triangle_size
 from fedglb.typing import FloatArray
 
 _WIRE = np.dtype("<f8")
-MAX_NUMBERS = 64  # in a model's `numbers`; the algorithms here send at most two
+MAX_NUMBERS = 64  # in a model's `radius_terms`; the algorithms here send at most two
 
 
 class WrongLength(ValueError):
@@ -42,8 +42,8 @@ def pack_matrix(name: str, matrix: FloatArray, d: int) -> bytes:
     return matrix.take(_places(d)[0]).astype(_WIRE, copy=False).tobytes()
 
 
-def pack_numbers(name: str, numbers: FloatArray) -> bytes:
-    """Return the bytes of a few numbers, as many as there are."""
+def pack_numbers(name: str, numbers: FloatArray, _d: int) -> bytes:
+    """Return the bytes of a few numbers, as many as there are, whatever d is."""
     if numbers.ndim != 1 or numbers.size > MAX_NUMBERS:
         allowed = f"an array of one axis and at most {MAX_NUMBERS} numbers"
         raise InvalidInput(f"{name}.shape", numbers.shape, allowed)
@@ -73,7 +73,7 @@ def unpack_matrix(name: str, data: bytes, d: int) -> FloatArray:
     return np.frombuffer(data, _WIRE).take(_places(d)[1]).astype(np.float64, copy=False)
 
 
-def unpack_numbers(name: str, data: bytes) -> FloatArray:
+def unpack_numbers(name: str, data: bytes, _d: int) -> FloatArray:
     """Return the numbers that `pack_numbers` packed."""
     if len(data) % _WIRE.itemsize or len(data) > MAX_NUMBERS * _WIRE.itemsize:
         raise WrongLength(f"{name} of {len(data)} bytes, not 8 each for up to {MAX_NUMBERS}")

@@ -5,17 +5,16 @@ Four bytes (`fgb` and the version), then one MessagePack map, typed and bounded 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Union, get_args
 
 import msgspec
 import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.wire.messages import Downward, Upward
-from fedglb.federation.wire.pack import pack, unpack_down, unpack_up
-from fedglb.federation.wire.packets import DownPacket, UpPacket
+from fedglb.federation.wire.packets import PacketType
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
@@ -34,8 +33,8 @@ class OtherVersion(Malformed):
 
     Examples
     --------
-    >>> str(OtherVersion(2))
-    "message = 'wire format 2' is not allowed: give a message of wire format 1"
+    >>> str(OtherVersion(1))
+    "message = 'wire format 1' is not allowed: give a message of wire format 2"
     """
 
     def __init__(self, version: int) -> None:
@@ -54,17 +53,19 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     >>> from fedglb.federation.wire.messages import Heartbeat
     >>> data = encode(Heartbeat(update=3, wants=0), session="s1")
     >>> data[:4]
-    b'fgb\x01'
+    b'fgb\x02'
     >>> decode_up(data, client="shop-17", dim=10)
     ('s1', Heartbeat(update=3, wants=0))
     """
-    packet = pack(message, session)
+    kind = _TYPES.get(type(message))
+    if kind is None:
+        raise InvalidInput("message", type(message).__name__, "a message of a federation")
+    packet = kind.pack(message, session)
     try:
         body = _ENCODER.encode(packet)
         _EITHER.decode(body)  # structs check their bounds when read, not when made
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-        name = type(message).__name__
-        raise InvalidInput(name, _short(error), "what the wire format allows") from None
+        raise InvalidInput(message.name, _short(error), "what the wire format allows") from None
     data = _HEADER + body
     if len(data) > MAX_BYTES:
         raise InvalidInput("message", f"{len(data)} bytes", f"at most {MAX_BYTES}: a smaller dim")
@@ -76,7 +77,7 @@ def decode_up(data: bytes, client: str, dim: int) -> tuple[str, Upward]:
     body = _body(data)
     try:
         packet = _UP.decode(body)
-        return packet.session, unpack_up(packet, client, dim)
+        return packet.session, _OF[type(packet)].unpack(packet, dim, client)
     except Exception as error:  # also recursion, memory, bad UTF-8: nobody's bytes end a process
         raise Malformed(_short(error)) from None
 
@@ -86,7 +87,7 @@ def decode_down(data: bytes, client: str, dim: int) -> tuple[str, Downward]:
     body = _body(data)
     try:
         packet = _DOWN.decode(body)
-        return packet.session, unpack_down(packet, client, dim)
+        return packet.session, _OF[type(packet)].unpack(packet, dim, client)
     except Exception as error:  # as above
         raise Malformed(_short(error)) from None
 
@@ -118,7 +119,15 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in a message")
 
 
+def _reader(kinds: list[type[Any]]) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(Union[tuple(_TYPES[kind].struct for kind in kinds)])  # noqa: UP007
+
+
+_GOING_UP, _GOING_DOWN = list(get_args(Upward)), list(get_args(Downward))
+_TYPES: dict[type[Any], PacketType[Any]] = {
+    kind: PacketType(kind, kind.name) for kind in _GOING_UP + _GOING_DOWN
+}
+_OF = {packet_type.struct: packet_type for packet_type in _TYPES.values()}
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
-_UP: msgspec.msgpack.Decoder[UpPacket] = msgspec.msgpack.Decoder(UpPacket)
-_DOWN: msgspec.msgpack.Decoder[DownPacket] = msgspec.msgpack.Decoder(DownPacket)
-_EITHER: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(UpPacket | DownPacket)
+_UP, _DOWN = _reader(_GOING_UP), _reader(_GOING_DOWN)
+_EITHER = _reader(_GOING_UP + _GOING_DOWN)

@@ -1,9 +1,14 @@
-"""What agents and the coordinator say beside the protocol: who is there, who may take part."""
+"""What agents and the coordinator say beside the protocol: who is there, who may take part.
+
+As with the protocol's messages, the types of the fields say what lies on the wire.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
+
+from msgspec import Meta
 
 from fedglb.protocol.messages import (
     Covariance,
@@ -13,10 +18,24 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.typing import Count
+
+Name: TypeAlias = Annotated[str, Meta(max_length=64)]
+Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
+Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
 
 
 @dataclass(frozen=True)
-class Hello:
+class SessionMessage:
+    """Base of the messages below; `name` is what one is called on the wire."""
+
+    name: ClassVar[str]
+    upward: ClassVar[bool]
+
+
+@dataclass(frozen=True)
+class Hello(SessionMessage):
     """An agent begins to speak.
 
     Parameters
@@ -31,14 +50,16 @@ class Hello:
         What it takes the federation to have agreed on, fact by fact (see `Agreement.facts`).
     """
 
-    instance: str
-    update: int
-    software: str
-    agreement: dict[str, str]
+    name = "Hello"
+    upward = True
+    instance: Name
+    update: Count
+    software: Text
+    agreement: Facts
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(SessionMessage):
     """An agent is there; it says so every few seconds.
 
     Parameters
@@ -49,25 +70,32 @@ class Heartbeat:
         The step of its request for an update that is not fulfilled yet, 0 for none.
     """
 
-    update: int
-    wants: int
+    name = "Heartbeat"
+    upward = True
+    update: Count
+    wants: Count
 
 
 @dataclass(frozen=True)
-class Goodbye:
+class Goodbye(SessionMessage):
     """An agent leaves in good order."""
 
+    name = "Goodbye"
+    upward = True
+
 
 @dataclass(frozen=True)
-class Withdrawal:
+class Withdrawal(SessionMessage):
     """An agent takes no (further) part in this update: it has no samples frozen for it."""
 
-    update: int
+    name = "Withdrawal"
+    upward = True
+    update: Count
 
 
 @dataclass(frozen=True)
-class Welcome:
-    """The coordinator takes an agent in; a model that it lacks follows.
+class Welcome(SessionMessage):
+    """The coordinator admits an agent; a model that it lacks follows.
 
     Parameters
     ----------
@@ -75,28 +103,35 @@ class Welcome:
         The update of the newest model, 0 for none.
     """
 
-    update: int
+    name = "Welcome"
+    upward = False
+    update: Count
 
 
 @dataclass(frozen=True)
-class Rejected:
-    """The coordinator does not take an agent in, or leaves it out of an update.
+class Rejected(SessionMessage):
+    """The coordinator does not admit an agent, or excludes it from an update.
 
     Parameters
     ----------
     reason
         Why.
     member
-        Whether the agent is taken in all the same: then it is left out of this update only.
+        Whether the agent is a member all the same: then it is excluded from this update only.
     """
 
-    reason: str
+    name = "Rejected"
+    upward = False
+    reason: Reason
     member: bool
 
 
 @dataclass(frozen=True)
-class HelloRequest:
+class HelloRequest(SessionMessage):
     """The coordinator does not know this session: say hello."""
+
+    name = "HelloRequest"
+    upward = False
 
 
 Upward: TypeAlias = (

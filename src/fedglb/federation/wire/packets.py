@@ -1,136 +1,122 @@
-"""The messages as they lie on the wire: one struct a type, every field typed and bounded.
+"""Messages as they lie on the wire, derived once per class from the fields of the message.
 
-A packet has the name and the fields of its message (see `sessions` and `protocol.messages`), with
-arrays as bytes, without the client, and with a session.
+A packet has the fields of its message, with arrays as bytes; the client is left out, for the
+subject says it, and a session is added. The field `type` holds the message's `name`.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+import dataclasses
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from msgspec import Meta, Struct
+import msgspec
 
-Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]  # exact in every language's numbers
-Name: TypeAlias = Annotated[str, Meta(max_length=64)]
-Text: TypeAlias = Annotated[str, Meta(max_length=200)]
-Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
-Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
-
-
-class Packet(
-    Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag=True, tag_field="type"
-):
-    """Base of all packets; the field `type` is the name of the class."""
-
-    session: Name
-
-
-# -- up ------------------------------------------------------------------------------------------
-
-
-class Hello(Packet, frozen=True):
-    """An agent begins to speak."""
-
-    instance: Name
-    update: Count
-    software: Text
-    agreement: Facts
-
-
-class Heartbeat(Packet, frozen=True):
-    """An agent is there."""
-
-    update: Count
-    wants: Count
-
-
-class Goodbye(Packet, frozen=True):
-    """An agent leaves."""
-
-
-class Withdrawal(Packet, frozen=True):
-    """An agent takes no part in an update."""
-
-    update: Count
-
-
-class SyncRequest(Packet, frozen=True):
-    """A client's trigger fired."""
-
-    t: Count
-    update: Count
-
-
-class Covariance(Packet, frozen=True):
-    """A client's Σ x xᵀ."""
-
-    update: Count
-    samples: Count
-    matrix: bytes
-    b: bytes | None = None
-
-
-class Derivatives(Packet, frozen=True):
-    """A client's sums at a point."""
-
-    update: Count
-    round: Count
-    gradient: bytes
-    hessian: bytes | None = None
-    loss: float | None = None
-
-
-# -- down ----------------------------------------------------------------------------------------
-
-
-class Welcome(Packet, frozen=True):
-    """The coordinator takes an agent in."""
-
-    update: Count
-
-
-class Rejected(Packet, frozen=True):
-    """The coordinator does not, or leaves it out of an update."""
-
-    reason: Reason
-    member: bool
-
-
-class HelloRequest(Packet, frozen=True):
-    """The coordinator wants a hello."""
-
-
-class CovarianceRequest(Packet, frozen=True):
-    """An update begins."""
-
-    update: Count
-
-
-class Evaluate(Packet, frozen=True):
-    """A round of an update."""
-
-    update: Count
-    round: Count
-    since: Count
-    theta: bytes
-    hessian: bool
-    loss: bool
-
-
-class NewModel(Packet, frozen=True):
-    """An update's model; the fields of `SharedModel` lie in the same map."""
-
-    update: Count
-    covered: Count
-    t: Count
-    matrix: bytes
-    numbers: bytes
-    theta: bytes | None = None
-    b: bytes | None = None
-    gradient_matrix: bytes | None = None
-
-
-UpPacket: TypeAlias = (
-    Hello | Heartbeat | Goodbye | Withdrawal | SyncRequest | Covariance | Derivatives
+from fedglb.federation.wire.arrays import (
+    pack_matrix,
+    pack_numbers,
+    pack_vector,
+    unpack_matrix,
+    unpack_numbers,
+    unpack_vector,
 )
-DownPacket: TypeAlias = Welcome | Rejected | HelloRequest | CovarianceRequest | Evaluate | NewModel
+from fedglb.federation.wire.messages import Name
+from fedglb.typing import ArrayKind
+
+M = TypeVar("M")
+#: Turns a field's value into what is sent, or back; the second argument is d.
+Convert: TypeAlias = Callable[[Any, int], Any]
+
+_ARRAYS: dict[ArrayKind, tuple[Callable[..., bytes], Callable[..., Any]]] = {
+    ArrayKind.VECTOR: (pack_vector, unpack_vector),
+    ArrayKind.SYMMETRIC: (pack_matrix, unpack_matrix),
+    ArrayKind.NUMBERS: (pack_numbers, unpack_numbers),
+}
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field on the wire: its type there, and how its value is converted, if it is."""
+
+    type: Any
+    convert: tuple[Convert, Convert] | None = None
+    says_d: bool = False  # whether its value has length d
+
+
+class PacketType(Generic[M]):
+    """How the messages of one class, or the models in them, lie on the wire.
+
+    Parameters
+    ----------
+    kind
+        The dataclass; the types of its fields say what is sent.
+    tag
+        The name under which it is sent, with a session; None for what is part of a message.
+
+    Examples
+    --------
+    >>> from fedglb.federation.wire.messages import Welcome
+    >>> PacketType(Welcome, Welcome.name).pack(Welcome(update=4), "s1")
+    Welcome(session='s1', update=4)
+    """
+
+    def __init__(self, kind: type[M], tag: str | None = None) -> None:
+        self.kind: Callable[..., M] = kind
+        hints = typing.get_type_hints(kind, include_extras=True)
+        given = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+        self._addressed = given.pop("client", None) is not None
+        self._names = tuple(given)
+        fields = [_field(name, hints[name]) for name in given]
+        self._converted = [(k, *f.convert) for k, f in enumerate(fields) if f.convert]
+        self._says_d = next((k for k, f in enumerate(fields) if f.says_d), None)
+        self.struct = msgspec.defstruct(
+            kind.__name__,
+            [
+                *([] if tag is None else [("session", Name)]),
+                *(
+                    (name, field.type)
+                    if given[name].default is dataclasses.MISSING
+                    else (name, field.type, given[name].default)
+                    for name, field in zip(given, fields, strict=True)
+                ),
+            ],
+            frozen=True, forbid_unknown_fields=True, omit_defaults=True,
+            tag=tag, tag_field=None if tag is None else "type",
+        )  # fmt: skip
+
+    def pack(self, message: M, *session: str) -> Any:
+        """Return the packet; `InvalidInput` if arrays do not fit each other."""
+        values = [getattr(message, name) for name in self._names]
+        d = 0 if self._says_d is None else len(values[self._says_d])
+        for k, pack, _ in self._converted:
+            if values[k] is not None:
+                values[k] = pack(values[k], d)
+        return self.struct(*session, *values)
+
+    def unpack(self, packet: Any, d: int, client: str) -> M:
+        """Return the message of `client` that lies in a packet, with fresh arrays."""
+        values = [getattr(packet, name) for name in self._names]
+        for k, _, unpack in self._converted:
+            if values[k] is not None:
+                values[k] = unpack(values[k], d)
+        return self.kind(client, *values) if self._addressed else self.kind(*values)
+
+
+def _field(name: str, hint: Any) -> _Field:
+    """Return how a field of this type lies on the wire."""
+    given = [a for a in typing.get_args(hint) if a is not type(None)]
+    optional = type(None) in typing.get_args(hint)
+    inner = given[0] if optional else hint
+    if dataclasses.is_dataclass(inner):
+        part: PacketType[Any] = PacketType(typing.cast(type[Any], inner))
+        pack, unpack = lambda value, _: part.pack(value), lambda value, d: part.unpack(value, d, "")
+        return _Field(part.struct, (pack, unpack))
+    marks = getattr(inner, "__metadata__", ())
+    for kind in (mark for mark in marks if isinstance(mark, ArrayKind)):
+        pack, unpack = (partial(convert, name) for convert in _ARRAYS[kind])
+        sent: Any = bytes | None if optional else bytes
+        return _Field(sent, (pack, unpack), not optional and kind is not ArrayKind.NUMBERS)
+    return _Field(hint)
