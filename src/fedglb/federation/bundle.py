@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -14,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput
-from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.errors import InvalidInput, under
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.names import check_name, identity
 from fedglb.federation.operator.authority import Issued, expiry, identities
 from fedglb.io.atomic import atomic_write
-from fedglb.io.toml import explain, read_file, reject_unknown_keys, to_toml
+from fedglb.io.toml import convert, read_file, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
@@ -73,11 +72,8 @@ class Bundle:
     @cached_property
     def agreement(self) -> Agreement:
         """What was agreed on, as parts."""
-        try:
+        with under("agreement", source=str(self.folder / FILE)):
             return self.table.build()
-        except InvalidInput as error:
-            argument = f"{self.folder / FILE}: agreement.{error.argument}"
-            raise InvalidInput(argument, error.value, error.allowed) from None
 
     def tls(self) -> ssl.SSLContext:
         """Return what encrypts: the server must be the federation's, and this is our proof."""
@@ -133,14 +129,4 @@ class Bundle:
 
 
 def _document(path: Path) -> _Document:
-    raw = read_file(path, "bundle")
-    reject_unknown_keys(raw, _Document, str(path), "")
-    agreement = raw.get("agreement")
-    if isinstance(agreement, Mapping):
-        reject_unknown_keys(agreement, AgreementTable, str(path), "agreement.")
-        if isinstance(agreement.get("problem"), Mapping):
-            reject_unknown_keys(agreement["problem"], ProblemTable, str(path), "agreement.problem.")
-    try:
-        return msgspec.convert(raw, _Document)
-    except msgspec.ValidationError as error:
-        raise explain(str(error), raw, str(path)) from None
+    return convert(read_file(path, "bundle"), _Document, str(path))

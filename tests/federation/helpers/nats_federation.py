@@ -18,10 +18,11 @@ from typing import Any
 
 import nats
 
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
+from fedglb.problem_table import ProblemTable
 
 NAME = "demo"
 

@@ -245,11 +245,9 @@ def _same(
         problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
         digest,
     )  # fmt: skip
-    differences = agreement.differences(given.facts())
-    if differences:
-        name, _, rest = differences[0].partition(": ")
-        value, _, allowed = rest.partition(", the federation has ")
-        raise InvalidInput(name, value.strip("'"), f"{allowed}, as the federation agreed")
+    for found in agreement.compare(given.facts()):
+        allowed = f"{found.agreed!r}, as the federation agreed"
+        raise InvalidInput(found.name, found.given, allowed)
 
 
 def _software() -> str:

@@ -19,7 +19,7 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.names import COORDINATOR, check_client, check_name
 from fedglb.io.atomic import atomic_write
-from fedglb.io.toml import explain, read_file, to_toml
+from fedglb.io.toml import convert, read_file, to_toml
 
 SETTLED, MEMBERS = "federation.toml", "registry.json"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
@@ -132,10 +132,7 @@ class Registry:
                 allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
                 raise InvalidInput("folder", str(folder.parent), allowed)
         raw = read_file(folder / SETTLED, "folder")
-        try:
-            settled = msgspec.convert(raw, Settled)
-        except msgspec.ValidationError as error:
-            raise explain(str(error), raw, str(folder / SETTLED)) from None
+        settled = convert(raw, Settled, str(folder / SETTLED))
         try:
             content = (folder / MEMBERS).read_bytes()
             members = msgspec.json.decode(content, type=dict[str, Member])
