@@ -15,13 +15,14 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.service import serve
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import operator
+from fedglb.problem_table import ProblemTable
 from tests.federation.helpers import nats_process
 
 NAME = "benchmark"

@@ -4,13 +4,29 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.typing import FloatArray
+
+#: Keys and indices, from the outside in: ("algorithm", 2, "threshold").
+Place: TypeAlias = tuple[str | int, ...]
+
+
+def as_text(place: Place) -> str:
+    """Return a place as it is written.
+
+    Examples
+    --------
+    >>> as_text(("algorithm", 2, "threshold"))
+    'algorithm[2].threshold'
+    """
+    keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place)
+    return keys.removeprefix(".")
 
 
 class InvalidInput(ValueError):
@@ -19,30 +35,95 @@ class InvalidInput(ValueError):
     Parameters
     ----------
     argument
-        Name of the argument at fault.
+        Name of the argument at fault, or its place: the keys and indices that lead to it.
     value
         What was given.
     allowed
         What is allowed, and where it helps what to do.
 
+    Attributes
+    ----------
+    path
+        The place as a tuple; whoever knows what lies around it extends it with `under`.
+    source
+        The file that the place is in, or None.
+
     Examples
     --------
     >>> str(InvalidInput("ridge", -1.0, "a finite number > 0"))
     'ridge = -1.0 is not allowed: give a finite number > 0'
+    >>> InvalidInput(("algorithm", 2, "ridge"), -1.0, "a finite number > 0").argument
+    'algorithm[2].ridge'
     """
 
-    def __init__(self, argument: str, value: object, allowed: str) -> None:
-        self.argument = argument
+    def __init__(self, argument: str | Place, value: object, allowed: str) -> None:
+        self.path: Place = (argument,) if isinstance(argument, str) else argument
+        self.source: str | None = None
         self.value = value
         self.allowed = allowed
-        super().__init__(f"{argument} = {value!r} is not allowed: give {allowed}")
+        super().__init__(argument, value, allowed)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (InvalidInput, (self.argument, self.value, self.allowed))
+    @property
+    def argument(self) -> str:
+        """Where the fault is, as text: ``x.toml: algorithm[2].ridge``."""
+        inside = as_text(self.path)
+        return inside if self.source is None else f"{self.source}: {inside}"
+
+    def __str__(self) -> str:
+        return f"{self.argument} = {self.value!r} is not allowed: give {self.allowed}"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # also for subclasses with other parameters
+        return (_unpickled, (type(self), self.args, self.__dict__))
+
+
+def _unpickled(kind: type[InvalidInput], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
+
+
+@contextmanager
+def under(*place: str | int, source: str | None = None) -> Iterator[None]:
+    """Say of errors inside that they are about something at this place, in this file.
+
+    Where several name a file, the outermost one holds: it knows what the user has given.
+
+    Examples
+    --------
+    >>> with under("algorithm", 2, source="x.toml"):
+    ...     number("ridge", -1.0, above=0.0)
+    Traceback (most recent call last):
+    fedglb.errors.InvalidInput: x.toml: algorithm[2].ridge = -1.0 is not allowed: give a finite \
+number > 0
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        error.path = (*place, *error.path)
+        error.source = error.source if source is None else source
+        raise
+
+
+@contextmanager
+def relocated(move: Callable[[Place], Place]) -> Iterator[None]:
+    """Say of errors inside where else they are: what an argument is called further out.
+
+    Examples
+    --------
+    >>> with relocated(lambda path: ("--ridge",) if path == ("ridge",) else path):
+    ...     number("ridge", -1.0, above=0.0)
+    Traceback (most recent call last):
+    fedglb.errors.InvalidInput: --ridge = -1.0 is not allowed: give a finite number > 0
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        error.path = move(error.path)
+        raise
 
 
 def number(
-    argument: str,
+    argument: str | Place,
     value: object,
     *,
     above: float = -math.inf,
@@ -65,7 +146,9 @@ def number(
     return x
 
 
-def integer(argument: str, value: object, *, at_least: int = 1, at_most: float = math.inf) -> int:
+def integer(
+    argument: str | Place, value: object, *, at_least: int = 1, at_most: float = math.inf
+) -> int:
     """Return `value` as an int within the bounds, or raise `InvalidInput`."""
     text = f"a whole number >= {at_least}" + ("" if at_most == math.inf else f" and <= {at_most}")
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -75,20 +158,33 @@ def integer(argument: str, value: object, *, at_least: int = 1, at_most: float =
     return int(value)
 
 
-def one_of(argument: str, value: object, known: Iterable[str]) -> str:
+def one_of(argument: str | Place, value: object, known: Iterable[str]) -> str:
     """Return `value` if it is a known name; else raise, naming the nearest known ones."""
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
+    raise InvalidInput(argument, value, names_near(value, names))
+
+
+def names_near(value: object, known: Iterable[str]) -> str:
+    """Return what is allowed where `value` is no known name: all names, then the nearest ones.
+
+    Examples
+    --------
+    >>> names_near("sedes", ["name", "seeds"])
+    'one of name, seeds; did you mean seeds?'
+    """
+    names = list(known)
     near = difflib.get_close_matches(str(value), names, n=3, cutoff=0.4)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise InvalidInput(argument, value, f"one of {', '.join(names)}{hint}")
+    return f"one of {', '.join(names)}{hint}"
 
 
-def instance(argument: str, value: object, kind: type, example: str) -> None:
+def instance(argument: str | Place, value: object, kind: type, example: str) -> None:
     """Raise unless `value` is a `kind`."""
     if not isinstance(value, kind):
-        raise InvalidInput(argument, value, f"a {kind.__name__}, e.g. {example}")
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InvalidInput(argument, value, f"{article} {kind.__name__}, e.g. {example}")
 
 
 def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:

@@ -10,10 +10,11 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.warm_up import warm_up
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
+from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.lossy_network import agreed
 
 

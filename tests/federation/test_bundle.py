@@ -13,10 +13,11 @@ import msgspec
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator.authority import Authority
 from fedglb.io.toml import to_toml
+from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.nats_federation import connected, table
 
 FULL = AgreementTable(

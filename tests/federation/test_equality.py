@@ -9,9 +9,10 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Coordinator
 from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.json_processes import agent, coordinator

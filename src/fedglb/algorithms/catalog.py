@@ -14,7 +14,7 @@ from typing import Any
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
 from fedglb.confidence import Confidence, FedGLBPrinted, Fixed
-from fedglb.errors import InvalidInput, number, one_of
+from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 
 SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
@@ -96,19 +96,17 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
 def solver(spec: object) -> GlobalUpdate:
     """Build a solver from its name, or a table of its name and options."""
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
-    if "name" not in table:
-        raise InvalidInput("solver.name", None, f"one of {', '.join(SOLVERS)}")
-    argument = "solver.name" if isinstance(spec, Mapping) else "solver"
-    name = one_of(argument, table.pop("name"), SOLVERS)
-    takes = solver_options(name)
-    for key, value in table.items():
-        if key not in takes:
-            allowed = f"only options that the solver {name} takes: {', '.join(takes)}"
-            raise InvalidInput(f"solver.{key}", value, allowed)
-    try:
+    with under("solver"):
+        if "name" not in table:
+            raise InvalidInput("name", None, f"one of {', '.join(SOLVERS)}")
+        argument = ("name",) if isinstance(spec, Mapping) else ()
+        name = one_of(argument, table.pop("name"), SOLVERS)
+        takes = solver_options(name)
+        for key, value in table.items():
+            if key not in takes:
+                allowed = f"only options that the solver {name} takes: {', '.join(takes)}"
+                raise InvalidInput(key, value, allowed)
         return SOLVERS[name](**table)
-    except InvalidInput as error:
-        raise InvalidInput(f"solver.{error.argument}", error.value, error.allowed) from None
 
 
 def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] | None:
@@ -116,7 +114,7 @@ def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] 
     if isinstance(spec, Mapping):
         if list(spec) != ["fixed"]:
             raise InvalidInput("confidence", dict(spec), "the radius as {fixed = 0.3}")
-        return Fixed(number("confidence.fixed", spec["fixed"], at_least=0.0))
+        return Fixed(number(("confidence", "fixed"), spec["fixed"], at_least=0.0))
     if spec == "fixed":
         raise InvalidInput("confidence", spec, "the radius with it, as {fixed = 0.3}")
     kind = one_of("confidence", spec, RADII)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
@@ -11,12 +11,38 @@ import typer
 from rich.console import Console
 
 from fedglb.datasets import DataUnavailable
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, Place
 from fedglb.sweeps import SweepFailed
 
 _INTERRUPTED = 130
-_OPTIONS = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster", "profile": "--profile"}
+_OPTIONS: dict[Place, str] = {
+    ("folder",): "--out", ("jobs",): "--jobs", ("cluster",): "--cluster",
+    ("profile",): "--profile",
+}  # fmt: skip
 _KEPT = "what is finished is kept, and the same command resumes"
+
+
+@contextmanager
+def as_options(names: Mapping[Place, str]) -> Iterator[None]:
+    """Name in errors inside the option at fault; a place in a file keeps its keys.
+
+    `names` holds the option for an argument, or for a place in one.
+
+    Examples
+    --------
+    >>> with as_options({("confidence", "fixed"): "--alpha"}):
+    ...     raise InvalidInput(("confidence", "fixed"), -1.0, "a finite number >= 0")
+    Traceback (most recent call last):
+    fedglb.errors.InvalidInput: --alpha = -1.0 is not allowed: give a finite number >= 0
+    """
+    try:
+        yield
+    except InvalidInput as error:
+        prefixes = (error.path[:n] for n in range(len(error.path), 0, -1))
+        found = next((prefix for prefix in prefixes if prefix in names), None)
+        if error.source is None and found is not None:
+            error.path = (names[found], *error.path[len(found) :])
+        raise
 
 
 @contextmanager
@@ -25,11 +51,10 @@ def report_errors(place: Path, **names: str) -> Iterator[None]:
 
     `names` says what an argument is called on this command line, where it is not an option.
     """
+    called: dict[Place, str] = {**_OPTIONS, **{(key,): name for key, name in names.items()}}
     try:
-        yield
-    except InvalidInput as error:
-        argument = {**_OPTIONS, **names}.get(error.argument, error.argument)
-        raise InvalidInput(argument, error.value, error.allowed) from None
+        with as_options(called):
+            yield
     except KeyboardInterrupt:
         fail(f"stopped; {_KEPT}", _INTERRUPTED)
     except SweepFailed as error:

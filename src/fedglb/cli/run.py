@@ -21,8 +21,9 @@ from fedglb.algorithms.catalog import (
     solver_options,
 )
 from fedglb.cli.progress import progress
+from fedglb.cli.report_errors import as_options
 from fedglb.environments import Synthetic
-from fedglb.errors import InvalidInput, integer, one_of
+from fedglb.errors import InvalidInput, Place, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, Run, simulate
@@ -100,12 +101,13 @@ def run(
     }
     one_of("--link", link, LINKS)
     one_of("--engine", engine, ENGINES)
-    built = _algorithm(algorithm, values, given)
-    problem = Problem(dim, LINKS[link](), radius, noise, curvature)
-    env = Synthetic(problem, clients, arms)
-    integer("horizon", horizon)
-    with progress(built.name, horizon) as advance:
-        result = simulate(built, env, horizon, seed, engine, progress=advance)
+    with as_options(_options(values)):
+        built = _algorithm(algorithm, values, given)
+        problem = Problem(dim, LINKS[link](), radius, noise, curvature)
+        env = Synthetic(problem, clients, arms)
+        integer("horizon", horizon)
+        with progress(built.name, horizon) as advance:
+            result = simulate(built, env, horizon, seed, engine, progress=advance)
     if as_json:
         typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
     else:
@@ -124,12 +126,16 @@ def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
         takes |= set(_OF_SOLVER)
     known = set(all_parameters()) | set(_OF_SOLVER)
     _refuse({key: values[key] for key in known & given}, takes, name)
-    try:
-        return build(name, {**chosen, "confidence": _radius(values, given)})
-    except InvalidInput as error:
-        fixed = error.argument == "confidence.fixed"
-        option = "--alpha" if fixed else f"--{_dashed(error.argument.rpartition('.')[2])}"
-        raise InvalidInput(option, error.value, error.allowed) from None
+    return build(name, {**chosen, "confidence": _radius(values, given)})
+
+
+def _options(values: Collection[str]) -> dict[Place, str]:
+    """Return which option says what of a problem, an environment or an algorithm."""
+    return {
+        **{(key,): f"--{_dashed(key)}" for key in values},
+        **{("solver", key): f"--{_dashed(key)}" for key in _OF_SOLVER},
+        ("confidence", "fixed"): "--alpha",
+    }
 
 
 def _refuse(given: dict[str, Any], takes: Collection[str], whose: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,7 @@ from rich.table import Table
 
 from fedglb.cli.live import view
 from fedglb.cli.progress import say
-from fedglb.cli.report_errors import report_errors
+from fedglb.cli.report_errors import as_options, report_errors
 from fedglb.errors import InvalidInput
 from fedglb.sweeps import Experiment, SweepResult, read_experiment
 from fedglb.sweeps import sweep as run_sweep
@@ -49,12 +48,8 @@ def sweep(
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
-    try:
+    with as_options({("seeds",): "--seeds"}):
         experiment = read_experiment(file, _seeds(seeds), say)
-    except InvalidInput as error:
-        if re.fullmatch(r"seeds(\[\d+\])?", error.argument):  # of the file: FILE: seeds
-            raise InvalidInput(f"--{error.argument}", error.value, error.allowed) from None
-        raise
     folder = Path("results") / experiment.name if out is None else Path(out)
     if dry_run:
         _list(experiment, folder, as_json=as_json)

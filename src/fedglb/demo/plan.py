@@ -8,8 +8,9 @@ import msgspec
 
 from fedglb.environments import Synthetic
 from fedglb.errors import integer, number
-from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.io.atomic import atomic_write
+from fedglb.problem_table import ProblemTable
 
 FEDERATION = "demo"
 _FILE = "plan.json"

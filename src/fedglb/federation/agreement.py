@@ -13,10 +13,10 @@ import numpy as np
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import build, parameters
 from fedglb.datasets import FeatureMap
-from fedglb.errors import InvalidInput, instance, integer, number, one_of
+from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
-from fedglb.links import LINKS
 from fedglb.problem import Problem
+from fedglb.problem_table import ProblemTable
 from fedglb.setting import Setting
 
 #: How far a step may be ahead of the clock that all agents follow: one that is wrong, by error or
@@ -25,21 +25,6 @@ LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
 _LARGE = 10**16  # numbers from here on are written with an exponent
-
-
-class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """`[problem]`: the parameters of `fg.Problem`."""
-
-    dim: int
-    link: str = "logistic"
-    radius: float = 1.0
-    noise: float | None = None
-    curvature: float | None = None
-
-    def build(self) -> Problem:
-        """Return the problem."""
-        link = LINKS[one_of("problem.link", self.link, LINKS)]()
-        return Problem(self.dim, link, self.radius, self.noise, self.curvature)
 
 
 class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -57,16 +42,32 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def build(self) -> Agreement:
         """Return the agreement; `InvalidInput` names the key at fault."""
         given = dict(self.algorithm)
-        preset = one_of("algorithm.name", given.pop("name", None), ALGORITHMS)
-        if "solver" in parameters(preset):
-            given.setdefault("solver", "newton")  # fewest rounds: they are what a network costs
-        try:
+        with under("algorithm"):
+            preset = one_of("name", given.pop("name", None), ALGORITHMS)
+            if "solver" in parameters(preset):
+                given.setdefault("solver", "newton")  # fewest rounds: they are what a network costs
             algorithm = build(preset, given)
-        except InvalidInput as error:
-            raise InvalidInput(f"algorithm.{error.argument}", error.value, error.allowed) from None
-        return Agreement(
-            self.problem.build(), algorithm, self.max_clients, self.reward_limit, self.feature_map
-        )
+        with under("problem"):
+            problem = self.problem.build()
+        return Agreement(problem, algorithm, self.max_clients, self.reward_limit, self.feature_map)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact that is not as agreed; None: there is no such fact on this side.
+
+    Examples
+    --------
+    >>> print(Difference("problem.dim", given="12", agreed="10"))
+    problem.dim: '12', the federation has '10'
+    """
+
+    name: str
+    given: str | None
+    agreed: str | None
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.given!r}, the federation has {self.agreed!r}"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,7 @@ class Agreement:
         instance("problem", self.problem, Problem, "fg.Problem(dim=10)")
         instance("algorithm", self.algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
         integer("max_clients", self.max_clients)
-        integer("problem.dim", self.problem.dim, at_most=LARGEST_DIM)
+        integer(("problem", "dim"), self.problem.dim, at_most=LARGEST_DIM)
         if self.algorithm.centralised:
             raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
         solver = self.algorithm.global_update
@@ -140,14 +141,18 @@ class Agreement:
             **_facts(self.algorithm, "algorithm"),
         }
 
-    def differences(self, facts: Mapping[str, str]) -> list[str]:
-        """Return in words where somebody's facts differ from these; empty: they agree."""
+    def compare(self, facts: Mapping[str, str]) -> list[Difference]:
+        """Return where somebody's facts differ from these; empty: they agree."""
         ours = self.facts()
         return [
-            f"{one_line(name)}: {facts.get(name)!r}, the federation has {ours.get(name)!r}"
+            Difference(one_line(name), facts.get(name), ours.get(name))
             for name in sorted({*ours, *facts})
             if facts.get(name) != ours.get(name)
         ]
+
+    def differences(self, facts: Mapping[str, str]) -> list[str]:
+        """Return what `compare` does, in words."""
+        return [str(difference) for difference in self.compare(facts)]
 
 
 def _facts(part: Any, name: str) -> dict[str, str]:

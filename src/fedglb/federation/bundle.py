@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput
-from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.errors import InvalidInput, under
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.certificates import IssuedCertificate, expiry, identities
 from fedglb.federation.names import check_name, identity
 from fedglb.io.atomic import atomic_write
-from fedglb.io.toml import explain, read_file, reject_unknown_keys, to_toml
+from fedglb.io.toml import convert, read_file, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
 #: Of `federation.toml`, a member's and the operator's: its keys are stored names.
@@ -76,11 +76,8 @@ class Bundle:
     @cached_property
     def agreement(self) -> Agreement:
         """What was agreed on, as problem and algorithm."""
-        try:
+        with under("agreement", source=str(self.folder / FILE)):
             return self.table.build()
-        except InvalidInput as error:
-            argument = f"{self.folder / FILE}: agreement.{error.argument}"
-            raise InvalidInput(argument, error.value, error.allowed) from None
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context: it trusts only the federation's server, and shows who we are."""
@@ -139,16 +136,7 @@ class Bundle:
 def _document(path: Path) -> _Document:
     raw = read_file(path, "bundle")
     check_version(raw, path)
-    reject_unknown_keys(raw, _Document, str(path), "")
-    agreement = raw.get("agreement")
-    if isinstance(agreement, Mapping):
-        reject_unknown_keys(agreement, AgreementTable, str(path), "agreement.")
-        if isinstance(agreement.get("problem"), Mapping):
-            reject_unknown_keys(agreement["problem"], ProblemTable, str(path), "agreement.problem.")
-    try:
-        return msgspec.convert(raw, _Document)
-    except msgspec.ValidationError as error:
-        raise explain(str(error), raw, str(path)) from None
+    return convert(raw, _Document, str(path))
 
 
 def check_version(raw: Mapping[str, Any], path: Path) -> None:
@@ -160,4 +148,5 @@ def check_version(raw: Mapping[str, Any], path: Path) -> None:
     found = raw.get("version", 1)
     if found != VERSION:
         allowed = f"{VERSION}, which this fedglb can read: install the fedglb that wrote the file"
-        raise InvalidInput(f"{path}: version", found, allowed)
+        with under(source=str(path)):
+            raise InvalidInput("version", found, allowed)

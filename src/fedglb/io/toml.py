@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import inspect
 
-from fedglb.errors import InvalidInput, one_of
+from fedglb.errors import InvalidInput, names_near, under
+
+T = TypeVar("T")
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_KINDS = {
-    "int": "a whole number", "float": "a number", "str": "text in quotes", "bool": "true or false",
-    "array": "a list", "object": "a table", "null": "nothing",
+_WORDS: dict[type[inspect.Type], str] = {
+    inspect.IntType: "a whole number", inspect.FloatType: "a number",
+    inspect.StrType: "text in quotes", inspect.BoolType: "true or false",
+    inspect.ListType: "a list", inspect.DictType: "a table", inspect.StructType: "a table",
+}  # fmt: skip
+_PLAIN: dict[type[inspect.Type], Any] = {
+    inspect.IntType: int, inspect.FloatType: float, inspect.StrType: str, inspect.BoolType: bool,
+    inspect.NoneType: None, inspect.AnyType: Any,
 }  # fmt: skip
 
 
@@ -35,39 +43,67 @@ def read_file(path: Path, argument: str = "FILE") -> dict[str, Any]:
         raise InvalidInput(argument, str(path), f"a TOML file that can be read: {reason}") from None
 
 
-def reject_unknown_keys(
-    table: Mapping[str, Any], kind: type[msgspec.Struct], source: str, prefix: str
-) -> None:
-    """Refuse a key that the table does not have, with the nearest ones."""
-    for key, value in table.items():
-        try:
-            one_of("", key, kind.__struct_fields__)
-        except InvalidInput as error:
-            raise InvalidInput(f"{source}: {prefix}{key}", value, error.allowed) from None
+def convert(raw: object, kind: type[T], source: str) -> T:
+    """Return the tables of a file as a `kind` of struct, or raise with the key at fault.
+
+    Examples
+    --------
+    >>> class Server(msgspec.Struct, forbid_unknown_fields=True):
+    ...     host: str
+    ...     ports: list[int] = []
+    >>> convert({"host": "localhost", "ports": [1, "2"]}, Server, "x.toml")
+    Traceback (most recent call last):
+    fedglb.errors.InvalidInput: x.toml: ports[1] = '2' is not allowed: give a whole number
+    """
+    with under(source=source):
+        _check(raw, inspect.type_info(kind), source)
+    return msgspec.convert(raw, kind)
 
 
-def explain(message: str, raw: Mapping[str, Any], source: str) -> InvalidInput:
-    """Turn msgspec's "Expected `int`, got `str` - at `$.horizon`" into the package's words."""
-    text, _, where = message.partition(" - at ")
-    path = where.strip("`").removeprefix("$").removeprefix(".")
-    missing = re.search(r"missing required field `(\w+)`", text)
-    if missing:
-        path = f"{path}.{missing[1]}".lstrip(".")
-        return InvalidInput(f"{source}: {path}", None, f"this key: it is missing from {source}")
-    expected = re.search(r"Expected `([^`]+)`", text)
-    options = expected[1].split(" | ") if expected else []
-    words = [_KINDS[kind] for kind in options if kind != "null" and kind in _KINDS]
-    return InvalidInput(f"{source}: {path}", _at(raw, path), " or ".join(words) or text)
+def _check(value: Any, kind: inspect.Type, source: str) -> None:
+    """Raise unless `value` is of this kind: what msgspec would refuse, with the place."""
+    options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    for option in options:
+        match option:
+            case inspect.StructType() if isinstance(value, Mapping):
+                return _check_struct(value, option, source)
+            case inspect.DictType() if isinstance(value, Mapping):
+                return _check_items(value.items(), option.value_type, source)
+            case inspect.ListType() if isinstance(value, list):
+                return _check_items(enumerate(value), option.item_type, source)
+            case _ if type(option) in _PLAIN and _fits(value, _PLAIN[type(option)]):
+                return None
+    words = dict.fromkeys(_WORDS[type(each)] for each in options if type(each) in _WORDS)
+    raise InvalidInput((), value, " or ".join(words))
 
 
-def _at(raw: Any, path: str) -> Any:
-    """Return what stands at a path such as ``algorithm[0].name``."""
-    for key, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-        try:
-            raw = raw[int(index)] if index else raw[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return raw
+def _check_items(items: Iterable[tuple[str | int, Any]], kind: inspect.Type, source: str) -> None:
+    for key, value in items:
+        with under(key):
+            _check(value, kind, source)
+
+
+def _check_struct(table: Mapping[str, Any], kind: inspect.StructType, source: str) -> None:
+    names = [field.encode_name for field in kind.fields]
+    if kind.forbid_unknown_fields:
+        for key, value in table.items():
+            if key not in names:
+                raise InvalidInput(key, value, names_near(key, names))
+    for field in kind.fields:
+        if field.encode_name in table:
+            with under(field.encode_name):
+                _check(table[field.encode_name], field.type, source)
+        elif field.required:
+            allowed = f"this key: it is missing from {source}"
+            raise InvalidInput(field.encode_name, None, allowed)
+
+
+def _fits(value: object, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def to_toml(table: Mapping[str, Any], name: str = "") -> str:

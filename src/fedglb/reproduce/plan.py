@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from fedglb.errors import InvalidInput, integer, number, one_of
-from fedglb.io.toml import explain, read_file, reject_unknown_keys
+from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
+from fedglb.io.toml import convert, read_file
 from fedglb.report import MEASURES
 from fedglb.sweeps.spec.document import STUDY_KEYS
 
@@ -80,10 +80,8 @@ def find(name: str | Path) -> Path:
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
-    try:
-        one_of("NAME", text, EXPERIMENTS)
-    except InvalidInput as error:
-        raise InvalidInput("NAME", text, f"a TOML file, or {error.allowed}") from None
+    if text not in EXPERIMENTS:
+        raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, EXPERIMENTS)}")
     inside = Path(str(resources.files("fedglb"))) / "experiments"  # of an installed package
     folder = inside if inside.is_dir() else Path(__file__).parents[3] / "experiments"
     return folder / f"{text}.toml"
@@ -113,31 +111,35 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     else:
         path = find(source)
         where, raw = str(path), read_file(path)
-    raw, chosen = _profiled(raw, profile, where)
-    study = _study(raw, where)
+    with under(source=where):
+        profiles = _profiles(raw)
+    chosen = (QUICK if QUICK in profiles else FULL) if profile is None else profile
+    one_of("profile", chosen, sorted({FULL, *profiles}))
+    rest = {key: value for key, value in raw.items() if key != "profile"}
+    raw = merged(rest, profiles.get(chosen, {}))
+    own = {key: raw[key] for key in STUDY_KEYS if key in raw}
+    study = convert(own, StudyTables, where)
     tables = {key: value for key, value in raw.items() if key not in STUDY_KEYS}
-    for key in ("problem", "environment", "defaults"):
-        if not isinstance(tables.get(key, {}), Mapping):
-            raise InvalidInput(f"{where}: {key}", tables[key], "a table")
+    with under(source=where):
+        for key in ("problem", "environment", "defaults"):
+            if not isinstance(tables.get(key, {}), Mapping):
+                raise InvalidInput(key, tables[key], "a table")
+        real = "dataset" in tables.get("environment", {})
+        measure = study.measure or ("scalars" if real else "transfers")
+        one_of("measure", measure, MEASURES)
+        if study.search is not None:
+            _check(study.search, tables)
     name = str(tables.get("name", "experiment"))
-    real = "dataset" in tables.get("environment", {})
-    measure = study.measure or ("scalars" if real else "transfers")
-    one_of(f"{where}: measure", measure, MEASURES)
-    if study.search is not None:
-        _check(study.search, tables, where)
     return Plan(name, study.title or name, chosen, measure, tables, study.search, where)
 
 
-def _profiled(raw: dict[str, Any], profile: str | None, where: str) -> tuple[dict[str, Any], str]:
-    """Return the tables with the profile's changes in them, and which it is."""
-    profiles = raw.get("profile", {})
+def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the changes that each profile makes."""
+    profiles: Any = raw.get("profile", {})
     whole = isinstance(profiles, Mapping) and all(isinstance(v, Mapping) for v in profiles.values())
     if not whole or any("profile" in changes for changes in profiles.values()):
-        raise InvalidInput(f"{where}: profile", profiles, "tables of changes, as [profile.quick]")
-    rest = {key: value for key, value in raw.items() if key != "profile"}
-    chosen = (QUICK if QUICK in profiles else FULL) if profile is None else profile
-    one_of("profile", chosen, sorted({FULL, *profiles}))
-    return merged(rest, profiles.get(chosen, {})), chosen
+        raise InvalidInput("profile", profiles, "tables of changes, as [profile.quick]")
+    return dict(profiles)
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,37 +157,27 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _study(raw: Mapping[str, Any], where: str) -> StudyTables:
-    own = {key: raw[key] for key in STUDY_KEYS if key in raw}
-    if isinstance(own.get("search"), Mapping):
-        reject_unknown_keys(own["search"], SearchTable, where, "search.")
-    try:
-        return msgspec.convert(own, StudyTables)
-    except msgspec.ValidationError as error:
-        raise explain(str(error), own, where) from None
-
-
-def _check(search: SearchTable, tables: Mapping[str, Any], where: str) -> None:
+def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a search that is not one, or that looks at the seeds of the result."""
-    key = f"{where}: search"
-    for name in ("radius", "ridge"):
-        for i, value in enumerate(getattr(search, name)):
-            number(f"{key}.{name}[{i}]", value, above=0.0)
-    for name in ("exploration", "alpha"):
-        for i, value in enumerate(getattr(search, name)):
-            number(f"{key}.{name}[{i}]", value, at_least=0.0)
-    for i, value in enumerate(search.curvature):
-        if value != INFIMUM:
-            number(f"{key}.curvature[{i}]", value, above=0.0, allowed='a number > 0, or "infimum"')
-    if search.horizon is not None:
-        integer(f"{key}.horizon", search.horizon)
-    if not search.algorithm:
-        raise InvalidInput(f"{key}.algorithm", [], "at least one [[search.algorithm]]")
-    if not (search.exploration or search.alpha):
-        raise InvalidInput(f"{key}.exploration", [], "values to try, or of alpha")
-    if not search.seeds:
-        raise InvalidInput(f"{key}.seeds", [], "at least one seed")
-    _only_searched(search, tables, where)
+    with under("search"):
+        for name in ("radius", "ridge"):
+            for i, value in enumerate(getattr(search, name)):
+                number((name, i), value, above=0.0)
+        for name in ("exploration", "alpha"):
+            for i, value in enumerate(getattr(search, name)):
+                number((name, i), value, at_least=0.0)
+        for i, value in enumerate(search.curvature):
+            if value != INFIMUM:
+                number(("curvature", i), value, above=0.0, allowed='a number > 0, or "infimum"')
+        if search.horizon is not None:
+            integer("horizon", search.horizon)
+        if not search.algorithm:
+            raise InvalidInput("algorithm", [], "at least one [[search.algorithm]]")
+        if not (search.exploration or search.alpha):
+            raise InvalidInput("exploration", [], "values to try, or of alpha")
+        if not search.seeds:
+            raise InvalidInput("seeds", [], "at least one seed")
+    _only_searched(search, tables)
     given = tables.get("seeds")
     reported = set(range(1, given + 1)) if isinstance(given, int) else set()
     if isinstance(given, list):
@@ -193,30 +185,28 @@ def _check(search: SearchTable, tables: Mapping[str, Any], where: str) -> None:
     shared = sorted(set(search.seeds) & reported)
     if shared:
         allowed = f"seeds that the result does not report: {shared[0]} is one of those"
-        raise InvalidInput(f"{key}.seeds", search.seeds, allowed)
+        raise InvalidInput(("search", "seeds"), search.seeds, allowed)
 
 
-def _only_searched(search: SearchTable, tables: Mapping[str, Any], where: str) -> None:
+def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a value of what is searched: it would stand in the way of the choice."""
-    for name in ("radius", "curvature"):
-        if getattr(search, name) and name in tables.get("problem", {}):
-            raise _searched(f"{where}: problem.{name}", tables["problem"][name])
+    of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
     own = ["exploration", "confidence", *(["ridge"] if search.ridge else [])]
     algorithms = tables.get("algorithm")
-    places = {"defaults": tables.get("defaults", {})}
+    places: list[tuple[Place, Any, list[str]]] = [
+        (("problem",), tables.get("problem", {}), of_problem),
+        (("defaults",), tables.get("defaults", {}), own),
+    ]
     for i, table in enumerate(algorithms if isinstance(algorithms, list) else []):
-        places[f"algorithm[{i}]"] = table if isinstance(table, Mapping) else {}
+        places.append((("algorithm", i), table, own))
     for i, table in enumerate(search.algorithm):
-        places[f"search.algorithm[{i}]"] = table
+        places.append((("search", "algorithm", i), table, own))
         for name, value in table.items():
             if isinstance(value, list):
                 allowed = "one value: a [[search.algorithm]] is one algorithm"
-                raise InvalidInput(f"{where}: search.algorithm[{i}].{name}", value, allowed)
-    for place, table in places.items():
-        for name in own:
-            if name in table:
-                raise _searched(f"{where}: {place}.{name}", table[name])
-
-
-def _searched(argument: str, value: object) -> InvalidInput:
-    return InvalidInput(argument, value, "no such key: [search] chooses it, for all algorithms")
+                raise InvalidInput(("search", "algorithm", i, name), value, allowed)
+    for place, table, chosen in places:
+        for name in chosen:
+            if isinstance(table, Mapping) and name in table:
+                allowed = "no such key: [search] chooses it, for all algorithms"
+                raise InvalidInput((*place, name), table[name], allowed)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.provenance import identity
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import Plan, read_plan
-from fedglb.reproduce.search import blame, candidates, choose, searches, with_choice
+from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
 from fedglb.reproduce.study import FIXED, STUDY, SWEEPS, StudyFile, load_study, read_fixed
 from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
@@ -84,10 +84,8 @@ def _validate(plan: Plan, tell: Stage) -> None:
     _read(plan, with_choice(plan.tables, every[0]), tell)
     sweeps = searches(plan, every)
     for tables in sweeps:
-        try:
+        with relocated(lambda path: in_search(path, len(every) // len(sweeps))):
             _read(plan, tables, tell)
-        except InvalidInput as error:
-            raise blame(error, len(every) // len(sweeps)) from None
 
 
 def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
@@ -120,11 +118,8 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
 
 def _read(plan: Plan, tables: dict[str, Any], tell: Stage) -> Experiment:
     """Read a sweep's tables; an error names the file they come from."""
-    try:
+    with under(source=plan.source):
         return read_experiment(tables, progress=lambda text: tell(text, None))
-    except InvalidInput as error:
-        argument = error.argument.replace("experiment:", f"{plan.source}:", 1)
-        raise InvalidInput(argument, error.value, error.allowed) from None
 
 
 def _short_identity(experiment: Experiment) -> str:

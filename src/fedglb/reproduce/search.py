@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
 import polars as pl
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import Place
 from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable
 from fedglb.sweeps import SweepResult
 
@@ -170,16 +169,20 @@ def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
     ]
 
 
-def blame(error: InvalidInput, candidates_each: int) -> InvalidInput:
-    """Return an error about a search's sweep as one about the file's `[search]`."""
+def in_search(path: Place, candidates_each: int) -> Place:
+    """Return where in the file a place in the tables of a search's sweep comes from.
 
-    def place(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return f"search.{found[0]}"
-        return f"search.algorithm[{int(found[1]) // candidates_each}]"
-
-    argument = re.sub(r"\b(?:seeds|horizon|algorithm\[(\d+)\])", place, error.argument, count=1)
-    return InvalidInput(argument, error.value, error.allowed)
+    Examples
+    --------
+    >>> in_search(("algorithm", 5, "threshold"), candidates_each=2)
+    ('search', 'algorithm', 2, 'threshold')
+    """
+    match path:
+        case ("algorithm", int(index), *inner):
+            return ("search", "algorithm", index // candidates_each, *inner)
+        case ("seeds" | "horizon" | "algorithm", *_):
+            return ("search", *path)
+    return path
 
 
 def _not_searched(plan: Plan, search: SearchTable) -> list[str]:

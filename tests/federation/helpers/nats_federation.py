@@ -17,10 +17,11 @@ from typing import Any
 
 import nats
 
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import operator
+from fedglb.problem_table import ProblemTable
 from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_process import free_port
 

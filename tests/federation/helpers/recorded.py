@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.federation.agreement import Agreement, AgreementTable, ProblemTable
+from fedglb.federation.agreement import Agreement, AgreementTable
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.arrays import Arrays
 from fedglb.protocol.messages import Message, SyncRequest

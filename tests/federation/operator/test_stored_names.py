@@ -12,9 +12,10 @@ import tomllib
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agreement import AgreementTable, ProblemTable
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator import operator
+from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.nats_federation import federation
 
 VERSION = 1

@@ -87,8 +87,9 @@ def init(
     --host nats.example.org --dim 10 --threshold 10 --exploration 0.1
     """
     with extra():
-        from fedglb.federation.agreement import AgreementTable, ProblemTable
+        from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
+        from fedglb.problem_table import ProblemTable
     given = {
         "threshold": threshold, "exploration": exploration, "ridge": ridge, "delta": delta,
         "solver": solver,

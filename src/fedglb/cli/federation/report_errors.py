@@ -30,9 +30,10 @@ def report_errors(**names: str) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        last = error.argument.rpartition(".")[2]
-        argument = names.get(error.argument) or names.get(last) or error.argument
-        raise InvalidInput(argument, error.value, error.allowed) from None
+        found = names.get(error.argument) or names.get(str(error.path[-1]))
+        if found is not None and error.source is None:  # a place in a file keeps its keys
+            error.path = (found,)
+        raise
     except ServerFault as error:
         fail(str(error), 1)
     except OSError as error:

@@ -380,15 +380,13 @@ def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
     """Refuse, by name, what is not as the federation agreed."""
-    agreed = agreement.facts()
     given = Agreement(
         problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
         digest,
-    ).facts()  # fmt: skip
-    for name in sorted({*agreed, *given}):
-        if given.get(name) != agreed.get(name):
-            allowed = f"{agreed.get(name)!r}, as the federation agreed"
-            raise InvalidInput(name, given.get(name), allowed)
+    )  # fmt: skip
+    for found in agreement.compare(given.facts()):
+        allowed = f"{found.agreed!r}, as the federation agreed"
+        raise InvalidInput(found.name, found.given, allowed)
 
 
 def _software() -> str:

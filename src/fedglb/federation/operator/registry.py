@@ -21,7 +21,7 @@ from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import VERSION, check_version
 from fedglb.federation.names import COORDINATOR, check_client, check_name
 from fedglb.io.atomic import atomic_write
-from fedglb.io.toml import explain, read_file, to_toml
+from fedglb.io.toml import convert, read_file, to_toml
 
 SETTINGS, MEMBERS = "federation.toml", "registry.json"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
@@ -136,10 +136,7 @@ class Registry:
                 raise InvalidInput("folder", str(folder.parent), allowed)
         raw = read_file(folder / SETTINGS, "folder")
         check_version(raw, folder / SETTINGS)
-        try:
-            settings = msgspec.convert(raw, FederationSettings)
-        except msgspec.ValidationError as error:
-            raise explain(str(error), raw, str(folder / SETTINGS)) from None
+        settings = convert(raw, FederationSettings, str(folder / SETTINGS))
         try:
             content = (folder / MEMBERS).read_bytes()
             members = msgspec.json.decode(content, type=dict[str, RegisteredMember])

@@ -7,18 +7,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from fedglb.errors import InvalidInput
-from fedglb.io.toml import explain, reject_unknown_keys
-
-
-class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[problem]`: the parameters of `fg.Problem`; a dataset brings its own `dim`."""
-
-    dim: int | None = None
-    link: str = "logistic"
-    radius: float = 1.0
-    noise: float | None = None
-    curvature: float | None = None
+from fedglb.errors import InvalidInput, under
+from fedglb.io.toml import convert
+from fedglb.problem_table import ProblemTable
 
 
 class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,22 +64,9 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
     for key in STUDY_KEYS:
         if key in raw:
             allowed = f"no such key to a sweep: `fedglb reproduce {source}` is what reads it"
-            raise InvalidInput(f"{source}: {key}", raw[key], allowed)
-    reject_unknown_keys(raw, Document, source, "")
+            with under(source=source):
+                raise InvalidInput(key, raw[key], allowed)
     environment = raw.get("environment")
-    real = isinstance(environment, Mapping) and "dataset" in environment
-    tables: dict[str, type[msgspec.Struct]] = {
-        "problem": ProblemTable,
-        "environment": SyntheticTable,
-    }
-    if real:
-        tables["environment"] = ClassificationTable
-    for key, table in tables.items():
-        if isinstance(raw.get(key), Mapping):
-            reject_unknown_keys(raw[key], table, source, f"{key}.")
-    try:
-        if real:
-            return msgspec.convert(raw, Document[ClassificationTable])
-        return msgspec.convert(raw, Document[SyntheticTable])
-    except msgspec.ValidationError as error:
-        raise explain(str(error), raw, source) from None
+    if isinstance(environment, Mapping) and "dataset" in environment:
+        return convert(raw, Document[ClassificationTable], source)
+    return convert(raw, Document[SyntheticTable], source)

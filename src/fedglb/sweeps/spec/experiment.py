@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,12 @@ import numpy as np
 
 from fedglb.datasets import DATASETS, Progress
 from fedglb.environments import Classification, Environment, Synthetic, clustered
-from fedglb.errors import InvalidInput, integer, one_of
+from fedglb.errors import InvalidInput, Place, integer, one_of, relocated, under
 from fedglb.io.toml import read_file
 from fedglb.links import LINKS
-from fedglb.problem import Problem
-from fedglb.sweeps.spec.document import (
-    ClassificationTable,
-    Document,
-    ProblemTable,
-    SyntheticTable,
-    parse,
-)
-from fedglb.sweeps.spec.grid import Configuration, choices, configurations
+from fedglb.problem_table import ProblemTable
+from fedglb.sweeps.spec.document import ClassificationTable, Document, SyntheticTable, parse
+from fedglb.sweeps.spec.grid import Choice, Configuration, choices, configurations
 
 #: The most runs of a sweep: more is a slip in a grid.
 MOST_RUNS = 100_000
@@ -104,11 +99,8 @@ def read_experiment(
         raw["seeds"] = _plain(list(seeds) if isinstance(seeds, Sequence) else seeds)
         _seeds(raw["seeds"])
     document = parse(raw, where)
-    try:
+    with under(source=where):
         return _build(document, raw, progress)
-    except InvalidInput as error:
-        argument = f"{where}: {error.argument}"
-        raise InvalidInput(argument, error.value, error.allowed) from None
 
 
 def _plain(value: Any) -> Any:
@@ -129,19 +121,13 @@ def _build(
         allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
         raise InvalidInput("name", document.name, allowed)
     integer("horizon", document.horizon)
-    table = document.problem
-    env = _environment(document.environment, table, progress)
-    problem = env.problem
+    env = _environment(document.environment, document.problem, progress)
     seeds = _seeds(document.seeds)
     made = []
     for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
-        algorithm = choice.build()
-        try:
-            algorithm.setting(problem, env.clients, document.horizon)
-        except InvalidInput as error:
-            if choice.where(error.argument) is None and error.argument in table.__struct_fields__:
-                raise _under("problem", error) from None
-            raise choice.blame(error) from None
+        with relocated(partial(_place, choice)):
+            algorithm = choice.build()
+            algorithm.setting(env.problem, env.clients, document.horizon)
         made.append((choice, algorithm))
     try:
         text = json.dumps(raw, sort_keys=True)
@@ -150,47 +136,36 @@ def _build(
     return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
 
 
+def _place(choice: Choice, path: Place) -> Place:
+    """Return the key of the file that an error about an argument is about."""
+    if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
+        return ("problem", *path)
+    return choice.place(path)
+
+
 def _environment(
     table: SyntheticTable | ClassificationTable, problem: ProblemTable, progress: Progress | None
 ) -> Environment:
     """Build the environment; data that is not on this machine yet is fetched."""
-    one_of("problem.link", problem.link, LINKS)
+    one_of(("problem", "link"), problem.link, LINKS)  # before anything is fetched
     if isinstance(table, SyntheticTable):
-        if problem.dim is None:
-            allowed = "a whole number, the features of an arm: it is missing"
-            raise InvalidInput("problem.dim", None, allowed)
-        made = _problem(problem, problem.dim)
-        try:
+        with under("problem"):
+            made = problem.build()
+        with under("environment"):
             return Synthetic(made, table.clients, table.arms)
-        except InvalidInput as error:
-            raise _under("environment", error) from None
-    one_of("environment.dataset", table.dataset, DATASETS)
-    try:
+    with under("environment"):
+        one_of("dataset", table.dataset, DATASETS)
         data = clustered(
             table.dataset, table.clusters, mode=table.mode, constant=table.constant,
             scale=table.scale, progress=progress,
         )  # fmt: skip
-    except InvalidInput as error:
-        raise _under("environment", error) from None
-    if problem.dim not in (None, data.dim):
-        allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
-        raise InvalidInput("problem.dim", problem.dim, allowed)
-    made = _problem(problem, data.dim)
-    try:
+    with under("problem"):
+        if problem.dim not in (None, data.dim):
+            allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
+            raise InvalidInput("dim", problem.dim, allowed)
+        made = problem.build(data.dim)
+    with under("environment"):
         return Classification(made, table.clients, data, table.offered)
-    except InvalidInput as error:
-        raise _under("environment", error) from None
-
-
-def _problem(table: ProblemTable, dim: int) -> Problem:
-    try:
-        return Problem(dim, LINKS[table.link](), table.radius, table.noise, table.curvature)
-    except InvalidInput as error:
-        raise _under("problem", error) from None
-
-
-def _under(table: str, error: InvalidInput) -> InvalidInput:
-    return InvalidInput(f"{table}.{error.argument}", error.value, error.allowed)
 
 
 def _seeds(given: object) -> tuple[int, ...]:
@@ -199,7 +174,7 @@ def _seeds(given: object) -> tuple[int, ...]:
     if not given:
         raise InvalidInput("seeds", [], "at least one seed, or their number")
     for i, seed in enumerate(given):
-        integer(f"seeds[{i}]", seed, at_least=0, at_most=2**63 - 1)
+        integer(("seeds", i), seed, at_least=0, at_most=2**63 - 1)
     if len(set(given)) < len(given):
         raise InvalidInput("seeds", given, "each seed once")
     return tuple(given)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import all_parameters, build, parameters, solver_in_words
-from fedglb.errors import InvalidInput, integer, number, one_of
+from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
 
 _SHORT = {"threshold": "D", "updates": "B"}
 _MOST_POINTS = 10_000
@@ -41,9 +41,9 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a parameter and the key of the file that it comes from."""
+    """A value of a parameter and the place in the file that it comes from."""
 
-    key: str
+    key: Place
     value: Any
 
 
@@ -51,30 +51,18 @@ class Value:
 class Choice:
     """A configuration before it has a label: what was chosen, and where it was written."""
 
-    key: str
+    key: Place
     preset: str
     values: dict[str, Value]
 
-    def where(self, argument: str) -> Value | None:
-        """Return the key and value that an error about `argument` is about."""
-        found = self.values.get(argument.partition(".")[0])
-        if found is None:
-            return None
-        inner = argument.partition(".")[2]
-        return Value(f"{found.key}.{inner}" if inner else found.key, found.value)
-
     def build(self) -> Algorithm:
-        """Return the algorithm; an error names the key of the file."""
-        try:
-            return build(self.preset, {key: v.value for key, v in self.values.items()})
-        except InvalidInput as error:
-            raise self.blame(error) from None
+        """Return the algorithm."""
+        return build(self.preset, {key: v.value for key, v in self.values.items()})
 
-    def blame(self, error: InvalidInput) -> InvalidInput:
-        """Return the error with the key of the file instead of the argument."""
-        found = self.where(error.argument)
-        key = f"{self.key}.{error.argument}" if found is None else found.key
-        return InvalidInput(key, error.value, error.allowed)
+    def place(self, path: Place) -> Place:
+        """Return the place in the file that an error about a parameter of the preset is about."""
+        found = self.values.get(str(path[0]))
+        return (*self.key, *path) if found is None else (*found.key, *path[1:])
 
 
 def choices(
@@ -93,26 +81,25 @@ def choices(
     if not tables:
         raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
     for key, value in defaults.items():
-        _key(f"defaults.{key}", key, value, all_parameters())
-    grids: list[tuple[str, str, dict[str, list[Value]]]] = []
+        _check_key(("defaults", key), value, all_parameters())
+    grids: list[tuple[Place, str, dict[str, list[Value]]]] = []
     for i, table in enumerate(tables):
-        where = f"algorithm[{i}]"
+        where = ("algorithm", i)
         if "name" not in table:
-            raise InvalidInput(f"{where}.name", None, f"one of {', '.join(ALGORITHMS)}")
-        preset = one_of(f"{where}.name", table["name"], ALGORITHMS)
+            raise InvalidInput((*where, "name"), None, f"one of {', '.join(ALGORITHMS)}")
+        preset = one_of((*where, "name"), table["name"], ALGORITHMS)
         takes = parameters(preset)
-        axes = {k: values(f"defaults.{k}", v) for k, v in defaults.items() if k in takes}
+        axes = {k: values(("defaults", k), v) for k, v in defaults.items() if k in takes}
         for key, value in table.items():
             if key != "name":
-                _key(f"{where}.{key}", key, value, takes)
-                axes[key] = values(f"{where}.{key}", value)
+                _check_key((*where, key), value, takes)
+                axes[key] = values((*where, key), value)
         ordered = [key for key in takes if key in axes]  # the preset's order: a stable one
         grids.append((where, preset, {key: axes[key] for key in ordered}))
     for key, value in defaults.items():
         if not any(key in parameters(preset) for _, preset, _ in grids):
-            raise InvalidInput(
-                f"defaults.{key}", value, "a key that an algorithm of the file takes"
-            )
+            allowed = "a key that an algorithm of the file takes"
+            raise InvalidInput(("defaults", key), value, allowed)
     runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, _, grid in grids)
     if runs > most:
         allowed = f"at most {most:,} runs: fewer values in the grids, or fewer seeds"
@@ -124,33 +111,32 @@ def choices(
     ]
 
 
-def _key(where: str, key: str, value: Any, known: Mapping[str, Any]) -> None:
-    try:
-        one_of(where, key, known)
-    except InvalidInput as error:
-        raise InvalidInput(where, value, error.allowed) from None
+def _check_key(where: Place, value: Any, known: Mapping[str, Any]) -> None:
+    if where[-1] not in known:
+        raise InvalidInput(where, value, names_near(where[-1], known))
 
 
-def values(where: str, given: Any) -> list[Value]:
+def values(where: Place, given: Any) -> list[Value]:
     """Return the values of one parameter: of a list, of a logarithmic range, or the one given."""
     if isinstance(given, list):
         if not given:
             raise InvalidInput(where, [], "at least one value")
-        return [Value(f"{where}[{i}]", value) for i, value in enumerate(given)]
+        return [Value((*where, i), value) for i, value in enumerate(given)]
     if isinstance(given, Mapping) and {"from", "to", "points"} & set(given):
-        return [Value(where, value) for value in _range(where, given)]
+        with under(*where):
+            return [Value(where, value) for value in _range(given)]
     return [Value(where, given)]
 
 
-def _range(where: str, table: Mapping[str, Any]) -> list[float]:
+def _range(table: Mapping[str, Any]) -> list[float]:
     """Return numbers spaced evenly in the logarithm, ends included, to 12 digits."""
     keys = ("from", "to", "points")
     for key in (*keys, *table):
         if key not in keys or key not in table:
-            raise InvalidInput(where, dict(table), "{from = 0.1, to = 1000.0, points = 13}")
-    low = number(f"{where}.from", table["from"], above=0.0)
-    high = number(f"{where}.to", table["to"], above=low)
-    points = integer(f"{where}.points", table["points"], at_least=2, at_most=_MOST_POINTS)
+            raise InvalidInput((), dict(table), "{from = 0.1, to = 1000.0, points = 13}")
+    low = number("from", table["from"], above=0.0)
+    high = number("to", table["to"], above=low)
+    points = integer("points", table["points"], at_least=2, at_most=_MOST_POINTS)
     shares = (i / (points - 1) for i in range(1, points - 1))
     inner = (low ** (1.0 - share) * high**share for share in shares)  # high/low may overflow
     return [low, *(float(f"{min(x, high):.12g}") for x in inner), high]
@@ -164,7 +150,7 @@ def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configurat
             said = {key: v.value for key, v in choice.values.items()}
             raise InvalidInput(
                 choice.key, {"name": choice.preset, **said},
-                f"each configuration once: {first[algorithm].key} has this one already",
+                f"each configuration once: {as_text(first[algorithm].key)} has this one already",
             )  # fmt: skip
         first[algorithm] = choice
     described = [_described(choice, algorithm) for choice, algorithm in made]

@@ -1,0 +1,34 @@
+"""A problem in words and numbers, as the files of sweeps and federations have it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fedglb.errors import InvalidInput, one_of
+from fedglb.links import LINKS
+from fedglb.problem import Problem
+
+
+class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`[problem]`: the parameters of `fg.Problem`; data may bring its own `dim`."""
+
+    dim: int | None = None
+    link: str = "logistic"
+    radius: float = 1.0
+    noise: float | None = None
+    curvature: float | None = None
+
+    def build(self, dim: int | None = None) -> Problem:
+        """Return the problem; `dim` is what data brings, None: the table's own.
+
+        Examples
+        --------
+        >>> ProblemTable(dim=10, link="poisson", noise=1.0).build().link
+        Poisson()
+        """
+        link = LINKS[one_of("link", self.link, LINKS)]()
+        dim = self.dim if dim is None else dim
+        if dim is None:
+            allowed = "a whole number, the features of an arm: it is missing"
+            raise InvalidInput("dim", None, allowed)
+        return Problem(dim, link, self.radius, self.noise, self.curvature)
