@@ -167,10 +167,67 @@ def _fit(p: Problem, X: Array, y: Array, start: Array) -> Array:
     return theta * (p.S / norm(theta))
 
 
-def _r_g(p: Problem, A: Array, delta: float) -> float:
-    """Lemma "global model" at the exact minimiser over the ball: its first two terms vanish."""
+class Fit(NamedTuple):
+    theta: Array
+    nu: float  # multiplier of the ball
+    residual: float  # at least |g + nu theta| in the norm of A^-1, g the gradient at theta
+    anchor: Array  # where the samples are linearised
+    floor: float  # at most the smallest eigenvalue of the Hessian at the anchor
+
+
+def _first_fit(p: Problem, d: int) -> Fit:
+    """Before any sample."""
+    return Fit(np.zeros(d), 0.0, 0.0, np.zeros(d), p.lam)
+
+
+def _refit(p: Problem, X: Array, y: Array, last: Fit, tolerance: float | None) -> Fit:
+    """The next fit of a learner that refits after every sample.
+
+    `tolerance` 0 asks for the exact minimiser. Otherwise it is the minimiser of the quadratic model
+    at the last anchor, which moves until F(theta) - min F <= tolerance (None: 1/n^2) is certain
+    (the documentation's "incremental exact MLE", here with every sum taken anew).
+    """
+    n, d = X.shape
+    if tolerance == 0.0:
+        return last._replace(theta=_fit(p, X, y, last.theta))
+    allowed = 1 / n if tolerance is None else n * tolerance
+    link, anchor, floor = LINKS[p.link], last.anchor, last.floor
+    s = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0, "probit": p.S}[p.link]
+    while True:
+        slopes = link.slope(X @ anchor)
+        g = X.T @ (link.mean(X @ anchor) - y) + p.lam * anchor
+        H = (X.T * slopes) @ X + p.lam * np.eye(d)
+        theta = _project(anchor - inv(H) @ g, H, p.S)
+        step = theta - anchor
+        r = s * float(norm(step))
+        if r <= 1.79:  # else the full step might go uphill
+            on_sphere = norm(theta) >= p.S * (1 - 1e-12)
+            nu = max(0.0, -float((g + H @ step) @ theta) / p.S**2) if on_sphere else 0.0
+            excess = (np.expm1(r) - r) / r if r > 1e-4 else r / 2 + r**2 / 6
+            square = np.exp(r) * excess**2 * (step @ H @ step)
+            kappa = s * sqrt(square * np.exp(r) / floor)
+            omega = np.inf
+            if kappa < 1:
+                omega = sum(kappa**j / ((j + 1) * (j + 2)) for j in range(4000))
+            if square * omega + 0.5 * nu * max(p.S**2 - theta @ theta, 0.0) <= allowed:
+                # The gradient's remainders are at most slopes |x'step| excess, sample by sample.
+                sup = link.slope(np.linspace(-p.S, p.S, 2001)).max()
+                sup = min(sup, link.slope(np.zeros(1))[0] * np.exp(s * norm(anchor)))
+                residual = excess * sqrt(sup * np.sum(slopes * (X @ step) ** 2))
+                return Fit(theta, nu, residual, anchor, floor)
+        anchor = theta if r <= 1.79 else anchor + np.log1p(r) / r * step
+        H = (X.T * link.slope(X @ anchor)) @ X + p.lam * np.eye(d)
+        floor = 1 / float(np.trace(inv(H)))
+
+
+def _r_g(p: Problem, A: Array, delta: float, fit: Fit | None = None) -> float:
+    """Lemma "global model"; None: at the exact minimiser over the ball its first terms vanish."""
     ratio = _logdet(A) - len(A) * log(p.lam / p.c)
-    return (p.R / p.c) * sqrt(ratio + 2 * log(1 / delta)) + sqrt(p.lam / p.c) * p.S
+    width = (p.R / p.c) * sqrt(ratio + 2 * log(1 / delta)) + sqrt(p.lam / p.c) * p.S
+    if fit is not None:
+        length = float(norm(fit.theta))
+        width += fit.residual / p.c + sqrt(fit.nu * length * max(p.S - length, 0.0) / p.c)
+    return width
 
 
 def _beta_local(p: Problem, B: float, delta: float) -> float:
@@ -441,29 +498,30 @@ def one_ucb_glm(
     rewards: Array,
     active: Array | None = None,
     alpha: float | None = None,
+    tolerance: float | None = 0.0,
 ) -> Outcome:
     """One-UCB-GLM: one model on everybody's samples, refitted after every interaction."""
     p = problem
     T, N, _, d = arms.shape
     on, out = _blank(arms, active)
     X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
-    theta, A = np.zeros(d), (p.lam / p.c) * np.eye(d)
+    fit, A = _first_fit(p, d), (p.lam / p.c) * np.eye(d)
 
     for t in range(1, T + 1):
         for i in range(N):
             if not on[t - 1, i]:
                 continue
             # Lemma "global model"; before the first sample √(λ/c)S
-            width = _r_g(p, A, p.delta) if n else np.sqrt(p.lam / p.c) * p.S
+            width = _r_g(p, A, p.delta, fit) if n else np.sqrt(p.lam / p.c) * p.S
             radius = p.exploration * width if alpha is None else alpha
-            k = _choose(arms[t - 1, i], theta, inv(A), radius)
+            k = _choose(arms[t - 1, i], fit.theta, inv(A), radius)
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
             x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
             X[n], Y[n], n = x, y, n + 1
             A += np.outer(x, x)
-            theta = _fit(p, X[:n], Y[:n], theta)
+            fit = _refit(p, X[:n], Y[:n], fit, tolerance)
             out.syncs.append((t, i))
-            out.thetas.append(theta.copy())
+            out.thetas.append(fit.theta)
     return out
 
 
@@ -473,28 +531,29 @@ def n_ucb_glm(
     rewards: Array,
     active: Array | None = None,
     alpha: float | None = None,
+    tolerance: float | None = 0.0,
 ) -> Outcome:
     """N-UCB-GLM: every client alone, its model refitted after every interaction."""
     p = problem
     T, N, _, d = arms.shape
     on, out = _blank(arms, active)
     X, Y, n = np.zeros((N, T, d)), np.zeros((N, T)), np.zeros(N, int)
-    theta, A = np.zeros((N, d)), np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
+    fits, A = [_first_fit(p, d)] * N, np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
 
     for t in range(1, T + 1):
         for i in range(N):
             if not on[t - 1, i]:
                 continue
             # Lemma "global model" per client; before its first sample √(λ/c)S
-            width = _r_g(p, A[i], p.delta / N) if n[i] else np.sqrt(p.lam / p.c) * p.S
+            width = _r_g(p, A[i], p.delta / N, fits[i]) if n[i] else np.sqrt(p.lam / p.c) * p.S
             radius = p.exploration * width if alpha is None else alpha
-            k = _choose(arms[t - 1, i], theta[i], inv(A[i]), radius)
+            k = _choose(arms[t - 1, i], fits[i].theta, inv(A[i]), radius)
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
             x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
             X[i, n[i]], Y[i, n[i]] = x, y
             n[i] += 1
             A[i] += np.outer(x, x)
-            theta[i] = _fit(p, X[i, : n[i]], Y[i, : n[i]], theta[i])
+            fits[i] = _refit(p, X[i, : n[i]], Y[i, : n[i]], fits[i], tolerance)
     return out
 
 

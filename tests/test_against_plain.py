@@ -146,3 +146,28 @@ def test_every_solver_makes_the_same_choices(solver, link):
     expected = plain.fedglb_ucb(case.plain, case.arms, case.rewards, threshold=2.0)
     assert_array_equal(run.choices, expected.choices)
     assert [(t, i) for t, i in run.updates.select("t", "client").rows()] == expected.syncs
+
+
+CERTIFIED = {"1/n²": None, "loose": 1e-2}
+
+
+@pytest.mark.parametrize("tolerance", CERTIFIED)
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("name", ["one_ucb_glm", "n_ucb_glm"])
+@pytest.mark.parametrize("variation", ["lemma radius", "small ridge, small radius", "large ball"])
+def test_same_radii_of_fits_that_are_not_exact(name, link, variation, tolerance):
+    """The learners that refit after every sample, and what their radius pays for the fit."""
+    case, epsilon = make_case(link, seed=6, **VARIATIONS[variation]), CERTIFIED[tolerance]
+    algorithm, _ = pair(name, link, case.plain, None, epsilon)
+    alphas, paid = np.full(case.arms.shape[:2], np.nan), []
+
+    def watch(t, i, client):
+        alphas[t - 1, i] = client.alpha
+        paid.append(client.state.residual / case.plain.c * case.plain.exploration / client.alpha)
+
+    run = fg.simulate(algorithm, case.env, engine="reference", observer=watch)
+    expected = getattr(plain, name)(case.plain, case.arms, case.rewards, tolerance=epsilon)
+    assert_array_equal(run.choices, expected.choices)
+    # 1e-7: where the ball is active, √(ν‖θ‖(S − ‖θ‖)) magnifies the last bit of ‖θ‖
+    assert_allclose(alphas, expected.alphas, rtol=1e-7)
+    assert (max(paid) > 0.01) == (link != "identity")  # whose model is the loss itself

@@ -73,6 +73,12 @@ CASES = {
         lambda: fg.n_ons_glm(confidence=0.3), ["confidence = 0.3", "fg.Fixed(0.3)"],
     ),
     "tolerance 0": (lambda: fg.AGD(tolerance=0.0), ["tolerance = 0.0", "> 0"]),
+    "tolerance 0 of an exact fit": (
+        lambda: fg.one_ucb_glm(tolerance=0.0), ["tolerance = 0.0", "> 0"],
+    ),
+    "tolerance nan of an exact fit": (
+        lambda: fg.n_ucb_glm(tolerance=np.nan), ["tolerance = nan", "finite"],
+    ),
     "stop": (lambda: fg.AGD(stop="certficate"), ["stop = 'certficate'", "mean certificate"]),
     "bound is AGD's": (lambda: fg.Newton(stop="bound"), ["stop = 'bound'", "certificate, fixed"]),
     "rounds missing": (lambda: fg.AGD(stop="fixed"), ["rounds = None", ">= 1"]),

@@ -36,6 +36,23 @@ def test_json_is_the_simulation():
     assert answer["ledger"] == expected.ledger.to_dicts()
 
 
+@pytest.mark.parametrize("name", ["one-ucb-glm", "n-ucb-glm"])
+def test_the_tolerance_of_an_exact_fit(name):
+    small = [*SMALL, "--link", "poisson", "--noise", "1.0", "--exploration", "0.1"]
+    env = fg.Synthetic(fg.Problem(3, fg.Poisson(), noise=1.0), clients=3, arms=4)
+    out = fedglb("run", name, "--tolerance", "0.5", "--json", *small)
+    assert out.returncode == 0, out.stderr
+    answer = json.loads(out.stdout)
+
+    def expected(tolerance):
+        algorithm = fg.ALGORITHMS[name](exploration=0.1, tolerance=tolerance)
+        run = fg.simulate(algorithm, env, 12, seed=5)
+        return run.regret, None if run.theta is None else run.theta.tolist()
+
+    assert (answer["regret"], answer["theta"]) == expected(0.5)
+    assert expected(0.5) != expected(None)
+
+
 @pytest.mark.parametrize("name", fg.ALGORITHMS)
 def test_a_table_for_every_algorithm(name):
     updates = ["--updates", "3"] if name.startswith("fedglb-ucb-") else []
@@ -82,6 +99,8 @@ def test_help_shows_defaults_and_an_example():
         ),
         (["run", "fedglb-ucb", "--b-rule", "x"], "fedglb: --b-rule = 'x'"),
         (["run", "fedglb-ucb", "--dim", "0"], "fedglb: --dim = 0"),
+        (["run", "one-ucb-glm", "--tolerance", "0"], "--tolerance = 0.0"),
+        (["run", "n-ons-glm", "--tolerance", "0.1"], "options that n-ons-glm takes"),
         (["run", "fedglb-ucb-1", "--updates", "600"], "B = T = 500"),
         (["run", "fedglb-ucb", "--delta", "1.5"], "delta = 1.5"),
         (["run", "fedglb-ucb", "--link", "poisson"], "noise"),

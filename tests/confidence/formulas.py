@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import exp, factorial, log, sqrt
 
 import numpy as np
 from numpy.linalg import norm, slogdet, solve
 
+from fedglb.kernels.linalg import norm as norm_of_the_kernels
 from fedglb.lazy_rate import LazyRate
 from fedglb.setting import Setting
 from tests.confidence.traces import Moment, Sync, dual_norm
@@ -115,13 +116,36 @@ def global_model(m: Moment):
 
 
 def own_model(m: Moment):
-    """A, None, centre, α of the exact-MLE baselines; the centre is not recomputed."""
-    s, d = m.setting, len(m.star)
-    prior = s.ridge / s.problem.c_mu
-    A = prior * np.eye(d) + m.X.T @ m.X
+    """A, None, centre, α of the exact-MLE baselines; centre and anchor are not recomputed."""
+    s, d, theta = m.setting, len(m.star), m.state.theta
+    c, S = s.problem.c_mu, s.problem.S
+    A = s.ridge / c * np.eye(d) + m.X.T @ m.X
+    if not len(m.y):
+        return A, None, theta, sqrt(s.ridge / c) * S
+    residual, nu = own_residual(m)
+    # to the last bit, which the root magnifies
+    length = norm_of_the_kernels(theta)
+    slack = sqrt(nu * length * max(S - length, 0.0) / c)
     zero = np.zeros(d)
-    alpha = global_radius(s, A, zero, 0.0, zero, s.delta / s.clients)
-    return A, None, m.state.theta, alpha if len(m.y) else sqrt(prior) * s.problem.S
+    exact = global_radius(s, A, zero, 0.0, zero, s.delta / s.clients)
+    return A, None, theta, residual / c + slack + exact
+
+
+def own_residual(m: Moment) -> tuple[float, float]:
+    """A bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, and ν, of a fit by the quadratic model at its anchor."""
+    s, theta, anchor = m.setting, m.state.theta, m.state.anchor
+    S = s.problem.S
+    slopes, h = m.link.slope(m.X @ anchor), m.X @ (theta - anchor)
+    nu = 0.0
+    if norm(theta) >= S * (1.0 - 1e-9):
+        model = gradient(m.link, m.X, m.y, anchor, s.ridge) + s.ridge * (theta - anchor)
+        nu = max(-float(theta @ (model + m.X.T @ (slopes * h))) / float(theta @ theta), 0.0)
+    concordance = s.problem.link.self_concordance(S)
+    reach = concordance * float(norm(theta - anchor))
+    steepest = min(s.problem.k_mu, float(m.link.slope(0.0)) * exp(concordance * norm(anchor)))
+    # (e^u − 1 − u)/u = Σ u^j/(j+1)!
+    excess = sum(reach**j / factorial(j + 1) for j in range(1, 60))
+    return excess * sqrt(steepest * float(slopes @ (h * h))), nu
 
 
 def linear(m: Moment):

@@ -45,10 +45,11 @@ FAMILIES = {
     },
     "OwnModel, one": (fg.one_ucb_glm(**COMMON), formulas.own_model),
     "OwnModel, each": (fg.n_ucb_glm(**COMMON), formulas.own_model),
+    "OwnModel, loose": (fg.n_ucb_glm(tolerance=0.02, **COMMON), formulas.own_model),
     "LazyONS": (fg.fedglb_ucb_3(5, **COMMON), lambda m: formulas.lazy(m, RATE)),
     "Linear": (fg.dislinucb(2.0, **COMMON), formulas.linear),
 }
-ALONE = ("FedGLB, never", "OwnModel, one", "OwnModel, each")
+ALONE = ("FedGLB, never", "OwnModel, one", "OwnModel, each", "OwnModel, loose")
 
 
 def in_the_ball_or_out(link: str) -> Case:

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import fedglb as fg
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.local_update import Mle
-from fedglb.local_update.mle import remainder_gap
+from fedglb.local_update.mle import remainder_gap, remainder_norm
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from tests.global_update.reference import Data, draw, point_in_ball
@@ -101,6 +101,42 @@ def test_what_the_state_certifies(name, tolerance):
         assert_array_equal(theta, state.theta)
         bound = remainder_gap(state.hessian, theta - state.anchor, nu, theta, 1.0, s, state.floor)
         assert bound <= n * (n**-2.0 if tolerance is None else tolerance)
+        assert state.multiplier == nu
+
+
+def dual_norm(v: np.ndarray, A: np.ndarray) -> float:
+    return math.sqrt(max(float(v @ np.linalg.solve(A, v)), 0.0))
+
+
+@pytest.mark.parametrize("tolerance", [None, 0.1, 1e-12])
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_residual_after_every_sample(name, situation, tolerance):
+    """It bounds ‖∇Φ(θ) + νθ‖_{A⁻¹}, summed from scratch, and a tolerance bounds it."""
+    ridge, radius, strength = SITUATIONS[situation]
+    data = draw(
+        np.random.default_rng(9), FAMILIES[name], n=200, dim=4, ridge=ridge, radius=radius,
+        strength=strength,
+    )  # fmt: skip
+    problem = setting_of(data).problem
+    active = seen = 0
+    for n, state in observe_all(data, tolerance):
+        part = first(data, n)
+        A = ridge / problem.c_mu * np.eye(4) + part.covariance
+        true = dual_norm(part.gradient(state.theta) + state.multiplier * state.theta, A)
+        rounding = 1e-14 * (1.0 + np.abs(part.y).sum() + n) / math.sqrt(ridge / problem.c_mu)
+        assert true <= state.residual * (1.0 + 1e-9) + rounding
+        allowed = n * (n**-2.0 if tolerance is None else tolerance)
+        assert state.residual <= math.sqrt(2.0 * problem.k_mu * allowed) * (1.0 + 1e-9)
+        if name == "hyperbolic":  # no s: it is the norm itself
+            assert_allclose(state.residual, true, rtol=1e-6, atol=rounding)
+        assert (state.multiplier > 0.0) <= (np.linalg.norm(state.theta) >= radius * (1.0 - 1e-12))
+        active += state.multiplier > 0.0
+        seen += true > 1e-3
+    if situation == "outside":
+        assert active > 100
+    if tolerance != 1e-12 and name != "identity":
+        assert seen > 10  # the fits are not exact, so that the bound says something
 
 
 def model_minimiser(data: Data, anchor: np.ndarray):
@@ -158,6 +194,37 @@ def test_remainder_gap_counts_the_multipliers_slack():
     assert remainder_gap(H, np.array([5.0, 0.0]), 0.0, theta, 1.0, 1.0, 1.0) == math.inf
 
 
+@pytest.mark.parametrize("curvature", [None, 1e-3, 100.0])
+@pytest.mark.parametrize("name", KNOWN)
+def test_remainder_norm_is_an_upper_bound(name, curvature):
+    """At random anchors, whatever the curvature in A, with slopes bounded by the largest."""
+    rng = np.random.default_rng(10)
+    link = FAMILIES[name].link
+    for _ in range(150):
+        data = draw(rng, FAMILIES[name])
+        c = link.c_mu(data.radius) if curvature is None else curvature
+        A = data.ridge / c * np.eye(data.dim) + data.covariance
+        for _ in range(3):
+            anchor = point_in_ball(rng, data.dim, data.radius)
+            H, theta, nu = model_minimiser(data, anchor)
+            steepest = float(data.family.slope(data.X @ anchor).max())
+            s = link.self_concordance(data.radius)
+            bound = remainder_norm(H, theta - anchor, s, steepest, data.ridge)
+            true = dual_norm(data.gradient(theta) + nu * theta, A)
+            assert true <= bound * (1.0 + 1e-9) + 1e-12 * (1.0 + np.abs(data.y).sum())
+
+
+def test_remainder_norm_cannot_be_smaller():
+    """One feature, Poisson, all samples alike: every step of the proof is nearly an equality."""
+    data = Data(FAMILIES["poisson"], np.ones((50, 1)), np.full(50, 1.5), 1e-9, 3.0)
+    for length in (1.0, 0.1, 0.01):
+        anchor = data.minimise(ball=True).theta - length
+        H, theta, nu = model_minimiser(data, anchor)
+        assert nu == 0.0
+        bound = remainder_norm(H, theta - anchor, 1.0, math.exp(anchor[0]), data.ridge)
+        assert_allclose(dual_norm(data.gradient(theta), data.covariance), bound, rtol=1e-6)
+
+
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_passes_become_rare(name, situation):
@@ -178,7 +245,7 @@ def test_passes_become_rare(name, situation):
         assert 5 < passes[-1] <= 150  # measured: at most 80
         assert passes[-1] - passes[2499] <= 20  # measured: at most 9
     # nothing grows with n: A, A⁻¹, H, five vectors and a few numbers
-    assert sizes == {3 * 25 + 5 * 5 + 6}
+    assert sizes == {3 * 25 + 5 * 5 + 8}
 
 
 @pytest.mark.parametrize("name", FAMILIES)

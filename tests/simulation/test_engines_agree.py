@@ -56,6 +56,7 @@ ALGORITHMS = {
     "DisLinUCB": fg.dislinucb(0.3, 0.2),
     "One-UCB-GLM": fg.one_ucb_glm(0.2),
     "N-UCB-GLM": fg.n_ucb_glm(0.2),
+    "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),
     "N-ONS-GLM": fg.n_ons_glm(0.2),
 }
 

@@ -20,8 +20,15 @@ def one_ucb_glm(
     """One learner that sees every client's samples and fits them exactly after each.
 
     It needs no messages; its ledger has the paper's count, one transfer to every client after
-    every interaction. `tolerance` bounds F(θ) − min F, None: 1/n²; the other parameters are
-    those of `fedglb_ucb`.
+    every interaction.
+
+    Parameters
+    ----------
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample; None: 1/n². A smaller one takes more passes
+        over the samples and makes the radius smaller, which pays for what the fit is off.
+    exploration, ridge, delta, confidence
+        As in `fedglb_ucb`.
 
     Examples
     --------

@@ -61,7 +61,9 @@ def run(
         int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
     ] = None,
     solver: Annotated[str, _option(f"{', '.join(SOLVERS)}.", _SOLVER)] = "agd",
-    tolerance: Annotated[float | None, _option("ε with F − min F ≤ ε.", _SOLVER, "1/n²")] = None,
+    tolerance: Annotated[
+        float | None, _option("ε with F − min F ≤ ε, of exact fits too.", _SOLVER, "1/n²")
+    ] = None,
     stop: Annotated[
         str, _option("certificate, fixed, or (agd) bound, the paper's J_t.", _SOLVER)
     ] = "certificate",

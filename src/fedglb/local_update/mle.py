@@ -4,7 +4,8 @@ All samples are linearised at one anchor θ_a: Φ's gradient and Hessian there c
 term when a sample comes in, and the minimiser over the ball of the quadratic model is the new
 estimate. Self-concordance bounds what the model leaves out, hence Φ(θ) − min Φ; as long as
 that proves F(θ) − min F ≤ 1/n² nothing else is needed. Otherwise one pass over the samples
-moves the anchor to θ. A pass is due after a number of samples that grows like n, so n = 400,000
+moves the anchor to θ. The same bound on the remainder is what the radius pays for a fit that
+is not exact. A pass is due after a number of samples that grows like n, so n = 400,000
 takes a few hundred passes, and memory never holds more than the samples and d×d matrices.
 """
 
@@ -42,7 +43,7 @@ from fedglb.typing import FloatArray, IntArray
 _MAX_PASSES = 200
 ANCHOR, TARGET, DIRECTION = 2, 3, 4
 HESSIAN = 2
-FLOOR, PASSES = 3, 4
+FLOOR, PASSES, RESIDUAL, MULTIPLIER = 3, 4, 5, 6
 
 
 @kernel
@@ -59,6 +60,19 @@ def remainder_gap(
     decrement = math.sqrt(stretch * quadratic(H, delta)) * taylor_excess(s * length)
     slack = 0.5 * nu * max(S * S - dot(theta, theta), 0.0)
     return newton_gap(decrement, s, floor / stretch) + slack
+
+
+@kernel
+def remainder_norm(
+    H: FloatArray, delta: FloatArray, s: float, steepest: float, ridge: float
+) -> float:
+    """Bound ‖r‖_{A⁻¹} of the same r = Σϱx: ‖Σϱx‖²_{A⁻¹} ≤ Σϱ² ≤ ψ(sD)²·k·Σμ′h², h = xᵀΔ.
+
+    `steepest` is k, a bound on μ′ of all samples at the anchor.
+    """
+    length = norm(delta)
+    of_samples = quadratic(H, delta) - ridge * length * length  # Σμ′h²: ‖Δ‖²_H without the ridge
+    return taylor_excess(s * length) * math.sqrt(steepest * max(of_samples, 0.0))
 
 
 @kernel
@@ -130,19 +144,22 @@ def mle_step(
     S: float,
     s: float,
     c: float,
+    k: float,
     floor: float,
     tolerance: float,
     mean: int,
     variance: int,
     cumulant: int,
-) -> tuple[float, int]:
-    """Take in the last row of X in place; return a bound on λ_min(H) and the passes made.
+) -> tuple[float, float, float, int]:
+    """Take in the last row of X in place; return what is known of the fit, and the passes made.
 
-    The passes are −1 where the tolerance was not reached.
+    That is a bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, the multiplier ν, a lower bound on λ_min(H), and the
+    passes: −1 where the tolerance was not reached.
 
     H is Φ's Hessian at the anchor and w = H·anchor − gradient there, before the sample.
-    `tolerance` bounds Φ(θ) − min Φ. s < 0 means that no self-concordance is known: then every
-    iterate is certified by a pass, with Q = λI + c M ⪰ c A, and a step is halved until Φ falls.
+    `tolerance` bounds Φ(θ) − min Φ, and c ≤ μ′ ≤ k on the ball. s < 0 means that no
+    self-concordance is known: then every iterate is certified by a pass, with Q = λI + c M ⪰ c A,
+    and a step is halved until Φ falls.
     """
     n, d = X.shape
     x = X[n - 1]
@@ -159,29 +176,33 @@ def mle_step(
         nu = minimise_quadratic(H, w, S, theta)
         for j in range(d):
             delta[j] = theta[j] - anchor[j]
-        stuck = norm(delta) <= 1e-15 * (1.0 + norm(anchor))
+        distance = norm(delta)
+        if distance <= 1e-15 * (1.0 + norm(anchor)):  # nothing left to gain in double precision
+            return k * math.sqrt(n) * distance, nu, floor, passes  # |ϱ| ≤ k|h| ≤ kD
         if s >= 0.0:
-            length = safe_step(s * norm(delta))
+            length = safe_step(s * distance)
             if length == 1.0:
                 if remainder_gap(H, delta, nu, theta, S, s, floor) <= tolerance:
-                    return floor, passes
+                    # μ′(z) ≤ μ′(0)e^{s|z|}; an exponent beyond 700 is one where k is less
+                    reach = math.exp(min(s * norm(anchor), 700.0))
+                    steepest = min(k, call1(variance, 0.0) * reach)
+                    return remainder_norm(H, delta, s, steepest, ridge), nu, floor, passes
             else:
                 for j in range(d):
                     theta[j] = anchor[j] + length * delta[j]
         elif halve_until_lower(X, y, theta, anchor, delta, ridge, cumulant) < 1.0:
             nu = 0.0
-        if stuck:  # nothing left to gain in double precision
-            return floor, passes
         if passes == _MAX_PASSES:
-            return floor, -1
+            return math.inf, nu, floor, -1
         floor = move_anchor(X, y, theta, anchor, H, w, gradient, ridge, mean, variance)
         passes += 1
         if s < 0.0:
             for j in range(d):
                 gradient[j] += nu * theta[j]
             slack = 0.5 * nu * max(S * S - dot(theta, theta), 0.0)
-            if 0.5 * quadratic(A_inv, gradient) / c + slack <= tolerance:
-                return floor, passes
+            square = quadratic(A_inv, gradient)
+            if 0.5 * square / c + slack <= tolerance:
+                return math.sqrt(max(square, 0.0)), nu, floor, passes
 
 
 @kernel
@@ -203,9 +224,9 @@ def mle_observe(
         matrices[MATRIX], A_inv, X[n - 1], 1.0, count, vectors[DIRECTION]
     )
     counters[UPDATES] += 1.0
-    floor, passes = mle_step(
+    residual, nu, floor, passes = mle_step(
         X, y, theta, vectors[ANCHOR], matrices[HESSIAN], vectors[TARGET], A_inv,
-        constants[0], constants[1], constants[2], constants[3], counters[FLOOR],
+        constants[0], constants[1], constants[2], constants[3], constants[5], counters[FLOOR],
         n * tolerance if tolerance > 0.0 else 1.0 / n,
         functions[MEAN], functions[VARIANCE], functions[CUMULANT],
     )  # fmt: skip
@@ -213,6 +234,8 @@ def mle_observe(
     if passes < 0:
         return -1
     counters[PASSES] += passes
+    counters[RESIDUAL] = residual
+    counters[MULTIPLIER] = nu
     vectors[CENTRE] = theta
     return 0
 
@@ -233,6 +256,8 @@ class MleState(LocalState):
         A lower bound on the smallest eigenvalue of H.
     passes
         Passes over all samples so far.
+    residual, multiplier
+        A bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, and ν, the multiplier of the ball.
     """
 
     anchor = Vector(ANCHOR)
@@ -241,6 +266,8 @@ class MleState(LocalState):
     hessian = Matrix(HESSIAN)
     floor = Counter(FLOOR)
     passes = Count(PASSES)
+    residual = Counter(RESIDUAL)
+    multiplier = Counter(MULTIPLIER)
 
 
 @dataclass(frozen=True)
@@ -261,13 +288,13 @@ class Mle(LocalUpdate[MleState]):
         return setting.ridge / setting.problem.c_mu
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return λ, S, s (−1: none is known), a lower bound on μ′ on the ball, ε (0: 1/n²)."""
+        """Return λ, S, s (−1: none is known), inf μ′ on the ball, ε (0: 1/n²), sup μ′."""
         problem = setting.problem
         s = problem.link.self_concordance(problem.S)
         return (
             setting.ridge, problem.S, -1.0 if s is None else s,
             min(problem.c_mu, problem.slope_infimum),
-            0.0 if self.tolerance is None else self.tolerance,
+            0.0 if self.tolerance is None else self.tolerance, problem.k_mu,
         )  # fmt: skip
 
     def begin(self, setting: Setting) -> MleState:

@@ -160,6 +160,17 @@ def test_the_printed_radius_counts_on_the_tolerance_of_the_solver():
     assert made.algorithm.confidence == fg.FedGLBPrinted(1e-3)
 
 
+@pytest.mark.parametrize("preset", ["one-ucb-glm", "n-ucb-glm"])
+def test_the_tolerance_of_an_exact_fit(preset):
+    table = {"name": preset, "tolerance": [1e-3, 1e-6]}
+    given = tables(algorithm=[table], defaults={"exploration": 0.1})
+    made = fg.read_experiment(given).configurations
+    expected = [fg.ALGORITHMS[preset](exploration=0.1, tolerance=e) for e in (1e-3, 1e-6)]
+    assert [c.algorithm for c in made] == expected
+    assert [c.parameters["tolerance"] for c in made] == [1e-3, 1e-6]
+    assert made[0].label.endswith("tolerance=0.001")
+
+
 def test_defaults_reach_only_those_that_take_them_and_yield_to_the_table():
     a, b, c = fg.read_experiment(
         tables(
