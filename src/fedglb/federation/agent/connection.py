@@ -149,7 +149,7 @@ class AgentConnection:
         subject = up(self._bundle.federation, self._bundle.client)
         try:
             payload = encode(message, self._session.session)
-        except InvalidInput as error:  # a mistake of this side must not end the thread
+        except InvalidInput as error:  # an error of ours must not end the conversation
             log.error("%s is not sent: %s", type(message).__name__, error)
             return
         await self._connection.publish(subject, payload)
