@@ -95,7 +95,7 @@ class Coordinating(Obedient):
         """Whether it rests; and if so, how many samples the newest model covers."""
         here = self.conversation
         # In this order: an update writes its record, then it is over.
-        if here is None or here.updates._redo is not None or here.coordinator.phase != IDLE:
+        if here is None or here.updates._interrupted is not None or here.coordinator.phase != IDLE:
             return {"rests": False}
         record = here.coordinator.last_update
         finished = here.coordinator.finished
