@@ -15,12 +15,12 @@ from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Hello, Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, SyncRequest
-from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, begun, texts
+from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, joined, texts
 
 
 @pytest.fixture
 def running(tmp_path):
-    out = begun(tmp_path)
+    out = joined(tmp_path)
     yield out
     out.close()
 
@@ -43,7 +43,7 @@ def test_a_leap_of_the_clock_is_an_offence_and_moves_nobodys(running):
 
 def test_more_samples_than_allowed_are_an_offence(tmp_path):
     policy = Policy(quorum=2, most_samples=6)
-    running = begun(tmp_path, policy=policy)
+    running = joined(tmp_path, policy=policy)
     running.nodes["c"].feed(3)
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -121,7 +121,7 @@ def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path)
 
 
 def test_below_the_quorum_the_operator_is_told(tmp_path):
-    running = begun(tmp_path, policy=Policy(quorum=4))
+    running = joined(tmp_path, policy=Policy(quorum=4))
     ask(running)
     running.until(lambda: "waiting" in running.kinds())
     assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]
@@ -172,7 +172,7 @@ def test_a_request_by_one_that_lacks_the_model_is_answered_by_the_model(running)
 
 def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):
     """With sums alone there are no rounds: leaving one out finishes the update."""
-    running = begun(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
+    running = joined(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
     running.lost = lambda way, name, message: isinstance(message, Covariance) and name == "c"
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -182,7 +182,7 @@ def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):
 
 
 def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
-    running = begun(tmp_path, after=41)
+    running = joined(tmp_path, after=41)
     running.crash()
     assert running.coordinator.update == 41
     running.until(running.everybody_here)

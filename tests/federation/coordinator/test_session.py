@@ -19,12 +19,12 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
-from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, begun, harness, texts
+from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
 
 
 @pytest.fixture
 def running(tmp_path):
-    out = begun(tmp_path)
+    out = joined(tmp_path)
     yield out
     out.close()
 
@@ -50,7 +50,7 @@ def test_an_update_goes_through_and_is_told(running):
 
 
 def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
-    running = begun(
+    running = joined(
         tmp_path, policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0)
     )
     running.lost = lambda way, name, m: way == "up" and name == "b" and isinstance(m, Covariance)
@@ -98,7 +98,7 @@ def test_below_the_quorum_an_update_is_off_and_the_next_has_another_number(runni
 
 
 def test_below_the_quorum_none_begins_and_the_request_stands(tmp_path):
-    running = begun(tmp_path, names=["a"])
+    running = joined(tmp_path, names=["a"])
     ask(running)
     running.run(5.0)
     assert "updating" not in running.kinds()
