@@ -117,7 +117,7 @@ class Coordinating(Obedient):
 
         service.CoordinatorSession = Watched  # type: ignore[misc]
         threading.Thread(target=listen, daemon=True).start()
-        # Long waits: nobody is left out while somebody starts again.
+        # Long timeouts: no client is excluded while a process starts again.
         policy = Policy(time_limit=120.0, absent_after=60.0, grace=60.0)
         service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
 

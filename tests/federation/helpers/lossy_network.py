@@ -125,12 +125,12 @@ class Harness:
         self.tell(self.session.start(self.now))
 
     def crash(self) -> None:
-        """End the coordinator with no time to write anything, and begin it again."""
+        """End the coordinator without writing anything, and start it again."""
         self.file.close()
         self.begin()
 
     def stop(self) -> None:
-        """End the coordinator in good order, and begin it again."""
+        """Stop the coordinator properly, and start it again."""
         self.session.stop()
         self.crash()
 

@@ -101,7 +101,7 @@ class Kept:
         return self.running.server.process.pid
 
     def gather(self) -> None:
-        """Wait until the coordinator has taken all agents in."""
+        """Wait until the coordinator has admitted all agents."""
 
         def welcome() -> bool:
             return all(self.children[name].tell("status")["welcome"] for name in self.names)
