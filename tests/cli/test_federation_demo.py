@@ -114,7 +114,7 @@ def test_what_is_missing_in_a_file_is_counted_as_lost(played):
     _, _, folder = played
     plan = DemoPlan(clients=3, decisions=60, seed=4)
     said = {name: {"0-1", "0-2"} if name == "shop-1" else set() for name in plan.names}
-    killed = summary.Killed("shop-2", 0, 0, 0.0)
+    killed = summary.KilledAgent("shop-2", 0, 0, 0.0)
     assert summary.summarise(plan, folder, said, local_baseline(plan), killed, 1.0).lost == 2
 
 
@@ -162,7 +162,7 @@ def test_children_die_with_a_demonstration_that_is_killed(tmp_path):
     until(lambda: processes(place) == [])
 
 
-def test_a_leash_ends_its_program(tmp_path):
+def test_a_program_dies_with_its_parent(tmp_path):
     ready = tmp_path / "ready"
     program = f"import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(600)"
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What a member with a certificate may send: it is left out and named, and the others go on.
+"""Invalid messages of a member with a certificate: it is excluded and named, the others go on.
 
 Every update of honest agents here ends with the very model that they have without the offender.
 """
@@ -72,7 +72,7 @@ def check_left_out(serving, event, expected):
     assert left == [OFFENDER]
 
 
-# -- answers that cannot be ------------------------------------------------------------------------
+# -- invalid answers -------------------------------------------------------------------------------
 
 
 def with_first(array, value):
@@ -126,7 +126,7 @@ OFFENCES = [("covariance", *case) for case in COVARIANCES.items()] + [
     [(where, *how) for where, _, how in OFFENCES],
     ids=[f"{where}, {what}" for where, what, _ in OFFENCES],
 )
-def test_an_answer_that_cannot_be(running, tmp_path, expected, where, spoil, reason):
+def test_an_invalid_answer(running, tmp_path, expected, where, spoil, reason):
     async def scene(serving, agents):
         async with by_hand(running, OFFENDER) as offender:
             await offender.join()
@@ -150,7 +150,7 @@ def test_an_answer_that_cannot_be(running, tmp_path, expected, where, spoil, rea
 
 
 def test_an_answer_in_a_late_round(running, tmp_path, expected):
-    """The rounds before were made with the offender: the solve begins again without it."""
+    """The rounds before were made with the offender: the solve starts again without it."""
 
     async def scene(serving, agents):
         async with by_hand(running, OFFENDER) as offender:
@@ -233,7 +233,7 @@ def test_no_answer_within_the_time_limit(running, tmp_path, expected, how):
     assert serving.texts("excluded") == ["c is excluded: no answer within 0.3 s"]
 
 
-# -- who is not taken in ---------------------------------------------------------------------------
+# -- who is not admitted ---------------------------------------------------------------------------
 
 DISAGREEMENTS = [
     ("problem.dim", "4"), ("problem.link", "Probit"), ("problem.radius", "2"),
@@ -285,7 +285,7 @@ def test_one_client_too_many(running, tmp_path, expected):
 
 
 def test_another_file_under_a_certificate_in_use(running, tmp_path, expected):
-    """It is refused, and what it says counts for nothing: the owner is not pushed out."""
+    """It is rejected and its messages are ignored: the owner is not pushed out."""
 
     async def scene(serving, agents):
         async with by_hand(running, "a") as thief:

@@ -1,1 +1,1 @@
-"""A federation on one machine, to look at: real processes, simulated users, one of them killed."""
+"""A demonstration federation on one machine: real processes, simulated users, one agent killed."""

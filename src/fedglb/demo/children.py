@@ -1,7 +1,7 @@
-"""Processes that this one starts, hears and ends; none outlives it.
+"""Child processes: started, read from and ended; none outlives this process.
 
-Every child holds the reading end of a pipe as its standard input and ends when the writing end
-is gone: closed in good order, or with this process, however it dies.
+The standard input of every child is a pipe, and the child ends when the other end is closed:
+on purpose, or because this process has died, however it did.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from queue import SimpleQueue
 
 from fedglb.demo import die_with_parent
 
-_PATIENCE = 5.0  # seconds that a child has to end in good order
+_TIMEOUT = 5.0  # seconds that a child has to end before it is killed
 
 
 class Child:
-    """A process, and a thread that reads what it says."""
+    """A process, and a thread that reads its standard output."""
 
     def __init__(
         self,
@@ -30,45 +30,45 @@ class Child:
         command: Sequence[str],
         dies_with_parent: bool,
         log: Path,
-        heard: SimpleQueue[tuple[Child, bytes]],
+        lines: SimpleQueue[tuple[Child, bytes]],
     ) -> None:
         self.name, self.dies_with_parent, self.log = name, dies_with_parent, log
         with open(log, "ab") as errors:
-            # A session of its own: Ctrl-C on the terminal is this process's affair.
+            # In a process session of its own: Ctrl-C on the terminal reaches only the parent.
             self.process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 start_new_session=True,
             )  # fmt: skip
-        self._heard = heard
-        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._lines = lines
+        self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._heard.put((self, line))
-        self._heard.put((self, b""))  # it has ended
+            self._lines.put((self, line))
+        self._lines.put((self, b""))  # it has ended
 
-    def say(self, text: str) -> None:
+    def send(self, text: str) -> None:
         """Write a line to the child."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(text.encode() + b"\n")
             self.process.stdin.flush()
 
-    def let_go(self) -> None:
-        """Tell the child to end."""
+    def ask_to_end(self) -> None:
+        """Close the child's standard input, on which it ends."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
 
     def kill(self) -> None:
-        """End the child as a crash does."""
+        """End the child with SIGKILL, as a crash would."""
         self.process.kill()
         self.process.wait()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the child's end, then for its last words; kill it if that takes too long."""
+        """Wait until the child has ended and its output is read; kill it if that takes too long."""
         try:
             self.process.wait(max(0.0, seconds))
         except subprocess.TimeoutExpired:
@@ -76,33 +76,33 @@ class Child:
         self._thread.join(1.0)
 
     @property
-    def last_word(self) -> str:
-        """The last line that it wrote to its log."""
+    def last_line(self) -> str:
+        """The last line of its log."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
 class Children:
-    """All children; leaving the `with` block ends them."""
+    """All child processes; leaving the `with` block ends them."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._all: list[Child] = []
-        self.heard: SimpleQueue[tuple[Child, bytes]] = SimpleQueue()
+        self.lines: SimpleQueue[tuple[Child, bytes]] = SimpleQueue()
 
     def start(self, name: str, command: Sequence[str], *, dies_with_parent: bool) -> Child:
-        """Start a program; one that does not watch its standard input is wrapped."""
+        """Start a program; with `dies_with_parent`, one that does not watch its standard input."""
         if dies_with_parent:
             command = [sys.executable, "-I", "-S", os.fspath(die_with_parent.__file__), *command]
-        child = Child(name, command, dies_with_parent, self._logs / f"{name}.log", self.heard)
+        child = Child(name, command, dies_with_parent, self._logs / f"{name}.log", self.lines)
         self._all.append(child)
         return child
 
     def end(self, *children: Child) -> None:
-        """End these in good order, all at once."""
+        """Ask all of these to end, then wait for them."""
         for child in children:
-            child.let_go()
-        deadline = time.monotonic() + _PATIENCE
+            child.ask_to_end()
+        deadline = time.monotonic() + _TIMEOUT
         for child in children:
             child.wait(deadline - time.monotonic())
 
@@ -110,7 +110,7 @@ class Children:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is not None:  # agents can bear it, and whoever pressed Ctrl-C is in a hurry
+        if kind is not None:  # e.g. Ctrl-C: at once; an agent loses nothing if it is killed
             for child in self._all:
                 if not child.dies_with_parent:
                     child.kill()

@@ -1,6 +1,6 @@
 """Run a program that ends when standard input does, that is, with the process that started it.
 
-``python die_with_parent.py COMMAND…``; it imports nothing of the package, so it is there at once.
+``python die_with_parent.py COMMAND…``; it imports nothing of the package, so it starts at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 
-_PATIENCE = 3.0  # seconds to end in good order
+_TIMEOUT = 3.0  # seconds to end on SIGTERM before it is killed
 
 
 def main(command: list[str]) -> int:
@@ -24,7 +24,7 @@ def main(command: list[str]) -> int:
             pass
         process.terminate()
         try:
-            process.wait(_PATIENCE)
+            process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
 

@@ -1,4 +1,4 @@
-"""What the same agents would have got without each other, on the same arms and users."""
+"""The baseline: the same agents without a federation, on the same arms and users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedglb.typing import FloatArray
 def local_baseline(plan: DemoPlan) -> FloatArray:
     """Return the regret of each agent alone after each of its decisions, shape (N, T).
 
-    The federation's own algorithm and radius; only nobody delivers its requests for updates.
+    The algorithm and its radius are the federation's; requests for updates are not delivered.
     """
     agreement = plan.agreement
     regret = np.zeros((plan.clients, plan.decisions))

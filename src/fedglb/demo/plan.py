@@ -1,4 +1,4 @@
-"""What a demonstration plays: everything that its processes must agree on."""
+"""The parameters of a demonstration: all that its processes must agree on."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _FILE = "plan.json"
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
-    """A demonstration's numbers.
+    """The parameters of a demonstration.
 
     Parameters
     ----------
     clients, decisions
         How many agents, and how many decisions each of them makes.
     seed
-        Of arms and users.
+        Seed of arms and users.
     pace
-        Decisions a second that an agent makes: its users come at this rate.
+        Decisions per second and agent: the rate at which its users come.
     arms, dim
         K and d.
     threshold, exploration
-        FedGLB-UCB's D, and what multiplies the lemma's radius.
+        FedGLB-UCB's D, and the factor on the lemma's radius.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def agreement(self) -> Agreement:
-        """The same as parts."""
+        """The same as problem and algorithm."""
         return self.table.build()
 
     @property

@@ -1,4 +1,4 @@
-"""How a demonstration stands, for whoever looks at it."""
+"""The state of a demonstration, for the view."""
 
 from __future__ import annotations
 
@@ -18,71 +18,71 @@ STARTING, WAITING, PLAYING, KILLED, RETURNING, DONE = (
 
 @dataclass
 class AgentState:
-    """One agent: what it is doing, and what it last said."""
+    """One agent: what it is doing, and its last report."""
 
     doing: str = STARTING
-    said: ShopReport | None = None
-    present: bool = False  # in the coordinator's eyes
+    report: ShopReport | None = None
+    present: bool = False  # as the coordinator sees it
 
     @property
     def decisions(self) -> int:
         """Decisions whose rewards are acknowledged."""
-        return 0 if self.said is None else self.said.decisions
+        return 0 if self.report is None else self.report.decisions
 
     @property
     def connected(self) -> bool:
-        """Whether it has a connection and is taken in."""
-        return self.said is not None and self.said.connected and self.said.welcome
+        """Whether it has a connection and is admitted."""
+        return self.report is not None and self.report.connected and self.report.welcome
 
 
 @dataclass
 class DemoState:
-    """All that a view shows.
+    """All that the view shows.
 
     Parameters
     ----------
-    plan, seats
-        What is played, and by whom.
+    plan, agents
+        The parameters, and the state of each agent by name.
     address
         Where the server listens.
     notes
-        What happened so far that is worth a line.
+        What has happened so far, one line each.
     update
-        The last update, as the coordinator told it; empty before the first.
+        The facts of the last update's event; empty before the first.
     updates, size
-        Updates so far, and bytes on the wire.
-    separate
-        The regret of separate learners after each decision (N, T), when it is known.
+        Number of updates so far, and bytes on the wire.
+    baseline
+        The regret of separate learners after each decision, shape (N, T); None: not computed yet.
     """
 
     plan: DemoPlan
-    seats: dict[str, AgentState]
+    agents: dict[str, AgentState]
     address: str = ""
     notes: list[str] = field(default_factory=list)
     update: Mapping[str, Any] = field(default_factory=dict)
     updates: int = 0
     size: int = 0
-    separate: FloatArray | None = None
+    baseline: FloatArray | None = None
 
     @property
     def decisions(self) -> int:
-        """Decisions of all agents."""
-        return sum(seat.decisions for seat in self.seats.values())
+        """Number of decisions of all agents."""
+        return sum(agent.decisions for agent in self.agents.values())
 
     @property
     def present(self) -> int:
-        """Agents that are present in the coordinator's eyes."""
-        return sum(seat.present for seat in self.seats.values())
+        """Number of agents that the coordinator counts as present."""
+        return sum(agent.present for agent in self.agents.values())
 
     @property
     def regret(self) -> float:
-        """The agents' regret, together."""
-        return sum(s.said.regret for s in self.seats.values() if s.said is not None)
+        """The sum of the agents' regrets."""
+        return sum(s.report.regret for s in self.agents.values() if s.report is not None)
 
     @property
-    def alone(self) -> float | None:
-        """What separate learners had after as many decisions each."""
-        if self.separate is None:
+    def baseline_regret(self) -> float | None:
+        """The regret of separate learners after as many decisions each."""
+        if self.baseline is None:
             return None
-        made = [seat.decisions for seat in self.seats.values()]
-        return float(sum(self.separate[i, n - 1] for i, n in enumerate(made) if n))
+        made = [agent.decisions for agent in self.agents.values()]
+        return float(sum(self.baseline[i, n - 1] for i, n in enumerate(made) if n))

@@ -1,4 +1,4 @@
-"""One agent's users: the arms that each is offered, and what each would do."""
+"""One agent's users: the arms that each is offered, and the reward that each gives."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fedglb.typing import FloatArray
 
 
 @dataclass(frozen=True)
-class Offer:
-    """What one user is offered; `means` is known to the demonstration, not to the agent."""
+class UserOffer:
+    """The arms for one user; the demonstration knows their mean rewards, the agent does not."""
 
     arms: FloatArray
     means: FloatArray
@@ -20,20 +20,20 @@ class Offer:
     problem: Problem
 
     def reward(self, arm: int) -> float:
-        """Return what this user gives for an arm."""
+        """Return the reward that this user gives for an arm."""
         sample = self.problem.link.compiled_sample
         return sample.call(float(self.means[arm]), self.uniform, self.problem.R)
 
     def regret(self, arm: int) -> float:
-        """Return what choosing this arm costs, in expectation."""
+        """Return the expected loss of choosing this arm instead of the best."""
         return float(self.means.max() - self.means[arm])
 
 
-def stream(plan: DemoPlan, index: int) -> Iterator[Offer]:
-    """Yield the offers of one agent, the same in every process: they are the simulator's."""
+def stream(plan: DemoPlan, index: int) -> Iterator[UserOffer]:
+    """Yield the offers of one agent: those of the simulator, the same in every process."""
     env = plan.environment
     for block in env.checked_blocks(plan.decisions, plan.seed):
         assert block.uniforms is not None
         for step in range(len(block.arms)):
             uniform = float(block.uniforms[step, index])
-            yield Offer(block.arms[step, index], block.means[step, index], uniform, env.problem)
+            yield UserOffer(block.arms[step, index], block.means[step, index], uniform, env.problem)

@@ -1,4 +1,4 @@
-"""What came of a demonstration: counted in the files that it leaves, not by what was said."""
+"""The results of a demonstration, counted in the files that it leaves, not from reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedglb.protocol import Coordinator
 from fedglb.typing import FloatArray
 
 
-class Killed(msgspec.Struct, frozen=True):
+class KilledAgent(msgspec.Struct, frozen=True):
     """The agent that was killed.
 
     Parameters
@@ -27,7 +27,7 @@ class Killed(msgspec.Struct, frozen=True):
     decisions
         How many it had acknowledged when it was killed.
     returned
-        How many it found in its file when it came back.
+        How many it found in its file when it was started again.
     seconds
         How long it was away.
     """
@@ -39,22 +39,22 @@ class Killed(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What came of a demonstration.
+    """The results of a demonstration.
 
     Parameters
     ----------
     clients, seed, seconds
-        What was played, and how long it took.
+        Number of agents, seed, and how long it took.
     decisions
         Decisions with their rewards in the agents' files.
     acknowledged, lost
         Rewards that agents acknowledged, and those of them that are not in their files.
     regret, separate_regret
-        Of the federation, and of separate learners on the same arms and users.
+        The regret of the federation, and of separate learners on the same arms and users.
     updates, rounds, scalars
         Global updates; rounds and numbers sent in them.
     messages, bytes
-        What really went over the wire, signs of life included.
+        All that went over the wire, heartbeats included.
     killed
         The agent that was killed.
     """
@@ -72,27 +72,27 @@ class Summary(msgspec.Struct, frozen=True):
     scalars: int
     messages: int
     bytes: int
-    killed: Killed
+    killed: KilledAgent
 
 
 def summarise(
     plan: DemoPlan,
     folder: Path,
     acknowledged: Mapping[str, set[str]],
-    separate: FloatArray,
-    killed: Killed,
+    baseline: FloatArray,
+    killed: KilledAgent,
     seconds: float,
 ) -> Summary:
-    """Read the files of agents and coordinator; nobody else may have them open."""
-    found = [_found(plan, folder, i) for i in range(plan.clients)]
+    """Read the files of agents and coordinator, which no process may have open."""
+    found = [_read_agent(plan, folder, i) for i in range(plan.clients)]
     lost = sum(
         len(acknowledged[name] - ids) for name, (ids, _) in zip(plan.names, found, strict=True)
     )
-    file = CoordinatorStore(folder / "federation" / "coordinator" / "state.db", plan.agreement)
+    store = CoordinatorStore(folder / "federation" / "coordinator" / "state.db", plan.agreement)
     try:
-        updates, kept = file.updates(), file.state()
+        updates, kept = store.updates(), store.state()
     finally:
-        file.close()
+        store.close()
     agreement, scalars, traffic = plan.agreement, 0, Traffic()
     if kept is not None:
         coordinator = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept[0])
@@ -105,7 +105,7 @@ def summarise(
         acknowledged=sum(len(ids) for ids in acknowledged.values()),
         lost=lost,
         regret=sum(regret for _, regret in found),
-        separate_regret=float(np.sum(separate[:, -1])),
+        separate_regret=float(np.sum(baseline[:, -1])),
         updates=len(updates),
         rounds=int(updates["rounds"].sum()),
         scalars=scalars,
@@ -115,7 +115,7 @@ def summarise(
     )
 
 
-def _found(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], float]:
+def _read_agent(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], float]:
     """Return the decisions with rewards in an agent's file, and their regret."""
     file = AgentStore(file_of(folder, plan.names[index]), "process")
     try:

@@ -1,4 +1,4 @@
-"""A connection to the NATS server that keeps itself up."""
+"""A connection to the NATS server that reconnects by itself."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from nats.aio.msg import Msg
 from fedglb.federation.bundle import Bundle
 
 log = logging.getLogger(__name__)
-_PAUSE = 1.0  # seconds between two attempts
-_PATIENCE = 5.0  # seconds for one
-_LOOK = 0.2  # seconds between two looks whether the connection still stands
+_PAUSE = 1.0  # seconds between two attempts to connect
+_TIMEOUT = 5.0  # seconds per attempt
+_POLL = 0.2  # seconds between two checks of the connection
 
 
 def _matters(record: logging.LogRecord) -> bool:
-    """Leave out asyncio's remark on every TLS connection that ends: it concerns nobody."""
+    """Drop asyncio's warning about every TLS connection that ends: nothing is wrong then."""
     return "eof_received" not in str(record.msg)
 
 
@@ -28,17 +28,17 @@ logging.getLogger("asyncio").addFilter(_matters)
 
 
 class Connection:
-    """Subscribes to one subject and publishes; whatever is lost, the protocol asks for again.
+    """Subscribes to one subject and publishes; the protocol repeats whatever is lost.
 
     Parameters
     ----------
     bundle
-        Who connects, and where to.
+        The member's bundle: its certificate and the server's address.
     subject
-        What to subscribe to.
+        The subject to subscribe to.
     on_message
         Called with subject and payload. Messages with headers or a reply subject are dropped:
-        nobody in a federation sends such, so somebody else made the server send them.
+        no member sends such messages, so an attacker made the server send them.
     on_connect
         Awaited after every connection, the first included.
     """
@@ -53,11 +53,11 @@ class Connection:
         self._bundle, self._subject = bundle, subject
         self._on_message, self._on_connect = on_message, on_connect
         self._nats: Nats | None = None
-        self._complaint = ""
+        self._last_error = ""
 
     @property
     def connected(self) -> bool:
-        """Whether the server is there right now."""
+        """Whether there is a connection right now."""
         return self._nats is not None and self._nats.is_connected
 
     async def run(self) -> None:
@@ -65,24 +65,24 @@ class Connection:
         while True:
             try:
                 await self._connect()
-                # Looked at, not waited for: the library's own notice of the end can get lost,
-                # in a task that it cancels itself.
+                # Polled, not awaited: the library's callback for the end can get lost, in a task
+                # that the library itself cancels.
                 while self.connected:
-                    await asyncio.sleep(_LOOK)
-            except Exception as error:  # certificates replaced at the wrong moment, say
-                self._complain(error)
+                    await asyncio.sleep(_POLL)
+            except Exception as error:  # e.g. a certificate that is being replaced
+                self._log_once(error)
             finally:
                 await self._drop()
             await asyncio.sleep(_PAUSE)
 
     async def _connect(self) -> None:
         async def on_error(error: Exception) -> None:
-            self._complain(error)
+            self._log_once(error)
 
         self._nats = Nats()
-        # The library's own reconnecting would keep the certificates of the first time, deliver
-        # messages late that it kept meanwhile, and wait for ever after a first handshake that
-        # failed: `run` begins anew instead.
+        # Instead of the library's own reconnecting, `run` connects again: the library would keep
+        # the first certificates, deliver queued messages late, and wait for ever after a first
+        # handshake that failed.
         await asyncio.wait_for(
             self._nats.connect(
                 **self._bundle.connection(),
@@ -93,25 +93,25 @@ class Connection:
                 pending_size=0,
                 error_cb=on_error,
             ),
-            _PATIENCE,
+            _TIMEOUT,
         )
-        self._complaint = ""
+        self._last_error = ""
         await self._nats.subscribe(self._subject, cb=self._received)
         await self._on_connect()
 
-    def _complain(self, error: Exception) -> None:
-        """Log what is wrong, once as long as it is the same: attempts are made every second."""
-        complaint = f"{type(error).__name__}: {error}"
-        if complaint != self._complaint:
-            log.warning("%s: %s", self._bundle.server, complaint)
-        self._complaint = complaint
+    def _log_once(self, error: Exception) -> None:
+        """Log an error, unless it is the same as the last: attempts are made every second."""
+        text = f"{type(error).__name__}: {error}"
+        if text != self._last_error:
+            log.warning("%s: %s", self._bundle.server, text)
+        self._last_error = text
 
     async def _received(self, message: Msg) -> None:
         if not message.headers and not message.reply:
             self._on_message(message.subject, message.data)
 
     async def publish(self, subject: str, payload: bytes) -> bool:
-        """Send, or return False if that is not possible now."""
+        """Publish; return False if there is no connection."""
         if not self.connected or self._nats is None:
             return False
         try:
@@ -121,7 +121,7 @@ class Connection:
         return True
 
     async def flush(self) -> None:
-        """Wait a moment for what was published to have left."""
+        """Wait, for a second at most, until the server has what was published."""
         if self._nats is not None:
             with contextlib.suppress(OSError, nats.errors.Error, asyncio.TimeoutError):
                 await self._nats.flush(1)

@@ -1,4 +1,4 @@
-"""Names in a federation: what may be one, and the subjects and identities made of them."""
+"""Names of federations and members, and the NATS subjects and identities made of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_name(argument: str, name: object) -> str:
-    """Return `name` if it can be a federation's or a client's, or raise `InvalidInput`.
+    """Return `name` if a federation or a client may have it, or raise `InvalidInput`.
 
     Examples
     --------
@@ -26,14 +26,14 @@ def check_name(argument: str, name: object) -> str:
 
 
 def check_client(name: object, argument: str = "client") -> str:
-    """Return `name` if it can be a client's, or raise `InvalidInput`."""
+    """Return `name` if a client may have it, or raise `InvalidInput`."""
     if check_name(argument, name) == COORDINATOR:
         raise InvalidInput(argument, name, "another name: this one is the coordinator's")
     return str(name)
 
 
 def up(federation: str, client: str) -> str:
-    """Return the subject on which a client speaks, and nobody else may.
+    """Return the subject on which this client publishes; no other client may.
 
     Examples
     --------
@@ -44,15 +44,15 @@ def up(federation: str, client: str) -> str:
 
 
 def down(federation: str, client: str) -> str:
-    """Return the subject on which the coordinator speaks to a client, and only it may listen."""
+    """Return the subject on which the coordinator publishes to a client; only that one may read."""
     return f"fed.{federation}.down.{client}"
 
 
 def identity(federation: str, name: str, generation: int) -> str:
-    """Return what a certificate says of its holder (a URI), which NATS takes for the user.
+    """Return the URI by which a certificate names its holder: the user's name for NATS.
 
-    A name that is revoked and added again gets the next generation: the old certificate stays
-    without rights.
+    A name that is revoked and added again gets the next generation, so that its old certificate
+    stays without rights.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def identity(federation: str, name: str, generation: int) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text that may hold a client's words as one line of a log, and not a long one.
+    r"""Return a text, which may come from a client, as one line for a log, shortened if need be.
 
     Examples
     --------

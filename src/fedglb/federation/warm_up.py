@@ -1,4 +1,4 @@
-"""One update of a federation of one, in memory: loads every kernel before anybody waits."""
+"""One update of a federation with one client, in memory: it loads or compiles all kernels."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedglb.protocol.messages import Message
 
 
 def warm_up(agreement: Agreement) -> None:
-    """Choose, learn and update once, and throw the result away."""
-    algorithm, setting, name = agreement.algorithm, agreement.setting, "rehearsal"
+    """Choose, learn and update once and discard the result, so that no client waits for kernels."""
+    algorithm, setting, name = agreement.algorithm, agreement.setting, "warm-up"
     client = Client(name, algorithm, setting)
     coordinator = Coordinator(algorithm, setting, [name])
     arm = np.zeros((1, setting.problem.dim))

@@ -1,4 +1,4 @@
-"""What one client can do to the others by odd but well-formed words: as little as possible."""
+"""What one client can do to the others by odd but well-formed messages: as little as possible."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Hello, Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, SyncRequest
-from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, begun, texts
+from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, joined, texts
 
 
 @pytest.fixture
 def running(tmp_path):
-    out = begun(tmp_path)
+    out = joined(tmp_path)
     yield out
     out.close()
 
@@ -29,7 +29,7 @@ def said_to(out, client):
     return [decode_down(payload, client, DIM)[1] for name, payload in out if name == client]
 
 
-def test_a_leap_of_the_clock_is_an_offence_and_moves_nobodys(running):
+def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     node = running.nodes["b"]
     node.agent_session.want(2**50)
     running.request("b")
@@ -41,9 +41,9 @@ def test_a_leap_of_the_clock_is_an_offence_and_moves_nobodys(running):
     running.until(running.shared)
 
 
-def test_more_samples_than_allowed_are_an_offence(tmp_path):
+def test_more_samples_than_allowed_are_invalid(tmp_path):
     policy = Policy(quorum=2, most_samples=6)
-    running = begun(tmp_path, policy=policy)
+    running = joined(tmp_path, policy=policy)
     running.nodes["c"].feed(3)
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -54,7 +54,7 @@ def test_more_samples_than_allowed_are_an_offence(tmp_path):
     running.close()
 
 
-def test_a_clients_words_are_one_short_line_of_the_log(running):
+def test_text_from_a_client_is_one_short_line_of_the_log(running):
     hello = running.nodes["a"].agent_session.hello()
     software = "x\n2026-01-01 update 9 is done\x1b[2J" + "y" * 100
     running.session.receive(
@@ -81,7 +81,7 @@ def test_another_version_is_told_so(running):
     )
 
 
-def test_a_coordinator_that_stood_still_does_not_take_the_others_for_silent(running):
+def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(running):
     running.lost = lambda way, name, message: isinstance(message, Covariance)
     ask(running)
     running.until(lambda: "updating" in running.kinds())
@@ -121,14 +121,14 @@ def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path)
 
 
 def test_below_the_quorum_the_operator_is_told(tmp_path):
-    running = begun(tmp_path, policy=Policy(quorum=4))
+    running = joined(tmp_path, policy=Policy(quorum=4))
     ask(running)
     running.until(lambda: "waiting" in running.kinds())
     assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]
     running.close()
 
 
-def test_an_inbox_cannot_be_filled_by_one_for_all():
+def test_one_client_cannot_fill_the_inbox_for_the_others():
     inbox = Inbox()
     large = bytes(8 * 1024 * 1024)
     assert [inbox.put("bad", large) for _ in range(6)] == [True] * 4 + [False] * 2
@@ -150,17 +150,17 @@ def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
         coordinator.receive(dataclasses.replace(answer, loss=math.inf))
 
 
-def test_a_refusal_does_not_hide_an_offence(running):
+def test_a_rejection_does_not_hide_an_invalid_message(running):
     hello = running.nodes["a"].agent_session.hello()
     other = Hello("another file", 0, "test", hello.agreement)
     running.session.receive("a", encode(other, "second"), running.now)
     out = running.session.receive("a", b"garbage", running.now)
     assert len(texts(running, "rejected")) == len(texts(running, "invalid")) == 1
     [answer] = said_to(out, "a")
-    assert answer.member  # left out of updates it may be, but it is one of them
+    assert answer.member  # excluded from the update, but still a member
 
 
-def test_a_request_by_one_that_lacks_the_model_is_answered_by_the_model(running):
+def test_a_request_of_a_client_that_lacks_the_model_is_answered_with_the_model(running):
     ask(running)
     running.until(running.shared)
     request = SyncRequest("b", 5, 0)
@@ -170,9 +170,9 @@ def test_a_request_by_one_that_lacks_the_model_is_answered_by_the_model(running)
     assert (model.update, running.session.driver.idle) == (1, True)
 
 
-def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):
-    """With sums alone there are no rounds: leaving one out finishes the update."""
-    running = begun(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
+def test_a_client_excluded_at_the_end_is_not_counted(tmp_path):
+    """With sums alone there are no rounds: excluding the last one missing finishes the update."""
+    running = joined(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
     running.lost = lambda way, name, message: isinstance(message, Covariance) and name == "c"
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -182,7 +182,7 @@ def test_who_was_left_out_at_the_end_is_not_counted(tmp_path):
 
 
 def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
-    running = begun(tmp_path, after=41)
+    running = joined(tmp_path, after=41)
     running.crash()
     assert running.coordinator.update == 41
     running.until(running.everybody_here)

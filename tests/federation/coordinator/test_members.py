@@ -1,4 +1,4 @@
-"""Which sessions are taken in, and which are over."""
+"""Which sessions are admitted, and which have ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def some_members() -> Members:
     return out
 
 
-def test_a_restart_takes_its_place_at_once_and_the_first_session_is_over():
+def test_a_restart_replaces_the_first_session_at_once_and_for_good():
     members = some_members()
     assert members.rejection_reason("a", "two", hello(), KNOWN, 1.0) is None
     members.admit("a", "two", "file", 1.0)
@@ -40,7 +40,7 @@ def test_another_file_waits_until_the_first_has_been_silent_long_enough():
     assert "another file" in members.rejection_reason("a", "two", hello("other"), KNOWN, 15.0)
 
 
-def test_silence_is_no_end():
+def test_a_silent_session_may_come_back():
     members = some_members()
     assert members.silent(10.0) == []
     assert members.silent(10.001) == ["a"]
@@ -62,7 +62,7 @@ def test_a_silent_session_does_not_come_back_once_there_is_another():
     assert members.rejection_reason("a", "one", hello(), KNOWN, 21.0) is not None
 
 
-def test_goodbye_is_the_end():
+def test_goodbye_ends_a_session_for_good():
     members = some_members()
     members.end("a")
     assert members.has_ended("a", "one")
@@ -71,14 +71,14 @@ def test_goodbye_is_the_end():
     members.end("b")
 
 
-def test_all_are_heard_after_the_connection_was_away():
+def test_absence_clocks_restart_after_a_lost_connection():
     members = some_members()
     members.touch_all(100.0)
     assert members.silent(110.0) == []
     assert members.silent(110.1) == ["a"]
 
 
-def test_objections_name_the_fact_and_the_number_of_clients():
+def test_rejection_reasons_name_the_fact_and_the_number_of_clients():
     members = some_members()
     differs = members.rejection_reason("a", "one", hello(**{"problem.dim": "7"}), KNOWN, 1.0)
     assert "problem.dim: '7', the federation has '2'" in differs
@@ -87,7 +87,7 @@ def test_objections_name_the_fact_and_the_number_of_clients():
     assert members.rejection_reason("b", "s", hello("other"), full, 1.0) is None
 
 
-def test_the_sessions_that_are_remembered_are_the_newest():
+def test_the_newest_ended_sessions_are_remembered():
     members = some_members()
     for k in range(70):
         members.admit("a", f"s{k}", "file", 1.0)

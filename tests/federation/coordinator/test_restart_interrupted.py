@@ -1,4 +1,4 @@
-"""An update that a crash cut off is begun anew once, whoever is first to ask for it."""
+"""An update that a crash interrupted is started again once, whoever asks for it first."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ class Scene:
         self.clients = {name: Client(name, *given) for name in NAMES}
         for client in self.clients.values():
             learn(client, EACH)
-        self.begun: list[str] = []
+        self.started: list[str] = []
         self.open()
 
     def open(self) -> None:
         self.file = CoordinatorStore(self.path, self.agreement)
-        self.conversation = CoordinatorSession(self.agreement, self.file, Policy(), self._hear)
-        self.conversation.start(self.now)
+        self.session = CoordinatorSession(self.agreement, self.file, Policy(), self._on_event)
+        self.session.start(self.now)
 
     def crash(self) -> None:
         """Only the file is left."""
         self.file.close()
         self.open()
 
-    def _hear(self, event) -> None:
+    def _on_event(self, event) -> None:
         if event.kind == "updating":
-            self.begun.append(event.text)
+            self.started.append(event.text)
 
     def hello(self, name: str) -> None:
         held, facts = self.clients[name].adopted, self.agreement.facts()
         self.say(name, Hello(name, held, "test", facts))
 
     def say(self, name: str, message) -> list:
-        return self.conversation.receive(name, encode(message, name), self.now)
+        return self.session.receive(name, encode(message, name), self.now)
 
     def ask(self, name: str) -> list:
-        """Say in a sign of life that an update is wanted."""
+        """Say in a heartbeat that an update is wanted."""
         return self.say(name, Heartbeat(self.clients[name].adopted, EACH))
 
     def deliver(self, outgoing: list) -> None:
@@ -64,12 +64,12 @@ class Scene:
 
     def tick(self) -> None:
         self.now += 0.1
-        self.deliver(self.conversation.tick(self.now))
+        self.deliver(self.session.tick(self.now))
 
 
 @pytest.fixture
-def cut_off(tmp_path):
-    """A coordinator that crashed after it had begun an update; all agents are back."""
+def interrupted(tmp_path):
+    """A coordinator that crashed after it had started an update; all agents are back."""
     scene = Scene(tmp_path / "coordinator.db")
     for name in NAMES:
         scene.hello(name)
@@ -82,18 +82,21 @@ def cut_off(tmp_path):
 
 
 @pytest.mark.parametrize("who", [None, *NAMES])
-def test_there_is_one_update_whoever_asks_first(cut_off, who):
+def test_there_is_one_update_whoever_asks_first(interrupted, who):
     if who is not None:
-        cut_off.deliver(cut_off.ask(who))
+        interrupted.deliver(interrupted.ask(who))
     for _ in range(3):
-        cut_off.tick()
-    assert cut_off.begun == ["update 1 starts with 2 clients", "update 2 starts with 2 clients"]
-    coordinator = cut_off.conversation.coordinator
+        interrupted.tick()
+    assert interrupted.started == [
+        "update 1 starts with 2 clients",
+        "update 2 starts with 2 clients",
+    ]
+    coordinator = interrupted.session.coordinator
     assert (coordinator.phase, coordinator.finished, coordinator.syncs) == (IDLE, 2, 1)
-    assert {client.adopted for client in cut_off.clients.values()} == {2}
-    assert cut_off.file.updates()["samples"].to_list() == [len(NAMES) * EACH]
-    cut_off.crash()  # and not after the next crash, either
+    assert {client.adopted for client in interrupted.clients.values()} == {2}
+    assert interrupted.file.updates()["samples"].to_list() == [len(NAMES) * EACH]
+    interrupted.crash()  # and not after the next crash, either
     for name in NAMES:
-        cut_off.hello(name)
-    cut_off.tick()
-    assert len(cut_off.begun) == 2
+        interrupted.hello(name)
+    interrupted.tick()
+    assert len(interrupted.started) == 2

@@ -1,4 +1,4 @@
-"""The coordinator's conversation, on a clock of its own."""
+"""The coordinator's session, on a simulated clock."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
-from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, begun, harness, texts
+from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
 
 
 @pytest.fixture
 def running(tmp_path):
-    out = begun(tmp_path)
+    out = joined(tmp_path)
     yield out
     out.close()
 
 
-def test_an_update_goes_through_and_is_told(running):
+def test_an_update_is_finished_and_reported(running):
     ask(running)
     running.until(running.shared)
     assert running.kinds() == ["joined"] * 3 + ["updating", "updated"]
@@ -50,7 +50,7 @@ def test_an_update_goes_through_and_is_told(running):
 
 
 def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
-    running = begun(
+    running = joined(
         tmp_path, policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0)
     )
     running.lost = lambda way, name, m: way == "up" and name == "b" and isinstance(m, Covariance)
@@ -70,7 +70,7 @@ def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
     running.close()
 
 
-def test_who_does_not_answer_in_time_is_left_out_and_gets_the_model(running):
+def test_a_client_that_does_not_answer_in_time_is_excluded_and_gets_the_model(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
     ask(running)
     running.until(running.shared)
@@ -80,7 +80,7 @@ def test_who_does_not_answer_in_time_is_left_out_and_gets_the_model(running):
     assert running.nodes["a"].learner.protocol_client.covered == 4
 
 
-def test_below_the_quorum_an_update_is_off_and_the_next_has_another_number(running):
+def test_below_the_quorum_an_update_is_abandoned_and_the_next_has_another_number(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Covariance) and name != "a"
     running.say(running.nodes["a"], SyncRequest("a", 4, 0))
     running.until(lambda: "abandoned" in running.kinds())
@@ -97,8 +97,8 @@ def test_below_the_quorum_an_update_is_off_and_the_next_has_another_number(runni
     assert running.coordinator.finished == 2
 
 
-def test_below_the_quorum_none_begins_and_the_request_stands(tmp_path):
-    running = begun(tmp_path, names=["a"])
+def test_below_the_quorum_no_update_starts_and_the_request_stands(tmp_path):
+    running = joined(tmp_path, names=["a"])
     ask(running)
     running.run(5.0)
     assert "updating" not in running.kinds()
@@ -108,7 +108,7 @@ def test_below_the_quorum_none_begins_and_the_request_stands(tmp_path):
     running.close()
 
 
-def test_silence_ends_membership_until_the_agent_is_heard_again(running):
+def test_a_silent_agent_is_absent_until_its_next_message(running):
     running.lost = lambda way, name, m: name == "c"
     running.until(lambda: "left" in running.kinds())
     assert texts(running, "left") == ["c has left: silent for too long"]
@@ -123,7 +123,7 @@ def test_silence_ends_membership_until_the_agent_is_heard_again(running):
     assert running.coordinator.ledger.entries["NewModel", "down"].messages == 3  # counted once
 
 
-def test_goodbye_in_an_update_and_late_words_of_that_session(running):
+def test_goodbye_in_an_update_and_late_messages_of_that_session(running):
     late = encode(
         running.nodes["c"].agent_session.hello(), running.nodes["c"].agent_session.session
     )
@@ -149,7 +149,7 @@ def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
     assert running.session.traffic.entries["NewModel.down"][0] > 8
 
 
-def test_after_a_crash_the_update_waits_for_those_who_were_there(running):
+def test_after_a_crash_the_update_waits_for_those_who_were_present(running):
     ask(running)
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
     running.run(1.0)
@@ -162,7 +162,7 @@ def test_after_a_crash_the_update_waits_for_those_who_were_there(running):
     assert texts(running, "updating")[-1] == "update 2 starts with 2 clients"
 
 
-def test_after_a_crash_it_is_begun_at_once_when_all_are_back(running):
+def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
     ask(running)
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
     running.run(1.0)
@@ -178,7 +178,7 @@ def test_after_a_crash_it_is_begun_at_once_when_all_are_back(running):
     assert running.coordinator.update == 2  # once
 
 
-def test_after_a_crash_with_too_few_the_update_is_over(running):
+def test_after_a_crash_with_too_few_the_update_has_ended(running):
     ask(running)
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
     running.run(1.0)
@@ -191,7 +191,7 @@ def test_after_a_crash_with_too_few_the_update_is_over(running):
     assert running.coordinator.finished == 2
 
 
-def test_a_restart_calls_everybody_and_totals_survive_it(running):
+def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
     ask(running)
     running.until(running.shared)
     traffic = dict(running.session.traffic.entries)
@@ -207,7 +207,7 @@ def test_a_restart_calls_everybody_and_totals_survive_it(running):
     assert not running.heard("down", NewModel)  # all hold it
 
 
-def test_a_lost_file_is_named_and_after_makes_good_for_it(running):
+def test_a_lost_file_is_named_and_after_replaces_it(running):
     ask(running)
     running.until(running.shared)
     running.file.close()
@@ -229,7 +229,7 @@ def test_a_lost_file_is_named_and_after_makes_good_for_it(running):
     assert running.nodes["c"].learner.protocol_client.covered == 4
 
 
-def test_a_former_session_is_refused_and_there_is_no_back_and_forth(running):
+def test_an_ended_session_is_rejected_and_does_not_come_back(running):
     first = running.nodes["a"].agent_session
     hello, beat = first.hello(), first.beat()
     running.nodes["a"].close()
@@ -289,7 +289,7 @@ def test_a_new_file_in_the_midst_of_an_update(running):
     assert running.nodes["c"].learner.protocol_client.covered == 0
 
 
-def test_a_withdrawal_leaves_the_client_out(running):
+def test_a_withdrawal_excludes_the_client(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "b"
     ask(running)
     running.run(0.5)
@@ -309,7 +309,7 @@ def test_a_withdrawal_leaves_the_client_out(running):
     assert len(texts(running, "excluded")) == 1
 
 
-def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running):
+def test_a_client_with_an_invalid_message_is_excluded_and_cannot_ask_for_a_while(running):
     node = running.nodes["c"]
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Covariance) and name == "c"
     ask(running)
@@ -331,7 +331,7 @@ def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running
     assert running.coordinator.last_update.samples == 12
 
 
-def test_bytes_that_are_no_message_are_an_offence_named_once(running):
+def test_bytes_that_are_no_message_are_reported_once(running):
     told = [running.session.receive("b", b"garbage", running.now) for _ in range(20)]
     assert [len(answers) for answers in told] == [1] + [0] * 19  # it is told once, too
     assert len(texts(running, "invalid")) == 1
@@ -354,11 +354,11 @@ def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypat
     running.until(lambda: "abandoned" in running.kinds())
     assert "no luck" in texts(running, "abandoned")[0]
     failing[0] = False
-    running.until(running.shared)  # asked for again with the next beat
+    running.until(running.shared)  # requested again with the next heartbeat
     assert running.coordinator.finished == running.coordinator.update > 1
 
 
-def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(running):
+def test_a_client_that_joins_during_an_update_gets_its_model_and_is_in_the_next(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
     ask(running)
     running.run(0.5)
@@ -372,7 +372,7 @@ def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(runnin
     assert running.coordinator.finished == 2
 
 
-def test_unknown_sessions_are_called_and_goodbyes_of_them_are_not(running):
+def test_unknown_sessions_are_asked_for_a_hello_unless_they_say_goodbye(running):
     beat = running.nodes["a"].agent_session.beat()
     [(client, _)] = running.session.receive("z", encode(beat, "s"), running.now)
     assert client == "z"
@@ -400,7 +400,7 @@ def test_late_answers_to_an_abandoned_update_are_dropped(running):
     assert running.coordinator.ledger.messages == before
 
 
-def test_evaluate_is_sent_again_alike(running):
+def test_evaluate_is_resent_unchanged(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
     ask(running)
     running.run(2.0)

@@ -16,7 +16,7 @@ import pytest
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.events import EventKind
 from fedglb.federation.coordinator.store import CoordinatorStore
-from tests.federation.helpers.lossy_network import agreed, ask, begun, harness
+from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
 
 VERSION = 2
 TABLES = {
@@ -52,7 +52,7 @@ EVENT_FACTS = {
 def after_an_update(tmp_path_factory):
     """Return the path of a file after one update, and the events that led to it."""
     folder = tmp_path_factory.mktemp("stored")
-    running = begun(folder)
+    running = joined(folder)
     try:
         ask(running)
         running.until(running.shared)

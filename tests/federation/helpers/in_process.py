@@ -47,7 +47,7 @@ class Serving:
         return self._service.session
 
     def give_up(self, seconds: float) -> None:
-        """Make the coordinator impatient until it has left somebody out, and no longer.
+        """Shorten the coordinator's time limit until it has excluded a client, and no longer.
 
         For all others to be in time, however busy the machine, they must have answered already.
         """
@@ -137,7 +137,7 @@ def play(agent: Agent, name: str, samples: int) -> None:
 def honest(
     running: Running, folder: Path, serving: Serving, samples: Mapping[str, int]
 ) -> Iterator[dict[str, Agent]]:
-    """Agents with so many samples each, all of them taken in."""
+    """Agents with so many samples each, all of them admitted."""
     with ExitStack() as stack:
         agents = {
             name: stack.enter_context(opened(running, folder, name, count))
@@ -169,7 +169,7 @@ def update(agreement: Agreement, *samples: Mapping[str, int]) -> SharedModel:
             coordinator.join(name) if name in counts else coordinator.leave(name)
         clients = {name: client_of(agreement, name, count) for name, count in counts.items()}
         for client in clients.values():
-            client.adopted = coordinator.finished  # what it chose by is of no matter here
+            client.adopted = coordinator.finished  # which model it chose by does not matter here
         messages = coordinator.begin(max(counts.values()))
         while messages:
             message = messages.pop(0)

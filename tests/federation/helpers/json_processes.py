@@ -32,7 +32,7 @@ _SOURCES = Path(fedglb.__file__).parents[1]
 
 
 class Process:
-    """A process that reads commands, one a line, and prints JSON, one a line."""
+    """A process that reads commands and prints JSON, one per line."""
 
     def __init__(self, *words: str) -> None:
         path = os.pathsep.join([str(_SOURCES), str(_ROOT), os.environ.get("PYTHONPATH", "")])

@@ -89,27 +89,27 @@ class Learning(Obedient):
 class Coordinating(Obedient):
     """A coordinator; it takes orders beside its service."""
 
-    conversation: CoordinatorSession | None = None
+    session: CoordinatorSession | None = None
 
     def status(self) -> dict[str, Any]:
         """Whether it rests; and if so, how many samples the newest model covers."""
-        here = self.conversation
-        # In this order: an update writes its record, then it is over.
-        if here is None or here.updates._interrupted is not None or here.coordinator.phase != IDLE:
+        here = self.session
+        # In this order: an update writes its record, then the coordinator is idle.
+        if here is None or here.driver._interrupted is not None or here.coordinator.phase != IDLE:
             return {"rests": False}
         record = here.coordinator.last_update
         finished = here.coordinator.finished
         return {"rests": True, "samples": record.samples if record else 0, "model": finished}
 
     def state(self) -> dict[str, Any]:
-        assert self.conversation is not None
-        return {"arrays": self.conversation.coordinator.to_arrays()}
+        assert self.session is not None
+        return {"arrays": self.session.coordinator.to_arrays()}
 
     def serve(self, bundle: Path, path: Path) -> None:
         class Watched(CoordinatorSession):
             def __init__(inner, *given: Any) -> None:  # noqa: N805
                 super().__init__(*given)
-                self.conversation = inner
+                self.session = inner
 
         def listen() -> None:
             self.obey()
@@ -117,7 +117,7 @@ class Coordinating(Obedient):
 
         service.CoordinatorSession = Watched  # type: ignore[misc]
         threading.Thread(target=listen, daemon=True).start()
-        # Long waits: nobody is left out while somebody starts again.
+        # Long timeouts: no client is excluded while a process starts again.
         policy = Policy(time_limit=120.0, absent_after=60.0, grace=60.0)
         service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
 

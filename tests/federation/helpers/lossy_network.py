@@ -125,12 +125,12 @@ class Harness:
         self.tell(self.session.start(self.now))
 
     def crash(self) -> None:
-        """End the coordinator with no time to write anything, and begin it again."""
+        """End the coordinator without writing anything, and start it again."""
         self.file.close()
         self.begin()
 
     def stop(self) -> None:
-        """End the coordinator in good order, and begin it again."""
+        """Stop the coordinator properly, and start it again."""
         self.session.stop()
         self.crash()
 
@@ -265,12 +265,12 @@ def harness(folder: Path, *arguments: Any, **more: Any) -> Iterator[Harness]:
         running.close()
 
 
-#: Quick to lose patience.
+#: With short timeouts.
 POLICY = Policy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
 
 
-def begun(folder: Path, **more) -> Harness:
-    """Three agents with samples, all taken in; nothing has been asked for."""
+def joined(folder: Path, **more) -> Harness:
+    """Return three agents with samples, all admitted; no update has been requested."""
     given = {"policy": POLICY, "agreement": agreed(1e9), **more}
     running = Harness(folder, **given)
     running.until(running.everybody_here)

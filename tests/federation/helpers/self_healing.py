@@ -18,7 +18,7 @@ from tests.federation.helpers.nats_federation import Running, federation
 from tests.federation.helpers.recorded import AGREED, DIM, EACH, Standing, asker, stream
 
 COORDINATOR, SERVER = "coordinator", "nats-server"
-#: A number is skipped when an update is begun anew, and a request may be repeated; what an
+#: A number is skipped when an update is started again, and a request may be repeated; what an
 #: update froze is of no use once its model is held. All else must be equal.
 _FREE = {"update", "finished", "adopted", "frozen", "ledger.SyncRequest.up"}
 
@@ -101,7 +101,7 @@ class Kept:
         return self.running.server.process.pid
 
     def gather(self) -> None:
-        """Wait until the coordinator has taken all agents in."""
+        """Wait until the coordinator has admitted all agents."""
 
         def welcome() -> bool:
             return all(self.children[name].tell("status")["welcome"] for name in self.names)

@@ -1,4 +1,4 @@
-"""The operator's folder with a real server: who is let in, who is not, who is cut off."""
+"""The operator's folder with a real server: who is admitted, who is not, who is revoked."""
 
 from __future__ import annotations
 
@@ -169,7 +169,9 @@ def test_a_bundle_that_was_moved_away_is_revoked_all_the_same(tmp_path):
 
 def test_a_server_that_does_not_obey_is_reported(tmp_path, monkeypatch):
     with federation(tmp_path, ["a"]) as running:
-        monkeypatch.setattr(nats_server, "reload", lambda folder: True)  # as if it had been heard
+        monkeypatch.setattr(
+            nats_server, "reload", lambda folder: True
+        )  # as if the server had reloaded
         patient = operator.wait_until_admitted
         monkeypatch.setattr(
             operator, "wait_until_admitted", lambda *given: patient(*given, timeout=0.2)

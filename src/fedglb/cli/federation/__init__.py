@@ -1,6 +1,6 @@
 """`fedglb federation`: the operator's commands, one file each.
 
-What speaks NATS is imported when a command runs: the rest of the command line works without.
+Modules that need NATS are imported when a command runs: the other commands work without it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.init import init
 from fedglb.cli.federation.revoke import revoke
 
-app = typer.Typer(no_args_is_help=True, help="Make and run a federation; let clients in and out.")
+app = typer.Typer(no_args_is_help=True, help="Make and run a federation; add and revoke clients.")
 app.command("init")(init)
 app.command("add")(add)
 app.command("revoke")(revoke)

@@ -1,4 +1,4 @@
-"""`fedglb federation add`: let clients in."""
+"""`fedglb federation add`: add clients."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fedglb.cli.federation.report_errors import extra, report_errors
 FOLDER = typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
 NO_SERVER = (
-    "No server of this folder runs here. If it runs elsewhere or in a container, bring it the "
-    "new server/accounts.conf and reload it: until then it knows nothing of this."
+    "No server of this folder runs here. If it runs elsewhere or in a container, copy the new "
+    "server/accounts.conf there and reload it: until then the change has no effect."
 )
 
 
 def add(
     folder: Annotated[Path, FOLDER],
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new clients.")],
-    days: Annotated[int, typer.Option(help="How long the certificates are good.")] = 730,
+    days: Annotated[int, typer.Option(help="How many days the certificates are valid.")] = 730,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Let clients in: one folder each, and a running server takes them from now on.
+    """Add clients: make a folder for each, and have the running server admit them.
 
     Run it on the server's machine. The others stay connected. A name that was revoked before gets
     a new certificate, and its old one stays without rights.
@@ -42,6 +42,6 @@ def add(
     for name, place in made.items():
         typer.echo(f"{name}: move {place} to its machine in a safe way (scp, not mail).")
     if change.verified:
-        typer.echo("The running server was seen to let them in.")
+        typer.echo("Checked: the running server admits them.")
     else:
         typer.echo(NO_SERVER, err=True)

@@ -1,4 +1,4 @@
-"""`fedglb federation coordinator`: the service that joins the agents into one learner."""
+"""`fedglb federation coordinator`: the service that runs the global updates."""
 
 from __future__ import annotations
 
@@ -24,30 +24,34 @@ def coordinator(
     ],
     state: Annotated[
         Path | None,
-        typer.Option(help="The file of its state.", show_default="BUNDLE/state.db"),
+        typer.Option(help="The file with its state.", show_default="BUNDLE/state.db"),
     ] = None,
-    quorum: Annotated[int, typer.Option(help="Clients that an update needs to its end.")] = 1,
+    quorum: Annotated[
+        int, typer.Option(help="Clients that an update needs, from start to end.")
+    ] = 1,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds for an answer; then the update goes on without.")
+        float, typer.Option(help="Seconds per answer; then the update goes on without the client.")
     ] = 30.0,
     absent_after: Annotated[
-        float, typer.Option(help="Seconds of silence after which a client counts as gone.")
+        float, typer.Option(help="Seconds of silence after which a client counts as absent.")
     ] = 10.0,
     most_samples: Annotated[
         int | None,
-        typer.Option(help="Samples that a client may claim to have.", show_default="any number"),
+        typer.Option(
+            help="Most samples that a client may claim to have.", show_default="any number"
+        ),
     ] = None,
     after: Annotated[
-        int, typer.Option(help="Number of the last update, if the file of the state was lost.")
+        int, typer.Option(help="Number of the last update, if the file with the state was lost.")
     ] = 0,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as JSON, one a line, for scripts.")
+        bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
     ] = False,
 ) -> None:
     """Run the coordinator until Ctrl-C or SIGTERM.
 
-    It keeps its state in one file: killed at any moment and started again, it goes on, and an
-    update that was cut off is made anew. Events go to standard output, one a line.
+    Its state is in one file: it can be killed at any moment and started again, and then restarts
+    the update that was interrupted. Events go to standard output, one per line.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
@@ -62,21 +66,21 @@ def coordinator(
         policy = Policy(quorum, time_limit, absent_after, most_samples)
         found = Bundle.read(bundle)
         place = bundle / "state.db" if state is None else state
-        _tell("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
+        _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 
-        def tell(event: CoordinatorEvent) -> None:
-            _tell(event.kind, event.text, event.facts, as_json)
+        def on_event(event: CoordinatorEvent) -> None:
+            _print_event(event.kind, event.text, event.facts, as_json)
 
         try:
-            serve(found, place, policy, tell, after)
+            serve(found, place, policy, on_event, after)
         except Unavailable as error:
             fail(str(error), 1)
 
 
-def _tell(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:
+def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:
     now = time.time()
     if as_json:
         line = json.dumps({"event": kind, "text": text, "time": now, **facts})
     else:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}"
-    typer.echo(line)  # flushed: a log that lags behind is of no use
+    typer.echo(line)  # echo flushes: a log must show events when they happen

@@ -1,4 +1,4 @@
-"""`fedglb federation demo`: a federation on this machine, to look at."""
+"""`fedglb federation demo`: a demonstration federation on this machine."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def demo(
     clients: Annotated[int, typer.Option(help="Agents, each a process of its own.")] = 5,
     decisions: Annotated[int, typer.Option(help="Decisions that each agent makes.")] = 400,
-    seed: Annotated[int, typer.Option(help="Of arms and users.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of arms and users.")] = 1,
     folder: Annotated[
         Path | None,
-        typer.Option(help="A new folder, to stay.", show_default="a temporary one"),
+        typer.Option(help="A new folder, which is kept.", show_default="a temporary one"),
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder, too.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """See a federation at work: server, coordinator and agents as processes of this machine.
+    """Watch a federation: server, coordinator and agents, each a process on this machine.
 
-    Each agent has simulated users. Midway one agent is killed, and comes back. In the end you
-    are told what the federation gained over separate learners on the same arms and users, and
-    that no acknowledged reward was lost. It takes half a minute; Ctrl-C leaves nothing behind.
+    Each agent has simulated users. On the way one agent is killed and started again. At the end
+    you see how much less regret the federation had than separate learners on the same arms and
+    users, and how many acknowledged rewards were lost (none should be). It takes half a minute;
+    Ctrl-C ends all processes and deletes the temporary folder.
 
     Example: fedglb federation demo
     """
@@ -58,8 +59,8 @@ def demo(
         plan = DemoPlan(clients, decisions, seed)
         with _place(folder, keep) as place:
             try:
-                with view() as tell:
-                    summary = Director(plan, place, tell).run()
+                with view() as show:
+                    summary = Director(plan, place, show).run()
             except DemoFailed as error:
                 fail(str(error), 1)
     _answer(summary, place if folder is not None or keep else None, as_json)
@@ -67,10 +68,10 @@ def demo(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Leave in good order on Ctrl-C, SIGTERM and SIGHUP: the same way as at the end."""
+    """On Ctrl-C, SIGTERM and SIGHUP, end all processes and clean up as at the regular end."""
 
     def stop(sign: int, frame: FrameType | None) -> None:
-        for each in _SIGNALS:  # a second one must not cut the cleaning up short
+        for each in _SIGNALS:  # a second one must not interrupt the clean-up
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -78,7 +79,7 @@ def _interruptible() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        fail("stopped: all processes are ended", _INTERRUPTED)
+        fail("stopped; all processes have ended", _INTERRUPTED)
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
@@ -86,7 +87,7 @@ def _interruptible() -> Iterator[None]:
 
 @contextmanager
 def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
-    """Give the demonstration's folder; a temporary one goes in the end, unless it is to stay."""
+    """Give the demonstration's folder; a temporary one is deleted at the end, unless `keep`."""
     if folder is not None:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise InvalidInput("folder", str(folder), "a new or empty folder: this one is neither")
@@ -104,13 +105,13 @@ def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
 def _answer(summary: Summary, place: Path | None, as_json: bool) -> None:
     import msgspec
 
-    from fedglb.cli.federation.demo_view import in_words
+    from fedglb.cli.federation.demo_view import summary_lines
 
     if as_json:
         folder = None if place is None else str(place)
         typer.echo(json.dumps({**msgspec.to_builtins(summary), "folder": folder}))
         return
-    for line in in_words(summary):
+    for line in summary_lines(summary):
         typer.echo(line)
     if place is not None:
         typer.echo(f"Files and logs: {place}")

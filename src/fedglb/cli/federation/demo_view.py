@@ -1,4 +1,4 @@
-"""How a demonstration looks: a live view on a terminal, else a line every few seconds."""
+"""The view of a demonstration: live on a terminal, else a line every few seconds."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ _COLOURS = {PLAYING: "green", DONE: "green", KILLED: "bold red", RETURNING: "yel
 
 @contextmanager
 def view() -> Iterator[Callable[[DemoState], None]]:
-    """Give a function to call, as often as one likes, with how the demonstration stands."""
+    """Give a function that shows the state; it may be called as often as one likes."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    last, told = -_LINE_EVERY, 0
+    last, printed = -_LINE_EVERY, 0
     if console.is_terminal:
         with Live(console=console, transient=True, auto_refresh=False) as live:
 
-            def draw(standing: DemoState) -> None:
+            def draw(state: DemoState) -> None:
                 nonlocal last
                 if time.monotonic() - last >= _DRAW_EVERY:
                     last = time.monotonic()
-                    live.update(drawing(standing), refresh=True)
+                    live.update(drawing(state), refresh=True)
 
             yield draw
         return
 
-    def line(standing: DemoState) -> None:
-        nonlocal last, told
-        for note in standing.notes[told:]:
+    def line(state: DemoState) -> None:
+        nonlocal last, printed
+        for note in state.notes[printed:]:
             console.print(note, soft_wrap=True)
-        told = len(standing.notes)
-        if standing.decisions and time.monotonic() - last >= _LINE_EVERY:
+        printed = len(state.notes)
+        if state.decisions and time.monotonic() - last >= _LINE_EVERY:
             last = time.monotonic()
-            console.print(in_a_line(standing), soft_wrap=True)
+            console.print(one_line(state), soft_wrap=True)
 
     yield line
 
 
-def drawing(standing: DemoState) -> RenderableType:
+def drawing(state: DemoState) -> RenderableType:
     """Return the live view."""
     head = Text("A federation on this machine", style="bold")
-    head.append(f"  {standing.plan.clients} agents, a coordinator, NATS at ", style="dim")
-    head.append(standing.address or "…", style="dim")
-    notes = standing.notes[-_NOTES:]
+    head.append(f"  {state.plan.clients} agents, a coordinator, NATS at ", style="dim")
+    head.append(state.address or "…", style="dim")
+    notes = state.notes[-_NOTES:]
     return Group(
         head,
-        _agents(standing),
-        Text(_update(standing)),
-        Text(_wire(standing)),
-        Text(_regret(standing), style="bold"),
+        _agents(state),
+        Text(_update(state)),
+        Text(_wire(state)),
+        Text(_regret(state), style="bold"),
         Text(),
         *(Text(note, style=_note_style(note)) for note in notes),
     )
@@ -71,59 +71,59 @@ def _note_style(note: str) -> str:
     return "red" if "is killed" in note else "green" if "is back" in note else "dim"
 
 
-def in_a_line(standing: DemoState) -> str:
-    """Return how it stands, in words."""
-    whole = standing.plan.clients * standing.plan.decisions
-    said = f"{standing.decisions:,}/{whole:,} decisions; {_update(standing)}"
-    return f"{said}; {_wire(standing)}; {_regret(standing)}"
+def one_line(state: DemoState) -> str:
+    """Return the state in one line."""
+    whole = state.plan.clients * state.plan.decisions
+    made = f"{state.decisions:,}/{whole:,} decisions; {_update(state)}"
+    return f"{made}; {_wire(state)}; {_regret(state)}"
 
 
-def in_words(summary: Summary) -> list[str]:
+def summary_lines(summary: Summary) -> list[str]:
     """Return the summary, line by line."""
     killed, share = summary.killed, 1.0 - summary.regret / max(summary.separate_regret, 1e-9)
     return [
-        f"Regret {summary.regret:.1f} together, {summary.separate_regret:.1f} as "
+        f"Regret: {summary.regret:.1f} of the federation, {summary.separate_regret:.1f} of "
         f"{summary.clients} separate learners on the same arms and users ({share:.0%} less).",
         f"{summary.decisions:,} decisions, {summary.acknowledged:,} rewards acknowledged, "
         f"{summary.lost} lost.",
-        f"{killed.agent} was killed after {killed.decisions} decisions, was away for "
-        f"{killed.seconds:.1f} s and found {killed.returned} in its file.",
+        f"{killed.agent} was killed after {killed.decisions} decisions, was down for "
+        f"{killed.seconds:.1f} s and found {killed.returned} decisions in its file.",
         f"{summary.updates} global updates, {summary.rounds} rounds, {summary.scalars:,} scalars; "
         f"on the wire {summary.bytes:,} bytes in {summary.messages:,} messages.",
         f"{summary.seconds:.0f} s, {summary.clients} agents, seed {summary.seed}.",
     ]
 
 
-def _agents(standing: DemoState) -> Table:
+def _agents(state: DemoState) -> Table:
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("agent", no_wrap=True)
     table.add_column("decisions", width=12)
     for name in ("", "rewards", "regret", "model"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("online", no_wrap=True)
+    table.add_column("connected", no_wrap=True)
     table.add_column("present", no_wrap=True)
     table.add_column("", no_wrap=True, min_width=11)
-    for name, seat in standing.seats.items():
-        table.add_row(name, *_row(seat, standing.plan.decisions))
+    for name, agent in state.agents.items():
+        table.add_row(name, *_row(agent, state.plan.decisions))
     return table
 
 
-def _row(seat: AgentState, whole: int) -> list[RenderableType]:
-    said, gone = seat.said, seat.doing in (KILLED, RETURNING)
-    numbers = ["-"] * 3 if said is None else [
-        f"{said.rewards:.0f}", f"{said.regret:.1f}", str(said.model) if said.model else "-",
+def _row(agent: AgentState, whole: int) -> list[RenderableType]:
+    report, gone = agent.report, agent.doing in (KILLED, RETURNING)
+    numbers = ["-"] * 3 if report is None else [
+        f"{report.rewards:.0f}", f"{report.regret:.1f}", str(report.model) if report.model else "-",
     ]  # fmt: skip
     return [
-        ProgressBar(total=whole, completed=seat.decisions, width=12),
-        f"{seat.decisions}/{whole}", *numbers,
-        "yes" if seat.connected and not gone else "no",
-        "yes" if seat.present else "no",
-        Text(seat.doing, style=_COLOURS.get(seat.doing, "dim")),
+        ProgressBar(total=whole, completed=agent.decisions, width=12),
+        f"{agent.decisions}/{whole}", *numbers,
+        "yes" if agent.connected and not gone else "no",
+        "yes" if agent.present else "no",
+        Text(agent.doing, style=_COLOURS.get(agent.doing, "dim")),
     ]  # fmt: skip
 
 
-def _update(standing: DemoState) -> str:
-    last = standing.update
+def _update(state: DemoState) -> str:
+    last = state.update
     if not last:
         return "no update yet"
     return (
@@ -132,13 +132,13 @@ def _update(standing: DemoState) -> str:
     )
 
 
-def _wire(standing: DemoState) -> str:
-    here = f"{standing.present} of {standing.plan.clients} agents present"
-    plural = "s" * (standing.updates != 1)
-    return f"{standing.size:,} bytes on the wire, {standing.updates} update{plural}; {here}"
+def _wire(state: DemoState) -> str:
+    here = f"{state.present} of {state.plan.clients} agents present"
+    plural = "s" * (state.updates != 1)
+    return f"{state.size:,} bytes on the wire, {state.updates} update{plural}; {here}"
 
 
-def _regret(standing: DemoState) -> str:
-    alone = standing.alone
-    other = "" if alone is None else f", separate learners {alone:.1f}"
-    return f"regret together {standing.regret:.1f}{other}"
+def _regret(state: DemoState) -> str:
+    baseline = state.baseline_regret
+    other = "" if baseline is None else f", of separate learners {baseline:.1f}"
+    return f"regret of the federation {state.regret:.1f}{other}"

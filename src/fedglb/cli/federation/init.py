@@ -15,7 +15,7 @@ from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
 
-#: The presets that need no horizon and no centre that sees all samples.
+#: The presets that need no horizon, and no place that sees all samples.
 PRESETS = ("fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
 _AGREED, _SERVER = "What all members agree on", "Server"
 _SAME = (
@@ -40,7 +40,7 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new folder.")],
     name: Annotated[str, typer.Option(help="The federation's name.")],
     clients: Annotated[
-        str, typer.Option(help="The first clients' names, with commas: shop-1,shop-2.")
+        str, typer.Option(help="The first clients' names, separated by commas: shop-1,shop-2.")
     ] = "",
     host: Annotated[
         list[str] | None,
@@ -51,13 +51,14 @@ def init(
         str | None,
         _server("IP address at which it listens.", "127.0.0.1; with --host 0.0.0.0, all"),
     ] = None,
-    days: Annotated[int, _server("How long the clients' certificates are good.")] = 730,
+    days: Annotated[int, _server("How many days the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
-        int, _agreed("N, how many clients there will ever be: names given, revoked ones too.")
+        int, _agreed("N, how many clients there may ever be; revoked ones count.")
     ] = 20,
-    dim: Annotated[int | None, _agreed("d, features of an arm.", "the feature map's")] = None,
+    dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
-        Path | None, _agreed("A file with a FeatureMap's JSON: how all clients make arms.", "none")
+        Path | None,
+        _agreed("A file with a FeatureMap's JSON: how clients make features.", "none"),
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
@@ -104,11 +105,11 @@ def init(
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**_NAMES):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
-    _tell(folder, names, as_json)
+    _print_next_steps(folder, names, as_json)
 
 
 def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
-    """Return the feature map's digest and the features of an arm."""
+    """Return the feature map's digest and the number of features of an arm."""
     if path is None:
         if dim is None:
             raise InvalidInput("--dim", None, "the number of features of an arm, or --feature-map")
@@ -126,8 +127,8 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
     return fitted.digest, fitted.dim
 
 
-def _tell(folder: Path, names: list[str], as_json: bool) -> None:
-    """Say what is there and what to do next."""
+def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
+    """Print what was made and what to do next."""
     configuration = folder / "server" / "nats.conf"
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
@@ -142,11 +143,11 @@ def _tell(folder: Path, names: list[str], as_json: bool) -> None:
     steps = [
         f"Start the server: nats-server -c {quoted('server', 'nats.conf')}",
         f"Start the coordinator: fedglb federation coordinator {quoted('coordinator')}",
-        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail); so for each.",
+        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail), and so each.",
         f'In its application: Agent.open("{one}.db", problem, bundle="{one}")',
         f"Later: fedglb federation add {quoted()} NAME, fedglb federation revoke {quoted()} NAME",
     ]
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
-    typer.echo(f"Keep {quoted('authority')} here and to yourself: it makes members.")
+    typer.echo(f"Keep {quoted('authority')} here and secret: it can make members.")

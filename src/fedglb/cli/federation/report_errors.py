@@ -1,4 +1,4 @@
-"""What can go wrong at the operator's hands, each in one line and with an exit code."""
+"""Errors of the operator's commands: one line each, and an exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXTRA = ("nats", "cryptography")
 
 @contextmanager
 def extra(name: str = "federation") -> Iterator[None]:
-    """Import inside what only an extra brings; without it, say how to get it."""
+    """Import what an extra brings inside this block; if it is missing, say how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

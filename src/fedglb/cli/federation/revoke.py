@@ -14,13 +14,13 @@ from fedglb.cli.federation.report_errors import extra, report_errors
 
 def revoke(
     folder: Annotated[Path, FOLDER],
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients to cut off.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients to revoke.")],
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Take clients' rights away: a running server cuts them off at once, and only them.
+    """Take clients' rights away: the running server disconnects them at once, and only them.
 
-    Run it on the server's machine; the clients' keys are not needed. What is in the model of
-    their samples stays in it.
+    Run it on the server's machine; the clients' keys are not needed. What their samples
+    have contributed to the model stays in it.
 
     Example: fedglb federation revoke ./demo shop-3
     """
@@ -33,6 +33,6 @@ def revoke(
         return
     typer.echo(f"Revoked: {', '.join(change.names)}.")
     if change.verified:
-        typer.echo("The running server was seen to refuse them.")
+        typer.echo("Checked: the running server rejects them.")
     else:
         typer.echo(NO_SERVER, err=True)

@@ -271,7 +271,7 @@ class CoordinatorSession:
         return [*out, self._encode(client, answer)] if reported else out
 
     def _emit_rarely(self, kind: EventKind, client: str, text: str, now: float) -> bool:
-        """Report an event that a client can cause at will; return False if it was left unsaid."""
+        """Report an event that a client can cause at will, unless there was one just before."""
         if now - self._emitted.get((client, kind), -_QUIET) < _QUIET:
             return False
         self._emitted[client, kind] = now

@@ -1,8 +1,8 @@
-"""The text of nats-server's configuration: who may connect, and what each may say and hear.
+"""The text of nats-server's configuration: who may connect, publish and subscribe.
 
-Clients and coordinator live in two accounts that only share the streams `up.*` and `down.*`.
-In one account the permissions would not be enough: nats-server does not check the reply subject
-of a message, and by it a client could reach another's subjects.
+Clients and coordinator are in two accounts that share only the streams `up.*` and `down.*`. In one
+account the permissions would not be enough: nats-server does not check the reply subject of a
+message, through which a client could publish on another's subject.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
 
 
 def nats(folder: Path, bind: str, port: int) -> str:
-    """Return `nats.conf`, which stays as it is; `folder` is where it will lie.
+    """Return `nats.conf`, which never changes; `folder` is where it will be.
 
-    nats-server takes the paths of certificates from the folder in which it is started, hence
-    they are absolute here. TLS comes before anything else is said: were it offered in the clear,
-    somebody between client and server could take the offer out.
+    The paths of certificates are absolute, because nats-server resolves relative ones against the
+    folder in which it is started. TLS comes before any other byte: if it were offered in plain
+    text, somebody between client and server could remove the offer.
     """
     place = folder.absolute()
     host = f"[{bind}]" if ":" in bind else bind
@@ -46,7 +46,7 @@ include {_quoted(ACCOUNTS)}
 
 
 def accounts(federation: str, coordinator: int, clients: Mapping[str, int]) -> str:
-    """Return `accounts.conf`: the members, each with the generation that is let in.
+    """Return `accounts.conf`: the members, each with the generation that is admitted.
 
     Examples
     --------

@@ -59,8 +59,8 @@ def check(folder: Path) -> None:
         capture_output=True, text=True, check=False, timeout=_TIMEOUT,
     )  # fmt: skip
     if done.returncode != 0:
-        said = (done.stderr + done.stdout).strip()
-        raise ServerFault(f"nats-server rejects the configuration in {folder}: {said}")
+        output = (done.stderr + done.stdout).strip()
+        raise ServerFault(f"nats-server rejects the configuration in {folder}: {output}")
 
 
 def running(folder: Path) -> int | None:

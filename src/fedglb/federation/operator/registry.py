@@ -101,7 +101,7 @@ class Registry:
             given = len(set(self.members) - {COORDINATOR})
             allowed = (
                 f"at most max_clients = {most} names, revoked ones included ({given} exist): the "
-                "error bound holds for so many clients, and more need a new federation"
+                "error bound counts on it; for more, make a new federation"
             )
             raise InvalidInput("clients", list(names), allowed)
 
