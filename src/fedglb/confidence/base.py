@@ -33,7 +33,7 @@ class Confidence(ABC, Generic[State]):
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
-        """Return the numbers that the coordinator sends with a model for the radius's sake."""
+        """Return the numbers that the coordinator sends with a model, for the clients' radii."""
         return ()
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
@@ -47,4 +47,4 @@ class Confidence(ABC, Generic[State]):
     def radius(self, setting: Setting, state: State) -> float:
         """Return α for a client in this state."""
         constants = np.array(self.constants(setting), dtype=float)
-        return self.formula(state.vectors, state.counters, state.numbers, constants)
+        return self.formula(state.vectors, state.counters, state.radius_terms, constants)

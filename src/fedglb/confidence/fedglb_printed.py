@@ -8,19 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.confidence.base import Confidence
-from fedglb.confidence.fedglb import FedGLB, ellipsoid_radius, ons_regret_bound
+from fedglb.confidence.fedglb import (
+    BALL,
+    C_MU,
+    CLIENTS,
+    DELTA,
+    NOISE,
+    PRIOR_WIDTH,
+    RIDGE,
+    FedGLB,
+    ellipsoid_radius,
+    ons_regret_bound,
+)
 from fedglb.confidence.global_model import sync_radius
 from fedglb.confidence.online import prediction_error_bound
 from fedglb.errors import number
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE
+from fedglb.kernels.layout import CENTRE, in_order
 from fedglb.kernels.linalg import log_det
 from fedglb.local_update import OnsState
 from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the radius terms: r_g(δ) and β_global.
+START_RADIUS, BETA_GLOBAL = range(2)
 
 
 @kernel
@@ -46,16 +60,16 @@ def printed_radius(
 
 @kernel
 def printed_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """The radius of a client: before the first model r_g is √(λ/c)S, and β_global 0."""
-    start_radius, beta_global = constants[0], 0.0
-    if numbers.shape[0] > 0:
-        start_radius, beta_global = numbers[0], numbers[1]
+    start_radius, beta_global = constants[PRIOR_WIDTH], 0.0
+    if radius_terms.shape[0] > 0:
+        start_radius, beta_global = radius_terms[START_RADIUS], radius_terms[BETA_GLOBAL]
     return printed_radius(
         vectors[CENTRE], vectors[B], counters[SQUARES], counters[GRADIENT_NORMS],
-        start_radius, beta_global, int(constants[1]), constants[2],
-        constants[3], constants[4], constants[5], constants[6],
+        start_radius, beta_global, int(constants[CLIENTS]), constants[DELTA],
+        constants[C_MU], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
@@ -91,7 +105,8 @@ class FedGLBPrinted(Confidence[OnsState]):
         loss = 2.0 * B1 / problem.c_mu
         reach = float(np.linalg.norm(solution.theta)) + problem.S
         beta_global = b0**2 + loss + 2.0 * b0 * math.sqrt(reach**2 + loss)
-        return sync_radius(setting, objective, solution, setting.delta), beta_global
+        start_radius = sync_radius(setting, objective, solution, setting.delta)
+        return in_order({START_RADIUS: start_radius, BETA_GLOBAL: beta_global})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
         """Return that nothing is proven."""

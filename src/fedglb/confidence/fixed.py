@@ -12,13 +12,16 @@ from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
+#: The only place in the constants.
+ALPHA = 0
+
 
 @kernel
 def constant_radius(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """α."""
-    return float(constants[0])
+    return float(constants[ALPHA])
 
 
 @dataclass(frozen=True)

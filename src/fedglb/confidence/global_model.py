@@ -10,11 +10,16 @@ import numpy as np
 from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import LOG_GAIN, UPDATES
+from fedglb.kernels.layout import LOG_GAIN, UPDATES, in_order
 from fedglb.kernels.linalg import log_det, solve
 from fedglb.local_update import FrozenState, MleState
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the constants: √(λ/c)S, and for `own_formula` δ/N, c, R, λ and S too.
+PRIOR_WIDTH, DELTA, C_MU, NOISE, RIDGE, BALL = range(6)
+#: The only place in the radius terms: r_g of the last global update.
+SYNC_RADIUS = 0
 
 
 @kernel
@@ -53,22 +58,22 @@ def sync_radius(setting: Setting, objective: Objective, solution: Solution, delt
 
 @kernel
 def sent_radius(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """r_g(δ) of the last update; √(λ/c)S before the first."""
-    return float(numbers[0] if numbers.shape[0] > 0 else constants[0])
+    return float(radius_terms[SYNC_RADIUS] if radius_terms.shape[0] > 0 else constants[PRIOR_WIDTH])
 
 
 @kernel
 def own_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """r_g(δ/N) with residual 0; √(λ/c)S before the first sample."""
     if counters[UPDATES] == 0.0:
-        return float(constants[0])
+        return float(constants[PRIOR_WIDTH])
     return global_model_radius(
         0.0, 0.0, counters[LOG_GAIN],
-        constants[1], constants[2], constants[3], constants[4], constants[5],
+        constants[DELTA], constants[C_MU], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
@@ -83,11 +88,11 @@ class GlobalModel(Confidence[FrozenState]):
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ)."""
-        return (sync_radius(setting, objective, solution, setting.delta),)
+        return in_order({SYNC_RADIUS: sync_radius(setting, objective, solution, setting.delta)})
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return √(λ/c)S."""
-        return (setting.prior_width,)
+        return in_order({PRIOR_WIDTH: setting.prior_width})
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class OwnModel(Confidence[MleState]):
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return √(λ/c)S, δ/N, c, R, λ and S."""
         problem = setting.problem
-        return (
-            setting.prior_width, setting.delta / setting.clients,
-            problem.c_mu, problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+        return in_order({
+            PRIOR_WIDTH: setting.prior_width, DELTA: setting.delta / setting.clients,
+            C_MU: problem.c_mu, NOISE: problem.R, RIDGE: setting.ridge, BALL: problem.S,
+        })  # fmt: skip

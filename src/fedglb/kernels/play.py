@@ -78,11 +78,11 @@ class Log(NamedTuple):
 
 @kernel
 def play(
-    offer: BlockArrays,
-    rules: KernelParams,
+    block: BlockArrays,
+    params: KernelParams,
     learners: LearnerArrays,
     log: Log,
-    numbers: FloatArray,
+    radius_terms: FloatArray,
     t_last: int,
     step: int,
     client: int,
@@ -90,49 +90,51 @@ def play(
 ) -> tuple[int, int, int]:
     """Go on at `client` of `step`, up to the end of step `stop` − 1; return step, client, why.
 
-    `numbers` and `t_last` are the last shared model's. Where a client asks for an update, its
+    `radius_terms` and `t_last` are the last shared model's. Where a client asks for an update, its
     own sample is taken in already.
     """
-    N, K = offer.arms.shape[1], offer.arms.shape[3]
+    N, K = block.arms.shape[1], block.arms.shape[3]
     one_for_all = learners.counts.shape[0] == 1
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
-    all_counters, all_arms = borrow(learners.counters), borrow(offer.arms)
+    all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y = borrow(learners.X), borrow(learners.y)
     scores, widths = np.empty(K), np.empty(K)
     for s in range(step, stop):
-        t = offer.first + s
+        t = block.first + s
         for i in range(client, N):
-            if offer.active.size > 0 and not offer.active[s, i]:
+            if block.active.size > 0 and not block.active[s, i]:
                 continue
             k = 0 if one_for_all else i
             vectors, matrices, counters = all_vectors[k], all_matrices[k], all_counters[k]
-            radius = call_radius(rules.radius, vectors, counters, numbers, rules.radius_constants)
+            radius = call_radius(
+                params.radius, vectors, counters, radius_terms, params.radius_constants
+            )
             if not math.isfinite(radius):
                 return s, i, BAD_RADIUS
             arms = all_arms[s, i]
-            alpha = radius * rules.scale
+            alpha = radius * params.scale
             arm = choose(arms, vectors[CENTRE], matrices[INVERSE], alpha, scores, widths)
-            mean = offer.means[s, i, arm]
-            if offer.rewards.size > 0:
-                reward = offer.rewards[s, i, arm]
+            mean = block.means[s, i, arm]
+            if block.rewards.size > 0:
+                reward = block.rewards[s, i, arm]
             else:
-                reward = call3(rules.sample, mean, offer.uniforms[s, i], rules.noise)
+                reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
             n = learners.counts[k]
             for j in range(arms.shape[0]):
                 X[k, n, j] = arms[j, arm]
             y[k, n] = reward
             learners.counts[k] = n + 1
             log.choices[t - 1, i] = arm
-            log.totals[0] += offer.best[s, i] - mean
+            log.totals[0] += block.best[s, i] - mean
             log.totals[1] += reward
             log.totals[2] += 1.0
             status = call_step(
-                rules.step, vectors, matrices, counters,
-                X[k, : n + 1], y[k, : n + 1], rules.functions, rules.step_constants,
+                params.step, vectors, matrices, counters,
+                X[k, : n + 1], y[k, : n + 1], params.functions, params.step_constants,
             )  # fmt: skip
             if status != 0:
                 return s, i, BAD_STEP
-            if (t - t_last) * counters[LOG_GAIN] >= rules.level:
+            if (t - t_last) * counters[LOG_GAIN] >= params.level:
                 return s, i, ASKS
         client = 0
         log.regret[t - 1] = log.totals[0]

@@ -95,7 +95,7 @@ _REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
 _WHOLES = types.Array(types.int64, 1, "C")
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1])
-#: (vectors, counters, numbers, constants) -> the radius.
+#: (vectors, counters, radius_terms, constants) -> the radius.
 RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
 
 
@@ -146,7 +146,7 @@ def _typed_step(
 
 
 def _typed_radius(
-    typing: Any, address: Any, vectors: Any, counters: Any, numbers: Any, constants: Any
+    typing: Any, address: Any, vectors: Any, counters: Any, radius_terms: Any, constants: Any
 ) -> Any:
     return _native(RADIUS)
 

@@ -69,8 +69,8 @@ class LocalState:
         return 0 if self.base is None else self.base.t
 
     @property
-    def numbers(self) -> FloatArray:
-        """What the last shared model holds for the radius's sake; empty before the first."""
+    def radius_terms(self) -> FloatArray:
+        """The numbers that the last shared model holds for the radius; empty before the first."""
         return np.empty(0) if self.base is None else self.base.numbers
 
 

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.layout import (
+    CENTRE,
+    INVERSE,
+    LOG_GAIN,
+    MATRIX,
+    MEAN,
+    THETA,
+    UPDATES,
+    in_order,
+)
 from fedglb.kernels.linalg import add_sample, dot, invert
 from fedglb.kernels.pointers import call1
 from fedglb.lazy_rate import LazyRate
@@ -18,9 +27,12 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: Places in `vectors`, `matrices` and `counters`, behind those of every state.
 B, DIRECTION, GRADIENT_DIRECTION = 2, 3, 4
 GRADIENT_MATRIX, GRADIENT_INVERSE = 2, 3
 SQUARES, GRADIENT_NORMS = 3, 4
+#: Places in the constants of `lazy_ons_step`: γ and S.
+GAMMA, BALL = range(2)
 
 
 @kernel
@@ -38,7 +50,7 @@ def lazy_ons_step(
     x, theta = X[n], vectors[THETA]
     V_inv, A, A_inv = matrices[INVERSE], matrices[GRADIENT_MATRIX], matrices[GRADIENT_INVERSE]
     towards, along = vectors[DIRECTION], vectors[GRADIENT_DIRECTION]
-    gamma, S = constants[0], constants[1]
+    gamma, S = constants[GAMMA], constants[BALL]
     count = int(counters[UPDATES])
     z = dot(x, theta)
     residual = call1(functions[MEAN], z) - y[n]
@@ -93,7 +105,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return γ and S."""
-        return self.rate.gamma(setting), setting.problem.S
+        return in_order({GAMMA: self.rate.gamma(setting), BALL: setting.problem.S})
 
     def begin(self, setting: Setting) -> LazyOnsState:
         """Return the state before any sample."""

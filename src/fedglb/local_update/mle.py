@@ -28,6 +28,7 @@ from fedglb.kernels.layout import (
     THETA,
     UPDATES,
     VARIANCE,
+    in_order,
 )
 from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
 from fedglb.kernels.pointers import call1
@@ -40,9 +41,13 @@ from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
 _MAX_PASSES = 200
+#: Places in `vectors`, `matrices` and `counters`, behind those of every state.
 ANCHOR, TARGET, DIRECTION = 2, 3, 4
 HESSIAN = 2
 FLOOR, PASSES = 3, 4
+#: Places in the constants of `mle_observe`: λ, S, s (−1: none is known), a lower bound on μ′ on
+#: the ball, ε (0: 1/n²).
+RIDGE, BALL, CONCORDANCE, SLOPE, TOLERANCE = range(5)
 
 
 @kernel
@@ -197,7 +202,7 @@ def mle_observe(
     """Refit with the last sample; −1 where the tolerance was not reached."""
     n = X.shape[0]
     A_inv, theta = matrices[INVERSE], vectors[THETA]
-    tolerance = constants[4]
+    tolerance = constants[TOLERANCE]
     count = int(counters[UPDATES])
     counters[LOG_GAIN] += add_sample(
         matrices[MATRIX], A_inv, X[n - 1], 1.0, count, vectors[DIRECTION]
@@ -205,7 +210,8 @@ def mle_observe(
     counters[UPDATES] += 1.0
     floor, passes = mle_step(
         X, y, theta, vectors[ANCHOR], matrices[HESSIAN], vectors[TARGET], A_inv,
-        constants[0], constants[1], constants[2], constants[3], counters[FLOOR],
+        constants[RIDGE], constants[BALL], constants[CONCORDANCE], constants[SLOPE],
+        counters[FLOOR],
         n * tolerance if tolerance > 0.0 else 1.0 / n,
         functions[MEAN], functions[VARIANCE], functions[CUMULANT],
     )  # fmt: skip
@@ -264,11 +270,11 @@ class Mle(LocalUpdate[MleState]):
         """Return λ, S, s (−1: none is known), a lower bound on μ′ on the ball, ε (0: 1/n²)."""
         problem = setting.problem
         s = problem.link.self_concordance(problem.S)
-        return (
-            setting.ridge, problem.S, -1.0 if s is None else s,
-            min(problem.c_mu, problem.slope_infimum),
-            0.0 if self.tolerance is None else self.tolerance,
-        )  # fmt: skip
+        return in_order({
+            RIDGE: setting.ridge, BALL: problem.S, CONCORDANCE: -1.0 if s is None else s,
+            SLOPE: min(problem.c_mu, problem.slope_infimum),
+            TOLERANCE: 0.0 if self.tolerance is None else self.tolerance,
+        })  # fmt: skip
 
     def begin(self, setting: Setting) -> MleState:
         """Return the state before any sample."""

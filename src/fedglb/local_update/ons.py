@@ -9,7 +9,16 @@ import numpy as np
 from fedglb.errors import one_of
 from fedglb.kernels.ball import project
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.layout import (
+    CENTRE,
+    INVERSE,
+    LOG_GAIN,
+    MATRIX,
+    MEAN,
+    THETA,
+    UPDATES,
+    in_order,
+)
 from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic, refreshed
 from fedglb.kernels.pointers import call1
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
@@ -18,8 +27,11 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: Places in `vectors` and in `counters`, behind those of every state.
 B, BASE_B, DIRECTION = 2, 3, 4
 SQUARES, GRADIENT_NORMS, BASE_SQUARES = 3, 4, 5
+#: Places in the constants of `ons_step`: c and S.
+C_MU, BALL = range(2)
 
 
 @kernel
@@ -80,7 +92,7 @@ def ons_step(
     n = X.shape[0] - 1
     x, theta, direction = X[n], vectors[THETA], vectors[DIRECTION]
     A, A_inv = matrices[MATRIX], matrices[INVERSE]
-    c, S = constants[0], constants[1]
+    c, S = constants[C_MU], constants[BALL]
     count = int(counters[UPDATES])
     z = dot(x, theta)
     residual = call1(functions[MEAN], z) - y[n]
@@ -149,7 +161,7 @@ class Ons(LocalUpdate[OnsState]):
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return c_μ and S."""
-        return setting.problem.c_mu, setting.problem.S
+        return in_order({C_MU: setting.problem.c_mu, BALL: setting.problem.S})
 
     def adopt(self, setting: Setting, state: OnsState, model: SharedModel) -> None:
         """Hold θ_t, A_t and the b that goes with them."""

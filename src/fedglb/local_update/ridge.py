@@ -14,6 +14,7 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: Places in `vectors`, behind those of every state.
 B, DIRECTION = 2, 3
 
 
