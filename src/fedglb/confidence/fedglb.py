@@ -1,4 +1,4 @@
-"""The ellipsoid of FedGLB-UCB: one offline fit followed by online Newton steps."""
+"""The ellipsoid of FedGLB-UCB: one global fit followed by online Newton steps."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def fedglb_radius(
     ridge: float,
     S: float,
 ) -> float:
-    """Lemma "confidence ellipsoid of FedGLB-UCB", with errata 3 put right.
+    """Lemma "Confidence Ellipsoid of FedGLB-UCB", corrected by erratum 3.
 
-    β_global = r_g(δ/2)² bounds the errors on the samples of the last fit; those since then are
-    bounded online, with δ' = δ/(2N·e(e+1)) for the e-th epoch of each of N clients.
+    β_global = r_g(δ/2)² bounds the errors on the samples of the last fit. The errors on the
+    client's samples since then have an online bound, with δ' = δ/(2N·e(e+1)) in epoch e.
     """
     regret = ons_regret_bound(gradient_norms, start_radius, c)
     split = delta / (2.0 * N * epoch * (epoch + 1))
@@ -80,7 +80,19 @@ def fedglb_formula(
 
 @dataclass(frozen=True)
 class FedGLB(Confidence[OnsState]):
-    """The radius of FedGLB-UCB, its variant 2, and (without any update) N-ONS-GLM."""
+    """The radius of FedGLB-UCB, of its variant 2 and, without global updates, of N-ONS-GLM.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB", with erratum 3;
+    docs/theory.md, section 2.3 (Theorem 6).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0).confidence
+    FedGLB()
+    """
 
     state_type = OnsState
     formula = staticmethod(fedglb_formula)

@@ -1,4 +1,4 @@
-"""The β that the paper prints, for comparison (with errata 3's constants put right)."""
+"""The β that the paper prints, for comparison (with the constants of erratum 3 corrected)."""
 
 from __future__ import annotations
 
@@ -75,12 +75,30 @@ def printed_formula(
 
 @dataclass(frozen=True)
 class FedGLBPrinted(Confidence[OnsState]):
-    """β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), no union over epochs.
+    """The paper's printed radius, for comparison; it is not proven.
+
+    β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), and there is no union over epochs.
 
     Parameters
     ----------
     tolerance
-        ε of B₁ = nε + (λ/2)S²; None: 1/n². Give the solver's where that differs.
+        ε of B₁ = nε + (λ/2)S². None: 1/n², the solvers' default; give the solver's `tolerance`
+        where it has one.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB"; docs/errata.md, 3.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0, confidence=fg.FedGLBPrinted()).confidence
+    FedGLBPrinted(tolerance=None)
     """
 
     state_type = OnsState
@@ -109,7 +127,7 @@ class FedGLBPrinted(Confidence[OnsState]):
         return in_order({START_RADIUS: start_radius, BETA_GLOBAL: beta_global})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that nothing is proven."""
+        """Return that this radius is not proven."""
         return ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:

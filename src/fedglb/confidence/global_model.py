@@ -79,7 +79,19 @@ def own_formula(
 
 @dataclass(frozen=True)
 class GlobalModel(Confidence[FrozenState]):
-    """The ellipsoid around the last global model, for clients that do not learn between."""
+    """The radius around the last global model, for clients that do not learn in between.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid Centered at Global Model", with erratum 4;
+    docs/theory.md, section 2.2 (Lemma 2).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_1(updates=20).confidence
+    GlobalModel()
+    """
 
     state_type = FrozenState
     formula = staticmethod(sent_radius)
@@ -101,6 +113,16 @@ class OwnModel(Confidence[MleState]):
 
     The estimate's certified sub-optimality of 1/n² counts as zero, as it does in the baselines
     that the paper compares with.
+
+    References
+    ----------
+    docs/theory.md, section 2.2 (Lemma 2).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ucb_glm().confidence
+    OwnModel()
     """
 
     state_type = MleState

@@ -55,7 +55,7 @@ def lazy_ons_radius(
 def lazy_ons_formula(
     vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
-    """The radius of a client: sums over all batches, and over its own samples since."""
+    """The radius of a client: with sums over all batches and over its own samples since."""
     norms, squares = counters[GRADIENT_NORMS], counters[SQUARES]
     if radius_terms.shape[0] > 0:
         norms += radius_terms[BATCH_NORMS]
@@ -69,7 +69,24 @@ def lazy_ons_formula(
 
 @dataclass(frozen=True)
 class LazyONS(Confidence[LazyOnsState]):
-    """The radius of FedGLB-UCB₃."""
+    """The radius of FedGLB-UCB₃.
+
+    Parameters
+    ----------
+    rate
+        What γ follows from; the same as that of the local and the global update.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid for FedGLB-UCB₃", with erratum 5;
+    docs/theory.md, section 2.4 (Theorem 8).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).confidence
+    LazyONS(rate=LazyRate(updates=20, batch_limit=None))
+    """
 
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
@@ -86,7 +103,7 @@ class LazyONS(Confidence[LazyOnsState]):
         return in_order({BATCH_NORMS: norm, BATCH_SQUARES: squares})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that unbounded rewards cost another δ."""
+        """Return that unbounded rewards cost another δ, where the rewards are unbounded."""
         if all(math.isfinite(end) for end in problem.link.support):
             return ()
         return ("unbounded rewards: their bound G may fail too, so the sets hold with 1 − 2δ",)

@@ -35,7 +35,7 @@ def linear_radius(
 def linear_formula(
     vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
-    """The radius of a client: log det of the last model's A, and what was gained since."""
+    """The radius of a client: log det A of the last model, plus the gain since then."""
     log_ratio = counters[LOG_GAIN]
     if radius_terms.shape[0] > 0:
         log_ratio += radius_terms[MODEL_LOG_RATIO]
@@ -47,7 +47,18 @@ def linear_formula(
 
 @dataclass(frozen=True)
 class Linear(Confidence[RidgeState]):
-    """The radius of DisLinUCB, proven for the identity link."""
+    """The radius of DisLinUCB (OFUL's), proven for the identity link only.
+
+    References
+    ----------
+    Abbasi-Yadkori et al. (2011), Theorem 2; docs/theory.md, section 2.5 (Theorem 9).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.dislinucb(threshold=1.0).confidence
+    Linear()
+    """
 
     state_type = RidgeState
     formula = staticmethod(linear_formula)
@@ -60,7 +71,7 @@ class Linear(Confidence[RidgeState]):
         return in_order({MODEL_LOG_RATIO: log_det(objective.matrix) - log_prior})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that the rewards must be linear."""
+        """Return that nothing is proven, where the link is not the identity."""
         if isinstance(problem.link, Identity):
             return ()
         return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)

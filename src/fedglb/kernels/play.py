@@ -1,4 +1,8 @@
-"""The block loop of the compiled engine: many interactions of many clients in one call."""
+"""The loop of the compiled engine: many interactions of many clients in one call.
+
+`fedglb.simulation.compiled` fills the arrays and calls `play`; parts and links are called by
+address (`fedglb.kernels.pointers`).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,30 @@ from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.kernels.scoring import choose
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
-#: Why the loop came back: all is played; a client asks for a global update; the radius is not
-#: finite; a client's step failed.
+#: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
+#: a client's step failed.
 DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
 
 
 class BlockArrays(NamedTuple):
-    """What s steps offer to N clients; of uniforms and rewards, and of active, one may be empty.
+    """A block of s steps of an environment with N clients and K arms, laid out for `play`.
 
-    `arms` is (s, N, d, K), `means` (s, N, K), `best` the largest mean (s, N), `uniforms` (s, N),
-    `rewards` (s, N, K), `active` (s, N).
+    Attributes
+    ----------
+    first
+        The number t of the first step.
+    arms
+        Shape (s, N, d, K).
+    means
+        The arms' mean rewards, shape (s, N, K).
+    best
+        The largest mean, shape (s, N).
+    uniforms
+        What rewards are drawn from, shape (s, N); empty where `rewards` are given.
+    rewards
+        The arms' rewards, shape (s, N, K); empty where `uniforms` are given.
+    active
+        Who acts, shape (s, N); empty where everybody does.
     """
 
     first: int
@@ -35,7 +53,23 @@ class BlockArrays(NamedTuple):
 
 
 class KernelParams(NamedTuple):
-    """How clients choose and learn: addresses of machine code, and the numbers they need."""
+    """How clients choose and learn: addresses of machine code, and the numbers that it needs.
+
+    Attributes
+    ----------
+    step, radius, sample
+        Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
+    functions
+        Addresses of the link's functions, at the places of `layout`.
+    step_constants, radius_constants
+        The constants of `step` and `radius`.
+    noise
+        R, for the sampler.
+    scale
+        What multiplies the radius: `exploration`, or 1.
+    level
+        The trigger's level, from which on a client asks for a global update.
+    """
 
     step: int
     radius: int
@@ -49,10 +83,16 @@ class KernelParams(NamedTuple):
 
 
 class LearnerArrays(NamedTuple):
-    """States and samples of all learners, one behind the other: N of them, or one for all.
+    """States and samples of all L learners: L = N, or 1 where one learner plays for all clients.
 
-    `vectors` is (L, ·, d), `matrices` (L, ·, d, d), `counters` (L, ·), `X` (L, ·, d), `y` (L, ·),
-    `counts` (L,): how many rows of X and y are samples.
+    Attributes
+    ----------
+    vectors, matrices, counters
+        The states, shapes (L, ·, d), (L, ·, d, d) and (L, ·).
+    X, y
+        Room for samples, shapes (L, ·, d) and (L, ·).
+    counts
+        How many rows of X and y are samples, shape (L,).
     """
 
     vectors: FloatArray
@@ -64,9 +104,16 @@ class LearnerArrays(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What happened: arms played (T, N), cumulative regret and reward at the end of steps (T,).
+    """What has happened so far in a run of T steps.
 
-    `totals` are regret, reward and interactions so far.
+    Attributes
+    ----------
+    choices
+        The arms played, shape (T, N).
+    regret, reward, interactions
+        Their sums up to the end of each step, shape (T,).
+    totals
+        Regret, reward and interactions up to now, shape (3,).
     """
 
     choices: IntArray
@@ -88,10 +135,24 @@ def play(
     client: int,
     stop: int,
 ) -> tuple[int, int, int]:
-    """Go on at `client` of `step`, up to the end of step `stop` − 1; return step, client, why.
+    """Play from client `client` of step `step` to the end of step `stop` − 1 of a block.
 
-    `radius_terms` and `t_last` are the last shared model's. Where a client asks for an update, its
-    own sample is taken in already.
+    Parameters
+    ----------
+    block, params
+        What is offered, and how clients choose and learn.
+    learners, log
+        Changed in place.
+    radius_terms, t_last
+        Those of the last shared model; empty and 0 before the first.
+    step, client, stop
+        Where to begin and to end; steps are counted from 0 within the block.
+
+    Returns
+    -------
+    tuple of int
+        Step, client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that
+        asks for a global update has learned from its own sample already.
     """
     N, K = block.arms.shape[1], block.arms.shape[3]
     one_for_all = learners.counts.shape[0] == 1
@@ -155,9 +216,9 @@ def replay(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """Take in the rows of X, y from `first` on with the step at this address, one by one.
+    """Learn from the rows of X and y from `first` on, one by one, by the kernel at address `step`.
 
-    Returns 0, or the number of samples at which a step failed.
+    Returns 0, or the number n of the sample (counted from 1) whose step failed.
     """
     for n in range(first, X.shape[0]):
         if call_step(

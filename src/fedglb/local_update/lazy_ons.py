@@ -45,7 +45,10 @@ def lazy_ons_step(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """One local step of variant 3, on the last sample. Erratum 5: the step is 1/γ, not 1/c_μ."""
+    """One local step of variant 3, on the last row of X and y.
+
+    Erratum 5: the step size is 1/γ, not 1/c_μ.
+    """
     n = X.shape[0] - 1
     x, theta = X[n], vectors[THETA]
     V_inv, A, A_inv = matrices[INVERSE], matrices[GRADIENT_MATRIX], matrices[GRADIENT_INVERSE]
@@ -66,6 +69,11 @@ def lazy_ons_step(
 @dataclass
 class LazyOnsState(LocalState):
     """State of variant 3; `matrix` and `inverse` are V and V⁻¹.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `LazyOns.begin` makes them.
 
     Attributes
     ----------
@@ -92,7 +100,25 @@ class LazyOnsState(LocalState):
 
 @dataclass(frozen=True)
 class LazyOns(LocalUpdate[LazyOnsState]):
-    """Online Newton steps of size 1/γ; the ellipsoid is V's, centred at V⁻¹b."""
+    """One online Newton step of size 1/γ per sample; the ellipsoid is V's, centred at V⁻¹b.
+
+    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is that of the arms.
+
+    Parameters
+    ----------
+    rate
+        What the step size 1/γ follows from; the same as that of the global update.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with erratum 5; docs/theory.md, section 2.4.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).local_update
+    LazyOns(rate=LazyRate(updates=20, batch_limit=None))
+    """
 
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
@@ -116,7 +142,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
         return state
 
     def adopt(self, setting: Setting, state: LazyOnsState, model: SharedModel) -> None:
-        """Hold θ_t, V_t, A_t and b_t."""
+        """Take over θ_t, V_t, A_t and b_t."""
         assert model.b is not None
         assert model.gradient_matrix is not None
         adopt_matrix(state, model)

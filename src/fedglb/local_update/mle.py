@@ -227,6 +227,11 @@ def mle_observe(
 class MleState(LocalState):
     """State of a client that refits after every sample; the centre is θ.
 
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Mle.begin` makes them.
+
     Attributes
     ----------
     anchor
@@ -251,7 +256,28 @@ class MleState(LocalState):
 
 @dataclass(frozen=True)
 class Mle(LocalUpdate[MleState]):
-    """The minimiser of F over the ball, certified to `tolerance` (None: 1/n²)."""
+    """Fit all own samples anew after each: the minimiser of F over the ball, certified.
+
+    Parameters
+    ----------
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0; in a run, if it cannot be reached.
+
+    References
+    ----------
+    docs/theory.md, section 5.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ucb_glm().local_update
+    Mle(tolerance=None)
+    """
 
     state_type = MleState
     step = staticmethod(mle_observe)
