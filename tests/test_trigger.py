@@ -22,7 +22,7 @@ def test_a_schedule_has_exactly_b_updates(horizon):
 
 
 def test_a_schedule_needs_a_horizon_and_no_more_updates_than_steps():
-    with pytest.raises(fg.InvalidInput, match=r"updates = 11 .* at most one per step: 10 updates"):
+    with pytest.raises(fg.InvalidInput, match=r"updates = 11 .* at most B = T = 10"):
         steps(11, 10)
     with pytest.raises(fg.InvalidInput, match="horizon"):
         fg.fedglb_ucb_1(2).setting(fg.Problem(2), 3, None)

@@ -16,7 +16,7 @@ class SharedModel:
     t
         The step of the update: t_last until the next one.
     matrix
-        A_t (V_t in variant 3), shape (d, d), with its multiple of the identity.
+        A_t (V_t of the lazy family), shape (d, d), prior included.
     numbers
         The few numbers that the radius needs.
     theta

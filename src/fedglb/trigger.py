@@ -159,7 +159,7 @@ class Schedule(Trigger):
             raise InvalidInput("horizon", None, "the number of steps T, which a schedule needs")
         if self.updates > setting.horizon:
             raise InvalidInput(
-                "updates", self.updates, f"at most one per step: {setting.horizon} updates"
+                "updates", self.updates, f"at most B = T = {setting.horizon} updates"
             )
 
     def due(self, setting: Setting, t: int) -> bool:

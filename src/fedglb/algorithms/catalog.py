@@ -145,7 +145,7 @@ def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] 
     """Build a radius; `tolerance` is the solver's, which enters the printed radius."""
     if isinstance(spec, Mapping):
         if list(spec) != ["fixed"]:
-            raise InvalidInput("confidence", dict(spec), "a constant radius as {fixed = 0.3}")
+            raise InvalidInput("confidence", dict(spec), "the radius as {fixed = 0.3}")
         return Fixed(number("confidence.fixed", spec["fixed"], at_least=0.0))
     if spec == "fixed":
         raise InvalidInput("confidence", spec, "a constant radius as {fixed = 0.3}")

@@ -15,7 +15,6 @@ from fedglb.global_update.evaluation import (
     AgdStop,
     Evaluation,
     IterativeSolver,
-    Projection,
     evaluate,
     project_euclidean,
     within_reach,
@@ -76,10 +75,6 @@ class AGD(IterativeSolver):
     """
 
     stop_rules = get_args(AgdStop)
-    tolerance: float | None = None
-    stop: AgdStop = "certificate"
-    rounds: int | None = None
-    projection: Projection = "ball"
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""

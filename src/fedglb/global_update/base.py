@@ -180,7 +180,7 @@ class Solve:
     >>> problem = fg.Problem(dim=1, link=fg.Identity())
     >>> setting = fg.fedglb_ucb(threshold=1.0).setting(problem, clients=1, horizon=None)
     >>> objective = Objective(setting, samples=1, covariance=np.eye(1), matrix=2.0 * np.eye(1))
-    >>> solve = Solve(fg.Newton(), objective)
+    >>> solve = Solve(fg.Newton(tolerance=1e-12), objective)
     >>> while solve.query is not None:  # one sample, x = 1 and y = 1
     ...     solve.tell(Sums(gradient=solve.query.theta - 1.0, hessian=np.eye(1)))
     >>> solve.solution.theta

@@ -12,7 +12,6 @@ from fedglb.global_update.base import Objective, Query, Steps, Sums
 from fedglb.global_update.evaluation import (
     Evaluation,
     IterativeSolver,
-    Projection,
     Stop,
     evaluate,
     project_euclidean,
@@ -72,10 +71,7 @@ class LBFGS(IterativeSolver):
     LBFGS(tolerance=None, stop='certificate', rounds=None, projection='ball', memory=5)
     """
 
-    tolerance: float | None = None
     stop: Stop = "certificate"
-    rounds: int | None = None
-    projection: Projection = "ball"
     memory: int = 10
 
     def __post_init__(self) -> None:

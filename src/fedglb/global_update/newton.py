@@ -13,7 +13,6 @@ from fedglb.global_update.evaluation import (
     ROUNDING_GAP,
     Evaluation,
     IterativeSolver,
-    Projection,
     Stop,
     evaluate,
 )
@@ -68,10 +67,7 @@ class Newton(IterativeSolver):
     Newton(tolerance=1e-12, stop='certificate', rounds=None, projection='ball')
     """
 
-    tolerance: float | None = None
     stop: Stop = "certificate"
-    rounds: int | None = None
-    projection: Projection = "ball"
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""

@@ -1,4 +1,4 @@
-"""What a client does with its own sample: the interface, and the state every family keeps."""
+"""What a client does with its own sample: the interface, and the state that all choices share."""
 
 from __future__ import annotations
 
