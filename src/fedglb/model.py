@@ -14,17 +14,17 @@ class SharedModel:
     Parameters
     ----------
     t
-        The step t_last in which the update was made.
+        The step of the update: t_last until the next one.
     matrix
         A_t (V_t of the lazy family), shape (d, d), prior included.
     radius_terms
         The few numbers that the radius needs.
     theta
-        θ_t, where the family has one.
+        θ_t, shape (d,), where clients cannot derive it from A_t and b_t.
     b
-        b_t, where clients cannot derive it from θ_t and A_t.
+        b_t, shape (d,), where clients cannot derive it from θ_t and A_t.
     gradient_matrix
-        The lazy family's covariance of gradients, shape (d, d).
+        The covariance of gradients of variant 3, shape (d, d).
     """
 
     t: Count
@@ -43,5 +43,11 @@ class SharedModel:
 
 
 def triangle_size(d: int) -> int:
-    """Return d(d+1)/2, the numbers in a symmetric d×d matrix."""
+    """Return d(d+1)/2, how many numbers a symmetric d×d matrix has.
+
+    Examples
+    --------
+    >>> triangle_size(3)
+    6
+    """
     return d * (d + 1) // 2

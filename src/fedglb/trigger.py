@@ -1,4 +1,4 @@
-"""When all clients fit one model: by event, by schedule, always or never."""
+"""When there is a global update: by event, by schedule, always or never."""
 
 from __future__ import annotations
 
@@ -12,39 +12,99 @@ from fedglb.setting import Setting
 
 
 class Trigger(ABC):  # noqa: B024 - all methods have a default
-    """A rule that asks for global updates; subclasses are frozen dataclasses.
+    """A rule for when there is a global update. Subclasses are frozen dataclasses.
 
-    A client asks after its own sample in step t where (t − t_last)·log_gain ≥ `level`, with
-    log_gain = log(det A_i / det(A_i − ΔA_i)); beside that an update may be `due` at the end of
-    a step.
+    There are two ways. A client asks for an update after its own sample in step t if
+    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)). And an update
+    may be `due` at the end of a step.
+
+    References
+    ----------
+    Li and Wang (2022), Eq. (4) and Algorithms 1 and 4 to 6.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class EveryTenSteps(Trigger):
+    ...     def due(self, setting, t):
+    ...         return t % 10 == 0
+    >>> EveryTenSteps().due(None, 20)
+    True
     """
 
-    #: Whether the rule looks at the gain of log det A.
+    #: Whether the rule uses log_gain, which not every local update tracks.
     needs_gain: ClassVar[bool] = False
 
     def check(self, setting: Setting) -> None:
-        """Raise `InvalidInput` if the rule cannot be followed in this setting."""
+        """Raise `InvalidInput` if the rule cannot work in this setting."""
 
     @property
     def level(self) -> float:
-        """Where a client asks: never, unless a rule says otherwise."""
+        """The level from which on a client asks; infinity, which is never, by default."""
         return math.inf
 
     def fires(self, t: int, t_last: int, log_gain: float) -> bool:
-        """Return whether a client asks for an update after its own sample in step t."""
+        """Return whether a client asks for an update after its own sample in step t.
+
+        Parameters
+        ----------
+        t
+            The current step.
+        t_last
+            The step of the last global update, 0 before the first.
+        log_gain
+            log(det A_i / det(A_i − ΔA_i)) of the client.
+
+        Returns
+        -------
+        bool
+            By default (t − t_last)·log_gain ≥ `level`.
+        """
         return (t - t_last) * log_gain >= self.level
 
     def due(self, setting: Setting, t: int) -> bool:
-        """Return whether an update is due at the end of step t."""
+        """Return whether an update is due at the end of step t; never, by default.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        t
+            The step, counted from 1.
+
+        Returns
+        -------
+        bool
+            Whether there is a global update at its end, whatever the clients ask for.
+        """
         return False
 
 
 @dataclass(frozen=True)
 class Event(Trigger):
-    """(t − t_last) · log(det A_i / det(A_i − ΔA_i)) ≥ D.
+    """A client asks where (t − t_last) · log(det A_i / det(A_i − ΔA_i)) ≥ D.
 
-    ≥ as in Algorithm 1 (the paper's equation has >, erratum 2). D = 0 asks after every
-    interaction, D = ∞ never.
+    Parameters
+    ----------
+    threshold
+        D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity
+        never.
+
+    Raises
+    ------
+    InvalidInput
+        If `threshold` is not a number ≥ 0 or infinity.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 1, line 8; Eq. (4) has > in place of ≥ (erratum 2).
+
+    Examples
+    --------
+    >>> trigger = Event(10.0)
+    >>> trigger.fires(t=30, t_last=10, log_gain=0.4), trigger.fires(t=30, t_last=10, log_gain=0.5)
+    (False, True)
     """
 
     needs_gain = True
@@ -64,7 +124,29 @@ class Event(Trigger):
 
 @dataclass(frozen=True)
 class Schedule(Trigger):
-    """Updates at the end of steps ⌊T/B⌋, 2⌊T/B⌋, …, exactly B of them (B ≤ T)."""
+    """Updates at the end of steps ⌊T/B⌋, 2⌊T/B⌋, …, B of them.
+
+    Parameters
+    ----------
+    updates
+        B, the number of global updates, 1 ≤ B ≤ T.
+
+    Raises
+    ------
+    InvalidInput
+        If `updates` is not a whole number ≥ 1; from `check`, if the horizon is not known or B > T.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithms 4 to 6.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> setting = fg.fedglb_ucb_1(updates=3).setting(fg.Problem(dim=2), clients=2, horizon=10)
+    >>> [t for t in range(1, 11) if Schedule(3).due(setting, t)]
+    [3, 6, 9]
+    """
 
     updates: int
 
@@ -72,7 +154,7 @@ class Schedule(Trigger):
         integer("updates", self.updates)
 
     def check(self, setting: Setting) -> None:
-        """Raise unless the horizon is known and B ≤ T."""
+        """Raise `InvalidInput` unless the horizon is known and B ≤ T."""
         if setting.horizon is None:
             raise InvalidInput("horizon", None, "the number of steps T, which a schedule needs")
         if self.updates > setting.horizon:
@@ -89,14 +171,26 @@ class Schedule(Trigger):
 
 @dataclass(frozen=True)
 class Always(Trigger):
-    """Ask for an update after every sample of every client."""
+    """A client asks after every sample of its own.
+
+    Examples
+    --------
+    >>> Always().fires(t=1, t_last=1, log_gain=0.0)
+    True
+    """
 
     @property
     def level(self) -> float:
-        """Whatever the gain."""
+        """Minus infinity: a client always asks."""
         return -math.inf
 
 
 @dataclass(frozen=True)
 class Never(Trigger):
-    """Never ask for an update: every client learns alone."""
+    """There are no global updates: every client learns alone.
+
+    Examples
+    --------
+    >>> Never().fires(t=100, t_last=0, log_gain=1e6)
+    False
+    """

@@ -71,10 +71,25 @@ def test_the_contracts_names_and_defaults():
         assert defaults["delta"] == 0.01
         assert defaults["confidence"] is None
         if "solver" in defaults:
-            assert isinstance(preset(**{next(iter(defaults)): 3}).global_update, global_update.AGD)
+            assert preset(**{next(iter(defaults)): 3}).solver == fg.AGD()
     for solver in (fg.AGD(), fg.Newton(), fg.LBFGS()):
         assert solver.tolerance is None
         assert solver.stop == "certificate"
+
+
+def test_the_solver_has_one_name_for_users():
+    solver = fg.Newton(tolerance=1e-9)
+    algorithm = fg.fedglb_ucb(threshold=3.0, solver=solver)
+    assert algorithm.solver is algorithm.global_update is solver
+    with pytest.raises(fg.InvalidInput) as error:
+        fg.fedglb_ucb(threshold=3.0, solver="newton")
+    assert error.value.argument == "solver"
+    with pytest.raises(fg.InvalidInput) as error:
+        fg.fedglb_ucb(threshold=3.0, solver=global_update.ClosedForm())
+    assert error.value.argument == "solver"
+    with pytest.raises(fg.InvalidInput) as error:
+        fg.Algorithm("x", local_update.Ons(), solver, trigger.Never(), fg.Fixed(1.0))
+    assert error.value.argument == "solver"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which arm is played, against plain NumPy, and the rule for ties."""
+"""Which arm is played, against plain NumPy; the rule for ties; arms as columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from fedglb.kernels import scoring
-from fedglb.kernels.scoring import TIE, pick, upper_bounds
+from fedglb.kernels.scoring import TIE, into_columns, pick, upper_bounds
+
+ARMS = np.array([[1.0, 0.0], [0.0, -1.0], [0.6, 0.8]])
 
 
 def plain_scores(arms, centre, A_inv, alpha):
@@ -111,3 +113,18 @@ def test_a_width_rounded_below_zero_counts_as_zero():
     A_inv = np.array([[1.0, 1.0], [1.0, 1.0 - 1e-10]])  # xᵀA⁻¹x = −1e-10 for the first arm
     upper_bounds(columns, np.zeros(2), A_inv, 1.0, scores, np.empty_like(scores))
     assert scores[0] == 0.0
+
+
+def test_arms_become_columns():
+    columns = np.empty((2, 3))
+    assert into_columns(ARMS, columns, 1.0 + 1e-9)
+    assert_array_equal(columns, ARMS.T)
+
+
+@pytest.mark.parametrize("bad", [1.1, -1.1, np.nan, np.inf, -np.inf, 1e200])
+@pytest.mark.parametrize("place", [(0, 0), (1, 1), (2, 0)])
+def test_one_arm_that_does_not_fit_is_noticed_and_all_are_written(bad, place):
+    arms, columns = ARMS.copy(), np.empty((2, 3))
+    arms[place] = bad
+    assert not into_columns(arms, columns, 1.0 + 1e-9)
+    assert_array_equal(columns, arms.T)

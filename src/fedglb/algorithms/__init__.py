@@ -1,13 +1,10 @@
-"""The named algorithms: nothing but compositions of parts."""
+"""The named algorithms (presets): each is a function that composes parts."""
 
 from collections.abc import Callable
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.dislinucb import dislinucb
-from fedglb.algorithms.fedglb_ucb import fedglb_ucb
-from fedglb.algorithms.fedglb_ucb_1 import fedglb_ucb_1
-from fedglb.algorithms.fedglb_ucb_2 import fedglb_ucb_2
-from fedglb.algorithms.fedglb_ucb_3 import fedglb_ucb_3
+from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
 from fedglb.algorithms.n_ons_glm import n_ons_glm
 from fedglb.algorithms.n_ucb_glm import n_ucb_glm
 from fedglb.algorithms.one_ucb_glm import one_ucb_glm

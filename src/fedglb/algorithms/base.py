@@ -1,4 +1,4 @@
-"""An algorithm: one choice on each axis of the design space, and three numbers."""
+"""An algorithm: a choice on each axis of the design space, and three numbers."""
 
 from __future__ import annotations
 
@@ -20,24 +20,41 @@ SMALLEST_RIDGE = 1e-10
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A composition of parts. The named presets are functions that return one.
+    """A composition of parts. The presets (`fedglb_ucb`, …) are functions that return one.
 
     Parameters
     ----------
     name
         Name in results.
     local_update
-        What a client does with its own sample.
+        What a client does with its own sample: a part of `fedglb.local_update`.
     global_update
-        How all clients fit one model; None where they never do.
+        The solver, by which all clients fit one model: `AGD`, `Newton`, `LBFGS` or another part of
+        `fedglb.global_update`; None where there are no global updates. It is what the presets take
+        as `solver=`, and it can be read as `solver` too; errors call it the solver.
     trigger
-        When they do.
+        When there is a global update: a part of `fedglb.trigger`.
     confidence
-        The radius of the ellipsoid.
-    ridge, delta, exploration
-        λ; δ; what multiplies a lemma's radius (never `Fixed`).
+        The radius of the confidence ellipsoid: a part of `fedglb.confidence`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    exploration
+        Multiplies the radius of a lemma, never that of `Fixed`; 1 is the proven radius.
     centralised
-        One learner plays for all clients and sees every sample (One-UCB-GLM): no messages.
+        Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
+        algorithm has no global updates and sends no messages.
+
+    Raises
+    ------
+    InvalidInput
+        If a number is out of its range, or the parts do not fit each other.
+
+    References
+    ----------
+    Li and Wang (2022), section "Methodology", has the axes: local update, global update, event
+    trigger and arm selection.
 
     Examples
     --------
@@ -69,13 +86,14 @@ class Algorithm:
         instance("trigger", self.trigger, Trigger, "Event(10.0)")
         instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
         never = isinstance(self.trigger, Never)
-        if (self.global_update is None) != never:
-            raise InvalidInput(
-                "trigger", self.trigger, "Never() exactly where global_update is None"
-            )
+        if self.global_update is None and not never:
+            raise InvalidInput("trigger", self.trigger, "Never() where the solver is None")
+        if self.global_update is not None and never:
+            allowed = "None where the trigger is Never(): there are no global updates"
+            raise InvalidInput("solver", self.global_update, allowed)
         if self.centralised and not never:
             raise InvalidInput(
-                "centralised", True, "False where there are global updates: it needs none"
+                "centralised", True, "False, or a trigger Never(): it has no global updates"
             )
         local = type(self.local_update).__name__
         if self.trigger.needs_gain and not self.local_update.tracks_gain:
@@ -88,8 +106,10 @@ class Algorithm:
         solver = self.global_update
         if solver is not None and solver.model_fields != self.local_update.model_fields:
             needed = self.local_update.model_fields
-            fit = "none" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
-            raise InvalidInput("global_update", solver, f"a global update that fits {local}: {fit}")
+            fit = "None" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
+            raise InvalidInput(
+                "solver", solver, f"a solver that fits the local update {local}: {fit}"
+            )
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             raise InvalidInput(
                 "confidence",
@@ -97,8 +117,34 @@ class Algorithm:
                 f"a radius that fits the local update {local}, or Fixed(alpha)",
             )
 
+    @property
+    def solver(self) -> GlobalUpdate | None:
+        """The solver of global updates, which the presets take as `solver=`; None: no updates."""
+        return self.global_update
+
     def setting(self, problem: Problem, clients: int, horizon: int | None) -> Setting:
-        """Return the setting of a run, checked against the parts."""
+        """Return the setting of a run, checked against the parts.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+        clients
+            N ≥ 1.
+        horizon
+            T ≥ 1; None where it is not known, as in a federation.
+
+        Returns
+        -------
+        Setting
+            Of one learner where the algorithm is centralised, else of N.
+
+        Raises
+        ------
+        InvalidInput
+            If a part cannot work in this setting: a schedule without a horizon, a ridge that is
+            too small, a curvature that makes the radius infinite.
+        """
         integer("clients", clients)
         if horizon is not None:
             integer("horizon", horizon)
@@ -123,7 +169,7 @@ class Algorithm:
         return setting
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven when this algorithm meets this problem."""
+        """Return what is not proven of this algorithm on this problem, one sentence each."""
         notes = problem.caveats + self.confidence.caveats(problem) + self.local_update.caveats()
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)

@@ -1,6 +1,6 @@
-"""Algorithms in words: what the command line and a sweep's file say, turned into parts.
+"""Algorithms by name: builds them from what the command line and a sweep's file say.
 
-Written once: a solver or a preset that is added to the tables is known to both.
+A solver or a preset that is added to the tables `SOLVERS` and `ALGORITHMS` is known to both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,21 @@ from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 
 SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
 RADII = ("lemma", "printed", "fixed")
-_signature = functools.cache(inspect.signature)  # a sweep asks for each configuration
+_signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
 
 def parameters(preset: str) -> dict[str, Any]:
-    """Return the parameters that a preset takes, with their defaults (`inspect.Parameter.empty`).
+    """Return the parameters that a preset takes, with their defaults.
+
+    Parameters
+    ----------
+    preset
+        A key of `ALGORITHMS`.
+
+    Returns
+    -------
+    dict
+        Defaults by name; `inspect.Parameter.empty` for a parameter that must be given.
 
     Examples
     --------
@@ -35,7 +45,7 @@ def parameters(preset: str) -> dict[str, Any]:
 
 @functools.cache
 def all_parameters() -> dict[str, type]:
-    """Return every parameter of any preset and its kind: float, int, or str for words."""
+    """Return every parameter of any preset with its kind: float, int, or str for names."""
     kinds: dict[str, type] = {}
     for preset in ALGORITHMS.values():
         hints = typing.get_type_hints(preset)
@@ -48,6 +58,16 @@ def all_parameters() -> dict[str, type]:
 def solver_options(name: str) -> tuple[str, ...]:
     """Return the options that a solver takes.
 
+    Parameters
+    ----------
+    name
+        A key of `SOLVERS`.
+
+    Returns
+    -------
+    tuple of str
+        Names, in the order of the class.
+
     Examples
     --------
     >>> solver_options("newton")
@@ -57,7 +77,7 @@ def solver_options(name: str) -> tuple[str, ...]:
 
 
 def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
-    """Build an algorithm from words and numbers.
+    """Build an algorithm from names and numbers.
 
     Parameters
     ----------
@@ -68,10 +88,20 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed"
         or ``{"fixed": 0.3}``.
 
+    Returns
+    -------
+    Algorithm
+        What the preset returns.
+
+    Raises
+    ------
+    InvalidInput
+        If the preset does not take a parameter, lacks one, or refuses its value.
+
     Examples
     --------
-    >>> build("fedglb-ucb", {"threshold": 10.0, "solver": "newton"}).global_update.stop
-    'certificate'
+    >>> build("fedglb-ucb", {"threshold": 10.0, "solver": "newton"}).solver
+    Newton(tolerance=None, stop='certificate', rounds=None, projection='ball')
     >>> build("n-ons-glm", {"confidence": {"fixed": 0.3}}).confidence
     Fixed(alpha=0.3)
     """
@@ -94,7 +124,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
 
 
 def solver(spec: object) -> GlobalUpdate:
-    """Build a solver from its name, or a table of its name and options."""
+    """Build a solver from its name, or from a table of its name and options."""
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
     with under("solver"):
         if "name" not in table:
@@ -110,19 +140,19 @@ def solver(spec: object) -> GlobalUpdate:
 
 
 def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] | None:
-    """Build a radius; `tolerance` is the solver's, which the printed radius counts on."""
+    """Build a radius; `tolerance` is the solver's, which enters the printed radius."""
     if isinstance(spec, Mapping):
         if list(spec) != ["fixed"]:
             raise InvalidInput("confidence", dict(spec), "the radius as {fixed = 0.3}")
         return Fixed(number(("confidence", "fixed"), spec["fixed"], at_least=0.0))
     if spec == "fixed":
-        raise InvalidInput("confidence", spec, "the radius with it, as {fixed = 0.3}")
+        raise InvalidInput("confidence", spec, "a constant radius as {fixed = 0.3}")
     kind = one_of("confidence", spec, RADII)
     return FedGLBPrinted(tolerance) if kind == "printed" else None
 
 
 def solver_in_words(part: GlobalUpdate) -> str | None:
-    """Return a solver's name and the options that are not its defaults; None: no solver.
+    """Return a solver's name and its options that are not defaults; None if it has no name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""DisLinUCB (Wang et al., 2019): federated linear bandits."""
+"""DisLinUCB (Wang et al., 2020): federated linear bandits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,44 @@ def dislinucb(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
 ) -> Algorithm:
-    """Ridge regression at the clients, sums of A and b over all when one client's data asks.
+    """DisLinUCB: ridge regression on the rewards, summed over all where a client asks for it.
 
-    Parameters as in `fedglb_ucb`; the link plays no part.
+    The model is linear whatever the problem's link; a client asks as in `fedglb_ucb`.
+
+    Parameters
+    ----------
+    threshold
+        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
+        interaction, infinity none.
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): OFUL's radius, `Linear`. Or `Fixed(alpha)`, a constant.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others.
+
+    References
+    ----------
+    Wang et al. (2020), DisLinUCB; Li and Wang (2022), section "Federated Linear Bandit"; the radius
+    of docs/theory.md, section 2.5.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> fg.dislinucb(threshold=1.0).global_update
+    >>> fg.dislinucb(threshold=1.0).solver
     ClosedForm()
     """
     return Algorithm(

@@ -1,14 +1,15 @@
-"""FedGLB-UCB (Li and Wang, 2022), the paper's algorithm."""
+"""FedGLB-UCB (Li and Wang, 2022) and its variants 1 to 3: the paper's algorithms."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, FedGLB
-from fedglb.global_update import AGD, GlobalUpdate
-from fedglb.local_update import Ons
-from fedglb.trigger import Event
+from fedglb.confidence import Confidence, FedGLB, GlobalModel, LazyONS
+from fedglb.global_update import AGD, GlobalUpdate, OnsStep
+from fedglb.lazy_rate import LazyRate
+from fedglb.local_update import BRule, Frozen, LazyOns, Ons
+from fedglb.trigger import Event, Schedule
 
 
 def fedglb_ucb(
@@ -18,33 +19,59 @@ def fedglb_ucb(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
-    b_rule: str = "refit",
+    b_rule: BRule = "refit",
 ) -> Algorithm:
-    """Online Newton steps at the clients, an offline fit over all when one client's data asks.
+    """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
+
+    A client asks for a global update when its own samples since the last one have gained enough
+    information; then all clients fit one model to all samples.
 
     Parameters
     ----------
     threshold
-        D of the event trigger: smaller means more global updates, 0 one after every
+        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
         interaction, infinity none.
     solver
-        AGD() (default), Newton() or LBFGS().
+        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
+        or one of your own. The algorithm has it as `Algorithm.solver`.
     exploration
-        Multiplies the lemma's radius; 1 is the proven one.
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
     ridge
-        λ.
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
     delta
-        Probability with which some confidence set may fail.
+        δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
-        None: Lemma "FedGLB"; or FedGLBPrinted(), Fixed(alpha).
+        The radius. None (default): the lemma `FedGLB`. Or `Fixed(alpha)`, a constant, or
+        `FedGLBPrinted()`, the paper's printed one.
     b_rule
-        "refit", or "printed" for the paper's rule (erratum 2).
+        What b is after a global update. "refit" (default): every past prediction is the new
+        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
+        proven, more regret).
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 1, with the radius of docs/theory.md, section 2.3.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> fg.fedglb_ucb(threshold=10.0, solver=fg.Newton()).name
-    'FedGLB-UCB'
+    >>> algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton(), exploration=0.3)
+    >>> algorithm.name, algorithm.solver.stop
+    ('FedGLB-UCB', 'certificate')
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
+    >>> fg.simulate(algorithm, env, horizon=20, seed=1).syncs
+    2
     """
     return Algorithm(
         name="FedGLB-UCB",
@@ -52,6 +79,199 @@ def fedglb_ucb(
         global_update=AGD() if solver is None else solver,
         trigger=Event(threshold),
         confidence=FedGLB() if confidence is None else confidence,
+        ridge=ridge,
+        delta=delta,
+        exploration=exploration,
+    )
+
+
+def fedglb_ucb_1(
+    updates: int,
+    solver: GlobalUpdate | None = None,
+    exploration: float = 1.0,
+    ridge: float = 1.0,
+    delta: float = 0.01,
+    confidence: Confidence[Any] | None = None,
+) -> Algorithm:
+    """FedGLB-UCB₁: clients play the last global model, and learn only by scheduled fits.
+
+    Parameters
+    ----------
+    updates
+        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
+    solver
+        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
+        or one of your own. The algorithm has it as `Algorithm.solver`.
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others (B > T is refused
+        when a run starts).
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 4, with the radius of docs/theory.md, section 2.2.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_1(updates=20).trigger
+    Schedule(updates=20)
+    """
+    return Algorithm(
+        name="FedGLB-UCB1",
+        local_update=Frozen(),
+        global_update=AGD() if solver is None else solver,
+        trigger=Schedule(updates),
+        confidence=GlobalModel() if confidence is None else confidence,
+        ridge=ridge,
+        delta=delta,
+        exploration=exploration,
+    )
+
+
+def fedglb_ucb_2(
+    updates: int,
+    solver: GlobalUpdate | None = None,
+    exploration: float = 1.0,
+    ridge: float = 1.0,
+    delta: float = 0.01,
+    confidence: Confidence[Any] | None = None,
+    b_rule: BRule = "refit",
+) -> Algorithm:
+    """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule and not by event.
+
+    Clients take online Newton steps between the updates, as in `fedglb_ucb`.
+
+    Parameters
+    ----------
+    updates
+        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
+    solver
+        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
+        or one of your own. The algorithm has it as `Algorithm.solver`.
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): the lemma `FedGLB`. Or `Fixed(alpha)`, a constant, or
+        `FedGLBPrinted()`, the paper's printed one.
+    b_rule
+        What b is after a global update. "refit" (default): every past prediction is the new
+        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
+        proven, more regret).
+
+    Returns
+    -------
+    Algorithm
+        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others (B > T is refused
+        when a run starts).
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 5, with the radius of docs/theory.md, section 2.3.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_2(updates=20).local_update
+    Ons(b_rule='refit')
+    """
+    return Algorithm(
+        name="FedGLB-UCB2",
+        local_update=Ons(b_rule),
+        global_update=AGD() if solver is None else solver,
+        trigger=Schedule(updates),
+        confidence=FedGLB() if confidence is None else confidence,
+        ridge=ridge,
+        delta=delta,
+        exploration=exploration,
+    )
+
+
+def fedglb_ucb_3(
+    updates: int,
+    exploration: float = 1.0,
+    ridge: float = 1.0,
+    delta: float = 0.01,
+    confidence: Confidence[Any] | None = None,
+    batch_limit: int | None = None,
+) -> Algorithm:
+    """FedGLB-UCB₃: one online Newton step per global update, and one per sample between them.
+
+    A global update takes one step on the batch, all clients' samples since the last one; it is
+    one round of messages.
+
+    Parameters
+    ----------
+    updates
+        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): the lemma `LazyONS`. Or `Fixed(alpha)`, a constant.
+    batch_limit
+        n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what the
+        schedule gives.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others (B > T is refused
+        when a run starts).
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 6, with the step size and the radius of docs/theory.md, section
+    2.4 (erratum 5).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).name
+    'FedGLB-UCB3'
+    """
+    rate = LazyRate(updates, batch_limit)
+    return Algorithm(
+        name="FedGLB-UCB3",
+        local_update=LazyOns(rate),
+        global_update=OnsStep(rate),
+        trigger=Schedule(updates),
+        confidence=LazyONS(rate) if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,

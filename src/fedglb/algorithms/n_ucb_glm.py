@@ -17,9 +17,38 @@ def n_ucb_glm(
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
 ) -> Algorithm:
-    """N learners that never speak, each fitting its own samples exactly.
+    """N-UCB-GLM: every client learns alone, and fits its own samples anew after each of them.
 
-    Parameters as in `one_ucb_glm`.
+    Parameters
+    ----------
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): the lemma `OwnModel`, with δ/N per client. Or
+        `Fixed(alpha)`, a constant.
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
+        passes over the samples.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others.
+
+    References
+    ----------
+    Li and Wang (2022), section "Experiments" (a baseline); docs/theory.md, sections 2.2
+    (the radius) and 5 (the fit).
 
     Examples
     --------

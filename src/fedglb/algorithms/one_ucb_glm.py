@@ -17,18 +17,41 @@ def one_ucb_glm(
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
 ) -> Algorithm:
-    """One learner that sees every client's samples and fits them exactly after each.
+    """One-UCB-GLM: one learner sees every client's samples and fits them anew after each of them.
 
     It needs no messages; its ledger has the paper's count, one transfer to every client after
     every interaction.
 
     Parameters
     ----------
+    exploration
+        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
+        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+    confidence
+        The radius. None (default): the lemma `OwnModel`. Or `Fixed(alpha)`, a constant.
     tolerance
-        ε with F(θ) − min F ≤ ε after every sample; None: 1/n². A smaller one takes more passes
-        over the samples and makes the radius smaller, which pays for what the fit is off.
-    exploration, ridge, delta, confidence
-        As in `fedglb_ucb`.
+        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
+        passes over the samples and makes the radius smaller, which pays for what the fit is
+        off.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate` or `lockstep`; a federation cannot run it.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others.
+
+    References
+    ----------
+    Li and Wang (2022), section "Experiments" (a baseline); docs/theory.md, sections 2.2
+    (the radius) and 5 (the fit).
 
     Examples
     --------

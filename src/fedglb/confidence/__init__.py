@@ -1,4 +1,4 @@
-"""Radii of confidence ellipsoids: one lemma a file."""
+"""Radii of confidence ellipsoids: one lemma per file."""
 
 from fedglb.confidence.base import Confidence
 from fedglb.confidence.fedglb import FedGLB

@@ -17,13 +17,14 @@ State = TypeVar("State", bound=LocalState, contravariant=True)
 
 
 class Confidence(ABC, Generic[State]):
-    """A radius α such that ‖centre − θ*‖_A ≤ α; subclasses are frozen dataclasses.
+    """A radius α with ‖centre − θ*‖_A ≤ α. Subclasses are frozen dataclasses.
 
-    One lemma a file. The total failure probability over all clients and steps is the
-    setting's δ. Formulas are compiled functions, so that every engine rounds alike.
+    The inequality fails with probability at most δ for all clients and steps together, where the
+    subclass does not say otherwise (`caveats`). The formula is a kernel, so that both engines
+    round alike; CONTRIBUTING.md says how to add one.
     """
 
-    #: The family of states that the lemma speaks of.
+    #: The states that the lemma is about: those of this class and of its subclasses.
     state_type: ClassVar[type[LocalState]]
     #: The kernel that computes the radius, with the signature `kernels.pointers.RADIUS`.
     formula: ClassVar[Callable[..., float]]
@@ -33,18 +34,46 @@ class Confidence(ABC, Generic[State]):
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
-        """Return the numbers that the coordinator sends with a model for the radius's sake."""
+        """Return the numbers that the coordinator sends with a model, for the clients' radii.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        objective
+            What was fitted.
+        solution
+            The fit.
+
+        Returns
+        -------
+        tuple of float
+            `formula` gets them as `radius_terms`; empty before the first model. None by default.
+        """
         return ()
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven of this radius for a problem."""
+        """Return what is not proven of this radius for a problem, one sentence each."""
         return ()
 
     @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return the numbers that `formula` needs."""
+        """Return the numbers that `formula` needs, in the order in which it reads them."""
 
     def radius(self, setting: Setting, state: State) -> float:
-        """Return α for a client in this state."""
+        """Return α for a client in this state.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+
+        Returns
+        -------
+        float
+            α, before `exploration` multiplies it.
+        """
         constants = np.array(self.constants(setting), dtype=float)
-        return self.formula(state.vectors, state.counters, state.numbers, constants)
+        return self.formula(state.vectors, state.counters, state.radius_terms, constants)

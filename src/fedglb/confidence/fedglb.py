@@ -1,4 +1,4 @@
-"""The ellipsoid of FedGLB-UCB: one offline fit followed by online Newton steps."""
+"""The ellipsoid of FedGLB-UCB: one global fit followed by online Newton steps."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import math
 from dataclasses import dataclass
 
 from fedglb.confidence.base import Confidence
-from fedglb.confidence.global_model import sync_radius
+from fedglb.confidence.global_model import SYNC_RADIUS, sync_radius
 from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, EPOCH
+from fedglb.kernels.layout import CENTRE, EPOCH, in_order
 from fedglb.kernels.linalg import dot
 from fedglb.local_update import OnsState
 from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the constants of `fedglb_formula`: √(λ/c)S, N, δ, c, R, λ and S.
+PRIOR_WIDTH, CLIENTS, DELTA, C_MU, NOISE, RIDGE, BALL = range(7)
 
 
 @kernel
@@ -48,10 +51,10 @@ def fedglb_radius(
     ridge: float,
     S: float,
 ) -> float:
-    """Lemma "confidence ellipsoid of FedGLB-UCB", with errata 3 put right.
+    """Lemma "Confidence Ellipsoid of FedGLB-UCB", corrected by erratum 3.
 
-    β_global = r_g(δ/2)² bounds the errors on the samples of the last fit; those since then are
-    bounded online, with δ' = δ/(2N·e(e+1)) for the e-th epoch of each of N clients.
+    β_global = r_g(δ/2)² bounds the errors on the samples of the last fit. The errors on the
+    client's samples since then have an online bound, with δ' = δ/(2N·e(e+1)) in epoch e.
     """
     regret = ons_regret_bound(gradient_norms, start_radius, c)
     split = delta / (2.0 * N * epoch * (epoch + 1))
@@ -61,23 +64,35 @@ def fedglb_radius(
 
 @kernel
 def fedglb_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """The radius of a client: before the first model r_g is √(λ/c)S, and β_global 0."""
-    start_radius, beta_global = constants[0], 0.0
-    if numbers.shape[0] > 0:
-        start_radius = numbers[0]
+    start_radius, beta_global = constants[PRIOR_WIDTH], 0.0
+    if radius_terms.shape[0] > 0:
+        start_radius = radius_terms[SYNC_RADIUS]
         beta_global = start_radius * start_radius
     return fedglb_radius(
         vectors[CENTRE], vectors[B], counters[SQUARES], counters[GRADIENT_NORMS],
-        start_radius, beta_global, int(counters[EPOCH]), int(constants[1]), constants[2],
-        constants[3], constants[4], constants[5], constants[6],
+        start_radius, beta_global, int(counters[EPOCH]), int(constants[CLIENTS]),
+        constants[DELTA], constants[C_MU], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FedGLB(Confidence[OnsState]):
-    """The radius of FedGLB-UCB, its variant 2, and (without any update) N-ONS-GLM."""
+    """The radius of FedGLB-UCB, of its variant 2 and, without global updates, of N-ONS-GLM.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB", with erratum 3;
+    docs/theory.md, section 2.3 (Theorem 6).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0).confidence
+    FedGLB()
+    """
 
     state_type = OnsState
     formula = staticmethod(fedglb_formula)
@@ -86,12 +101,14 @@ class FedGLB(Confidence[OnsState]):
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ/2)."""
-        return (sync_radius(setting, objective, solution, setting.delta / 2.0),)
+        return in_order(
+            {SYNC_RADIUS: sync_radius(setting, objective, solution, setting.delta / 2.0)}
+        )
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return √(λ/c)S, N, δ, c, R, λ and S."""
         problem = setting.problem
-        return (
-            setting.prior_width, setting.clients, setting.delta,
-            problem.c_mu, problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+        return in_order({
+            PRIOR_WIDTH: setting.prior_width, CLIENTS: setting.clients, DELTA: setting.delta,
+            C_MU: problem.c_mu, NOISE: problem.R, RIDGE: setting.ridge, BALL: problem.S,
+        })  # fmt: skip

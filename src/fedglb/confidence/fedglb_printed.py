@@ -1,4 +1,4 @@
-"""The β that the paper prints, for comparison (with errata 3's constants put right)."""
+"""The β that the paper prints, for comparison (with the constants of erratum 3 corrected)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.confidence.base import Confidence
-from fedglb.confidence.fedglb import FedGLB, ellipsoid_radius, ons_regret_bound
+from fedglb.confidence.fedglb import (
+    BALL,
+    C_MU,
+    CLIENTS,
+    DELTA,
+    NOISE,
+    PRIOR_WIDTH,
+    RIDGE,
+    FedGLB,
+    ellipsoid_radius,
+    ons_regret_bound,
+)
 from fedglb.confidence.global_model import sync_radius
 from fedglb.confidence.online import prediction_error_bound
 from fedglb.errors import number
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE
+from fedglb.kernels.layout import CENTRE, in_order
 from fedglb.kernels.linalg import log_det
 from fedglb.local_update import OnsState
 from fedglb.local_update.ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the radius terms: r_g(δ) and β_global.
+START_RADIUS, BETA_GLOBAL = range(2)
 
 
 @kernel
@@ -46,27 +60,45 @@ def printed_radius(
 
 @kernel
 def printed_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """The radius of a client: before the first model r_g is √(λ/c)S, and β_global 0."""
-    start_radius, beta_global = constants[0], 0.0
-    if numbers.shape[0] > 0:
-        start_radius, beta_global = numbers[0], numbers[1]
+    start_radius, beta_global = constants[PRIOR_WIDTH], 0.0
+    if radius_terms.shape[0] > 0:
+        start_radius, beta_global = radius_terms[START_RADIUS], radius_terms[BETA_GLOBAL]
     return printed_radius(
         vectors[CENTRE], vectors[B], counters[SQUARES], counters[GRADIENT_NORMS],
-        start_radius, beta_global, int(constants[1]), constants[2],
-        constants[3], constants[4], constants[5], constants[6],
+        start_radius, beta_global, int(constants[CLIENTS]), constants[DELTA],
+        constants[C_MU], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class FedGLBPrinted(Confidence[OnsState]):
-    """β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), no union over epochs.
+    """The paper's printed radius, for comparison; it is not proven.
+
+    β_global = b₀² + (2/c)B₁ + 2b₀√((‖θ_last‖ + S)² + (2/c)B₁), and there is no union over epochs.
 
     Parameters
     ----------
     tolerance
-        ε of B₁ = nε + (λ/2)S²; None: 1/n². Give the solver's where that differs.
+        ε of B₁ = nε + (λ/2)S². None: 1/n², the solvers' default; give the solver's `tolerance`
+        where it has one.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB"; docs/errata.md, 3.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0, confidence=fg.FedGLBPrinted()).confidence
+    FedGLBPrinted(tolerance=None)
     """
 
     state_type = OnsState
@@ -91,10 +123,11 @@ class FedGLBPrinted(Confidence[OnsState]):
         loss = 2.0 * B1 / problem.c_mu
         reach = float(np.linalg.norm(solution.theta)) + problem.S
         beta_global = b0**2 + loss + 2.0 * b0 * math.sqrt(reach**2 + loss)
-        return sync_radius(setting, objective, solution, setting.delta), beta_global
+        start_radius = sync_radius(setting, objective, solution, setting.delta)
+        return in_order({START_RADIUS: start_radius, BETA_GLOBAL: beta_global})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that nothing is proven."""
+        """Return that this radius is not proven."""
         return ("the paper's printed radius: its proof lacks the union over epochs (erratum 3)",)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:

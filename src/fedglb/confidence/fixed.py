@@ -12,20 +12,35 @@ from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
+#: The only place in the constants.
+ALPHA = 0
+
 
 @kernel
 def constant_radius(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """α."""
-    return float(constants[0])
+    return float(constants[ALPHA])
 
 
 @dataclass(frozen=True)
 class Fixed(Confidence[LocalState]):
-    """α, a constant of the caller's: no proof; what practice and much of the literature use.
+    """A constant radius, for every algorithm: what practice and much of the literature use.
 
-    `exploration` does not multiply it.
+    Parameters
+    ----------
+    alpha
+        α ≥ 0. `exploration` does not multiply it.
+
+    Raises
+    ------
+    InvalidInput
+        If `alpha` is not a finite number ≥ 0.
+
+    References
+    ----------
+    docs/theory.md, section 2.6: nothing is proven.
 
     Examples
     --------
@@ -43,7 +58,7 @@ class Fixed(Confidence[LocalState]):
         number("alpha", self.alpha, at_least=0.0)
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that nothing is proven."""
+        """Return that this radius is not proven."""
         return ("the radius is a constant: no coverage is claimed",)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:

@@ -10,12 +10,17 @@ import numpy as np
 from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import LOG_GAIN, THETA, UPDATES
+from fedglb.kernels.layout import LOG_GAIN, THETA, UPDATES, in_order
 from fedglb.kernels.linalg import log_det, norm, solve
 from fedglb.local_update import FrozenState, MleState
 from fedglb.local_update.mle import MULTIPLIER, RESIDUAL
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the constants: √(λ/c)S, and for `own_formula` δ/N, c, R, λ and S too.
+PRIOR_WIDTH, DELTA, C_MU, NOISE, RIDGE, BALL = range(6)
+#: The only place in the radius terms: r_g of the last global update.
+SYNC_RADIUS = 0
 
 
 @kernel
@@ -54,31 +59,43 @@ def sync_radius(setting: Setting, objective: Objective, solution: Solution, delt
 
 @kernel
 def sent_radius(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """r_g(δ) of the last update; √(λ/c)S before the first."""
-    return float(numbers[0] if numbers.shape[0] > 0 else constants[0])
+    return float(radius_terms[SYNC_RADIUS] if radius_terms.shape[0] > 0 else constants[PRIOR_WIDTH])
 
 
 @kernel
 def own_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
     """r_g(δ/N) at the client's own fit; √(λ/c)S before the first sample."""
     if counters[UPDATES] == 0.0:
-        return float(constants[0])
-    c, S = constants[2], constants[5]
+        return float(constants[PRIOR_WIDTH])
+    c, S = constants[C_MU], constants[BALL]
     length = norm(vectors[THETA])
     slack = counters[MULTIPLIER] * length * max(S - length, 0.0) / c
     return global_model_radius(
         counters[RESIDUAL], slack, counters[LOG_GAIN],
-        constants[1], c, constants[3], constants[4], S,
+        constants[DELTA], c, constants[NOISE], constants[RIDGE], S,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class GlobalModel(Confidence[FrozenState]):
-    """The ellipsoid around the last global model, for clients that do not learn between."""
+    """The radius around the last global model, for clients that do not learn in between.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid Centered at Global Model", with erratum 4;
+    docs/theory.md, section 2.2 (Lemma 2).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_1(updates=20).confidence
+    GlobalModel()
+    """
 
     state_type = FrozenState
     formula = staticmethod(sent_radius)
@@ -87,11 +104,11 @@ class GlobalModel(Confidence[FrozenState]):
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return r_g(δ)."""
-        return (sync_radius(setting, objective, solution, setting.delta),)
+        return in_order({SYNC_RADIUS: sync_radius(setting, objective, solution, setting.delta)})
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return √(λ/c)S."""
-        return (setting.prior_width,)
+        return in_order({PRIOR_WIDTH: setting.prior_width})
 
 
 @dataclass(frozen=True)
@@ -99,6 +116,16 @@ class OwnModel(Confidence[MleState]):
     """The same lemma around a client's own estimate, with δ/N.
 
     The estimate is certified, not exact: the fit's bound on ‖g + νθ‖_{A⁻¹} stands for the norm.
+
+    References
+    ----------
+    docs/theory.md, section 2.2 (Lemma 2).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ucb_glm().confidence
+    OwnModel()
     """
 
     state_type = MleState
@@ -107,7 +134,7 @@ class OwnModel(Confidence[MleState]):
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return √(λ/c)S, δ/N, c, R, λ and S."""
         problem = setting.problem
-        return (
-            setting.prior_width, setting.delta / setting.clients,
-            problem.c_mu, problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+        return in_order({
+            PRIOR_WIDTH: setting.prior_width, DELTA: setting.delta / setting.clients,
+            C_MU: problem.c_mu, NOISE: problem.R, RIDGE: setting.ridge, BALL: problem.S,
+        })  # fmt: skip

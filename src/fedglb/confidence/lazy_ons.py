@@ -10,13 +10,18 @@ from fedglb.confidence.fedglb import ellipsoid_radius
 from fedglb.confidence.online import REFINEMENTS, prediction_error_bound
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE
+from fedglb.kernels.layout import CENTRE, in_order
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import LazyOnsState
 from fedglb.local_update.lazy_ons import GRADIENT_NORMS, SQUARES, B
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the constants of `lazy_ons_formula`: γ, B, N, δ, c, R, λ and S.
+GAMMA, BATCHES, CLIENTS, DELTA, C_MU, NOISE, RIDGE, BALL = range(8)
+#: Places in the radius terms: Σ‖∇F_p‖²_{A_p⁻¹} and Σz² over all batches.
+BATCH_NORMS, BATCH_SQUARES = range(2)
 
 
 @kernel
@@ -48,22 +53,40 @@ def lazy_ons_radius(
 
 @kernel
 def lazy_ons_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
-    """The radius of a client: sums over all batches, and over its own samples since."""
+    """The radius of a client: with sums over all batches and over its own samples since."""
     norms, squares = counters[GRADIENT_NORMS], counters[SQUARES]
-    if numbers.shape[0] > 0:
-        norms += numbers[0]
-        squares += numbers[1]
+    if radius_terms.shape[0] > 0:
+        norms += radius_terms[BATCH_NORMS]
+        squares += radius_terms[BATCH_SQUARES]
     return lazy_ons_radius(
-        vectors[CENTRE], vectors[B], squares, norms, constants[0], int(constants[1]),
-        int(constants[2]), constants[3], constants[4], constants[5], constants[6], constants[7],
+        vectors[CENTRE], vectors[B], squares, norms, constants[GAMMA],
+        int(constants[BATCHES]), int(constants[CLIENTS]), constants[DELTA],
+        constants[C_MU], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LazyONS(Confidence[LazyOnsState]):
-    """The radius of FedGLB-UCB₃."""
+    """The radius of FedGLB-UCB₃.
+
+    Parameters
+    ----------
+    rate
+        What γ follows from; the same as that of the local and the global update.
+
+    References
+    ----------
+    Li and Wang (2022), Lemma "Confidence Ellipsoid for FedGLB-UCB₃", with erratum 5;
+    docs/theory.md, section 2.4 (Theorem 8).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).confidence
+    LazyONS(rate=LazyRate(updates=20, batch_limit=None))
+    """
 
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
@@ -75,12 +98,12 @@ class LazyONS(Confidence[LazyOnsState]):
         """Return Σ‖∇F_p‖²_{A_p⁻¹} and Σz² over all batches."""
         norm, squares = solution.extras
         if objective.previous is not None:
-            norm += float(objective.previous.radius_terms[0])
-            squares += float(objective.previous.radius_terms[1])
-        return norm, squares
+            norm += float(objective.previous.radius_terms[BATCH_NORMS])
+            squares += float(objective.previous.radius_terms[BATCH_SQUARES])
+        return in_order({BATCH_NORMS: norm, BATCH_SQUARES: squares})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that unbounded rewards cost another δ."""
+        """Return that unbounded rewards cost another δ, where the rewards are unbounded."""
         if all(math.isfinite(end) for end in problem.link.support):
             return ()
         return ("unbounded rewards: their bound G may fail too, so the sets hold with 1 − 2δ",)
@@ -88,7 +111,8 @@ class LazyONS(Confidence[LazyOnsState]):
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return γ, B, N, δ, c, R, λ and S."""
         problem = setting.problem
-        return (
-            self.rate.gamma(setting), self.rate.updates, setting.clients, setting.delta,
-            problem.c_mu, problem.R, setting.ridge, problem.S,
-        )  # fmt: skip
+        return in_order({
+            GAMMA: self.rate.gamma(setting), BATCHES: self.rate.updates, CLIENTS: setting.clients,
+            DELTA: setting.delta, C_MU: problem.c_mu, NOISE: problem.R, RIDGE: setting.ridge,
+            BALL: problem.S,
+        })  # fmt: skip

@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from fedglb.confidence.base import Confidence
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import EPOCH, LOG_GAIN
+from fedglb.kernels.layout import EPOCH, LOG_GAIN, in_order
 from fedglb.kernels.linalg import log_det
 from fedglb.links import Identity
 from fedglb.local_update import RidgeState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: Places in the constants of `linear_formula`: N, δ, R, λ and S.
+CLIENTS, DELTA, NOISE, RIDGE, BALL = range(5)
+#: The only place in the radius terms: log(det A/λ^d) of the last global update.
+MODEL_LOG_RATIO = 0
 
 
 @kernel
@@ -28,21 +33,32 @@ def linear_radius(
 
 @kernel
 def linear_formula(
-    vectors: FloatArray, counters: FloatArray, numbers: FloatArray, constants: FloatArray
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
 ) -> float:
-    """The radius of a client: log det of the last model's A, and what was gained since."""
+    """The radius of a client: log det A of the last model, plus the gain since then."""
     log_ratio = counters[LOG_GAIN]
-    if numbers.shape[0] > 0:
-        log_ratio += numbers[0]
+    if radius_terms.shape[0] > 0:
+        log_ratio += radius_terms[MODEL_LOG_RATIO]
     return linear_radius(
-        log_ratio, int(counters[EPOCH]), int(constants[0]),
-        constants[1], constants[2], constants[3], constants[4],
+        log_ratio, int(counters[EPOCH]), int(constants[CLIENTS]),
+        constants[DELTA], constants[NOISE], constants[RIDGE], constants[BALL],
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Linear(Confidence[RidgeState]):
-    """The radius of DisLinUCB, proven for the identity link."""
+    """The radius of DisLinUCB (OFUL's), proven for the identity link only.
+
+    References
+    ----------
+    Abbasi-Yadkori et al. (2011), Theorem 2; docs/theory.md, section 2.5 (Theorem 9).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.dislinucb(threshold=1.0).confidence
+    Linear()
+    """
 
     state_type = RidgeState
     formula = staticmethod(linear_formula)
@@ -51,10 +67,11 @@ class Linear(Confidence[RidgeState]):
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
         """Return log(det A/λ^d)."""
-        return (log_det(objective.matrix) - setting.problem.dim * math.log(setting.ridge),)
+        log_prior = setting.problem.dim * math.log(setting.ridge)
+        return in_order({MODEL_LOG_RATIO: log_det(objective.matrix) - log_prior})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that the rewards must be linear."""
+        """Return that nothing is proven, where the link is not the identity."""
         if isinstance(problem.link, Identity):
             return ()
         return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
@@ -62,4 +79,7 @@ class Linear(Confidence[RidgeState]):
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return N, δ, R, λ and S."""
         problem = setting.problem
-        return setting.clients, setting.delta, problem.R, setting.ridge, problem.S
+        return in_order({
+            CLIENTS: setting.clients, DELTA: setting.delta, NOISE: problem.R,
+            RIDGE: setting.ridge, BALL: problem.S,
+        })  # fmt: skip

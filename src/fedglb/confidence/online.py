@@ -1,7 +1,8 @@
 """From the regret of an online learner to a bound on its prediction errors.
 
-Both online families need it: Σ[xᵀ(θ_s − θ*)]² ≤ q² − 1 wherever the learner's loss exceeds that
-of θ* by at most B, by Corollary 8 of Abbasi-Yadkori et al. (2012) and Lemma 2 of Jun et al. (2017).
+If the learner's loss exceeds that of θ* by at most B, then Σ[xᵀ(θ_s − θ*)]² ≤ q² − 1, by
+Corollary 8 of Abbasi-Yadkori et al. (2012) and Lemma 2 of Jun et al. (2017). The radii `FedGLB`
+and `LazyONS` rest on it (docs/theory.md, section 2.3, Lemmas 4 and 5).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 
 from fedglb.kernels.compile import kernel
 
-#: Newton's steps: within a millionth of the solution (δ > 1/e: within a few thousandths).
+#: Newton steps: two end within a millionth of the root (a few thousandths where δ > 1/e).
 REFINEMENTS = 2
 
 
@@ -20,9 +21,9 @@ def prediction_error_bound(
 ) -> float:
     """Return q² − 1, where q solves q² ≤ a + f q √log(q/δ), a = 1 + 2B/c, f = 2√2 R/c.
 
-    Without refinements: Jun et al.'s closed form. q − φ(q), φ(q) = f√L/2 + √(f²L/4 + a) with
-    L = log(q/δ), is convex, so a step of Newton's method ends above its root, a valid bound,
-    wherever it starts (docs/theory.md); it starts close by.
+    Without refinements it is the closed form of Jun et al. Each refinement is a Newton step on
+    q − φ(q), φ(q) = f√L/2 + √(f²L/4 + a) with L = log(q/δ). That function is convex, so a step
+    ends above its root, where the bound is valid, wherever it started (docs/theory.md).
     """
     a = 1.0 + 2.0 * regret / c
     f = 2.0 * math.sqrt(2.0) * R / c

@@ -1,13 +1,14 @@
-"""Global updates: how all clients fit one model."""
+"""Global updates, or solvers: how all clients fit one model. One method per file."""
 
 from fedglb.global_update.agd import AGD
 from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Solve, Sums
 from fedglb.global_update.closed_form import ClosedForm
+from fedglb.global_update.evaluation import AgdStop, Projection, Stop
 from fedglb.global_update.lbfgs import LBFGS
 from fedglb.global_update.newton import Newton
 from fedglb.global_update.ons_step import OnsStep
 
 __all__ = [
-    "AGD", "LBFGS", "ClosedForm", "GlobalUpdate", "Newton", "Objective", "OnsStep", "Query",
-    "Solution", "Solve", "Sums",
+    "AGD", "LBFGS", "AgdStop", "ClosedForm", "GlobalUpdate", "Newton", "Objective", "OnsStep",
+    "Projection", "Query", "Solution", "Solve", "Stop", "Sums",
 ]  # fmt: skip

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
 from fedglb.global_update.base import Objective, Query, Steps, Sums
 from fedglb.global_update.evaluation import (
     ROUNDING_GAP,
+    AgdStop,
     Evaluation,
     IterativeSolver,
     evaluate,
@@ -21,29 +23,58 @@ from fedglb.global_update.paper_projection import into_ball
 from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 100_000
-PATIENCE = 1000  # rounds without progress at the rounding floor
+PATIENCE = 1000  # rounds without progress, once the gap is within rounding
 
 
 @dataclass(frozen=True)
 class AGD(IterativeSolver):
-    """Nesterov's method with the paper's υ and γ sequences and step 1/(k_μ + λ/n).
+    """Accelerated gradient descent: clients send gradients; the paper's solver and the default.
 
-    `stop` may also be "bound", the paper's J_t: 1 + √(k_μ n/λ + 1)·log((k_μ + 2λ/n)Δ²/(2ε)),
-    with Δ = ‖θ⁽¹⁾ − θ̂‖ bounded by ‖n∇F(θ⁽¹⁾)‖/λ (the rate is that of another momentum:
-    erratum 6). Under "bound" and "fixed" one more round gives the gradient at the result.
-    On the ball every iterate is projected onto it. Without it and with a k_μ that holds on the
-    ball only (Poisson), replies carry the loss: when F rises, momentum starts anew where F was
-    lowest, and the step is halved if it had none.
+    Nesterov's method with the paper's sequences υ and γ and step 1/(k_μ + λ/n).
+
+    Parameters
+    ----------
+    tolerance
+        ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples.
+    stop
+        When to stop. "certificate" (default): at the first iterate that is proven to be
+        ε-optimal. "fixed": after `rounds` rounds. "bound": after the paper's J_t rounds,
+        1 + √(k_μ n/λ + 1)·log((k_μ + 2λ/n)Δ²/(2ε)), where ‖n∇F(θ⁽¹⁾)‖/λ bounds
+        Δ = ‖θ⁽¹⁾ − θ̂‖. After "fixed" and "bound" one more round gives the gradient at the
+        result, which the radius needs.
+    rounds
+        J, the number of rounds; only with stop="fixed".
+    projection
+        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
+        minimise without constraint and, if the result lies outside, take the paper's
+        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or `rounds` does not go with `stop`.
+
+    Notes
+    -----
+    With projection="ball" every iterate is projected onto the ball. With "paper" and a link
+    whose k_μ holds on the ball only (Poisson), replies carry the loss: when F rises, momentum
+    starts again from where F was lowest; when F rises without momentum, the step is halved.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 3 and Eq. (3). Erratum 6: the rate in Eq. (3) belongs to another
+    momentum. The certificates: docs/theory.md, section 3.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> fg.AGD(stop="fixed", rounds=20).rounds
-    20
+    >>> fg.AGD(stop="fixed", rounds=20)
+    AGD(tolerance=None, stop='fixed', rounds=20, projection='ball')
+    >>> fg.fedglb_ucb(threshold=10.0, solver=fg.AGD(tolerance=1e-8)).solver.tolerance
+    1e-08
     """
 
-    def _stops(self) -> tuple[str, ...]:
-        return ("certificate", "fixed", "bound")
+    stop_rules = get_args(AgdStop)
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
@@ -83,7 +114,7 @@ class AGD(IterativeSolver):
                 limit = paper_rounds(objective, point.gradient, target)
             if with_loss:
                 if lowest is not None and point.above(lowest):
-                    if gamma == 0.0:  # not momentum made F rise: the step was too long
+                    if gamma == 0.0:  # there was no momentum: the step was too long
                         step *= 0.5
                     momentum = _Momentum()
                     point = lowest
@@ -112,7 +143,7 @@ class _Momentum:
 
 
 def paper_rounds(objective: Objective, gradient: FloatArray, epsilon: float) -> int:
-    """Return the paper's J_t, the gradient n∇F being the one at the starting point."""
+    """Return the paper's J_t, Eq. (3); `gradient` is n∇F at the starting point."""
     setting, n = objective.setting, objective.samples
     k, ridge = setting.problem.k_mu, setting.ridge
     distance = float(np.linalg.norm(gradient)) / ridge

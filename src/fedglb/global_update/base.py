@@ -1,8 +1,9 @@
 """How all clients fit one model: the interface of the solvers, and the running solve.
 
 A solver is written as a generator: it yields the point at which it wants the sums over all
-clients, is sent those sums, and returns its solution. Nothing of a protocol is in it. What a
-running solve has been told is its whole state: told the same again, it stands where it stood.
+clients, is sent those sums, and returns its solution. It knows nothing of messages. The sums
+that a running solve has been told are its whole state: a new solve that is told the same sums
+asks the same next query.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Query:
-    """A request for sums over all clients' samples at θ: always the gradient.
+    """A request for sums over all clients' samples at θ: the gradient, and more if asked.
 
     Parameters
     ----------
     theta
         Where to evaluate, shape (d,).
     hessian, loss
-        Whether to send Σ μ′ x xᵀ, and Σ l, too.
+        Whether clients send Σ μ′ x xᵀ, and Σ l, too.
     """
 
     theta: FloatArray
@@ -38,7 +39,17 @@ class Query:
 
 @dataclass(frozen=True)
 class Sums:
-    """What all clients together answer: sums without the regulariser, which is the solver's."""
+    """The answers of all clients to a query, summed; the solver adds the regulariser itself.
+
+    Parameters
+    ----------
+    gradient
+        Σ x(μ(xᵀθ) − y), shape (d,).
+    hessian
+        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None where it was not asked for.
+    loss
+        Σ l(xᵀθ, y), or None where it was not asked for.
+    """
 
     gradient: FloatArray
     hessian: FloatArray | None = None
@@ -47,12 +58,12 @@ class Sums:
 
 @dataclass(frozen=True)
 class Objective:
-    """What is to be fitted.
+    """What a solver is to fit: F(θ) = (1/n)[Σ l(xᵀθ, y) + (λ/2)‖θ‖²], the paper's Eq. (2).
 
     Parameters
     ----------
     setting
-        Problem, N, T, λ, δ.
+        The problem, N, T, λ and δ.
     samples
         n, the number of samples in the sums.
     covariance
@@ -62,7 +73,7 @@ class Objective:
     previous
         The last shared model, None before the first.
     moment
-        Σ x y, where the family shares it.
+        Σ x y, shape (d,), where the local update shares it; else None.
     """
 
     setting: Setting
@@ -97,7 +108,7 @@ class Solution:
     projected
         Whether the constraint was active.
     b, gradient_matrix, extras
-        What the family's shared model needs beyond θ and A.
+        What the shared model of this solver holds beyond θ and A.
     """
 
     theta: FloatArray
@@ -114,7 +125,11 @@ Steps: TypeAlias = Generator[Query, Sums, Solution]
 
 
 class GlobalUpdate(ABC):
-    """A way for all clients to fit one model; subclasses are frozen dataclasses."""
+    """A solver: a way for all clients to fit one model. Subclasses are frozen dataclasses.
+
+    An algorithm has one as its `solver`. One of your own implements `solve`; CONTRIBUTING.md has
+    an example.
+    """
 
     #: Whether each update fits all samples anew (True), or only those since the last (False).
     refits: ClassVar[bool] = True
@@ -123,12 +138,54 @@ class GlobalUpdate(ABC):
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:
-        """Yield queries, receive sums, return the solution."""
+        """Yield queries, receive sums, return the solution.
+
+        Parameters
+        ----------
+        objective
+            What is to be fitted.
+
+        Returns
+        -------
+        Steps
+            A generator: it yields a `Query`, is sent the `Sums` over all clients, and so on, and
+            returns a `Solution`.
+        """
 
 
 @dataclass
 class Solve:
-    """A running solve: ask `query`, `tell` the sums, until `solution` is there."""
+    """A running solve: answer `query` by `tell`, until `solution` is there.
+
+    Parameters
+    ----------
+    solver
+        How to solve.
+    objective
+        What to solve.
+    transcript
+        The sums that were told so far; give those of an interrupted solve to resume it.
+
+    Attributes
+    ----------
+    query
+        What is asked now; None when the solve has ended.
+    solution
+        The result; None until the solve has ended.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedglb as fg
+    >>> problem = fg.Problem(dim=1, link=fg.Identity())
+    >>> setting = fg.fedglb_ucb(threshold=1.0).setting(problem, clients=1, horizon=None)
+    >>> objective = Objective(setting, samples=1, covariance=np.eye(1), matrix=2.0 * np.eye(1))
+    >>> solve = Solve(fg.Newton(tolerance=1e-12), objective)
+    >>> while solve.query is not None:  # one sample, x = 1 and y = 1
+    ...     solve.tell(Sums(gradient=solve.query.theta - 1.0, hessian=np.eye(1)))
+    >>> solve.solution.theta
+    array([0.5])
+    """
 
     solver: GlobalUpdate
     objective: Objective
@@ -147,7 +204,7 @@ class Solve:
             self.tell(sums)
 
     def tell(self, sums: Sums) -> None:
-        """Answer the current query."""
+        """Answer the current query by the sums over all clients."""
         self.transcript.append(sums)
         try:
             self.query = self._steps.send(sums)

@@ -1,4 +1,7 @@
-"""Proven upper bounds on F(θ) − min F, from what the coordinator knows (docs/theory.md)."""
+"""Proven upper bounds on F(θ) − min F, from what the coordinator knows.
+
+The proofs are in docs/theory.md, section 3.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from fedglb.kernels.self_concordance import newton_gap
 from fedglb.links import Link
 from fedglb.typing import FloatArray
 
+#: How far beyond the ball (or θ) ρ is tried, in order.
 _LADDER = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 
 
@@ -83,8 +87,8 @@ def newton_bound(
 ) -> float:
     """Certificate (c): δ_N² ω(κ)/n with δ_N² = gᵀH⁻¹g, κ = sδ_N/√λ_min(H).
 
-    For the minimum over the ball s is taken on it and there is nothing to check; else, where s
-    is not the same everywhere, the minimiser must provably stay within ρ.
+    For the minimum over the ball, s is that of the ball and there is nothing to check. For the
+    minimum over all θ, with an s that depends on ρ, the minimiser must provably have ‖θ‖ ≤ ρ.
     """
     shifted = gradient + multiplier * theta
     H = hessian + multiplier * np.eye(theta.size)
@@ -120,7 +124,7 @@ def gap(
     *,
     ball: bool,
 ) -> float:
-    """Return the smallest certificate at θ: for the minimum over the ball, or over all θ.
+    """Return the smallest of the certificates at θ, for the minimum over the ball or over all θ.
 
     `gradient` is n∇F(θ) with the regulariser, `hessian` n∇²F(θ) likewise, or None.
     """

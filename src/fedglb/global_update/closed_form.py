@@ -12,12 +12,25 @@ from fedglb.kernels.linalg import solve
 
 @dataclass(frozen=True)
 class ClosedForm(GlobalUpdate):
-    """θ = A⁻¹b with A and b summed over all clients; no round is needed."""
+    """Ridge regression on all samples: θ = A⁻¹b, with A and b summed over all clients.
+
+    No round is needed: the sums that clients send at the start of an update are enough.
+
+    References
+    ----------
+    Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.dislinucb(threshold=1.0).solver
+    ClosedForm()
+    """
 
     model_fields = frozenset({"b"})
 
     def solve(self, objective: Objective) -> Steps:
-        """Return the solution at once."""
+        """Return the solution without any query."""
         assert objective.moment is not None
         theta = solve(objective.matrix, objective.moment)
         return Solution(theta=theta, gradient=np.zeros_like(theta), gap=0.0, b=objective.moment)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -13,7 +14,12 @@ from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, 
 from fedglb.global_update.certificate import gap
 from fedglb.typing import FloatArray
 
-PROJECTIONS = ("ball", "paper")
+#: When a solve ends: at a certificate, or after a fixed number of rounds.
+Stop: TypeAlias = Literal["certificate", "fixed"]
+#: `AGD` has the paper's number of rounds besides.
+AgdStop: TypeAlias = Literal["certificate", "fixed", "bound"]
+#: What keeps a model in the ball ‖θ‖ ≤ S.
+Projection: TypeAlias = Literal["ball", "paper"]
 #: A gap below this that no longer falls is as small as double precision allows.
 ROUNDING_GAP = 1e-13
 
@@ -34,7 +40,7 @@ class Evaluation:
         return not self.loss <= other.loss + 1e-12 * (1.0 + abs(other.loss))
 
     def solution(self) -> Solution:
-        """Return this point as the answer."""
+        """Return this point as the solution."""
         return Solution(self.theta, self.gradient, self.multiplier, self.gap, self.multiplier > 0.0)
 
 
@@ -46,7 +52,29 @@ def evaluate(
     hessian: bool = False,
     loss: bool = False,
 ) -> Generator[Query, Sums, Evaluation]:
-    """One round at θ."""
+    """Ask for the sums at θ (one round), and return F there with its certificate.
+
+    Parameters
+    ----------
+    objective
+        What is fitted.
+    theta
+        Where to evaluate, shape (d,).
+    ball
+        Whether the minimum over the ball is sought, or that over all θ.
+    hessian, loss
+        Whether clients send their Hessian and their loss, too.
+
+    Returns
+    -------
+    Evaluation
+        Given to whoever writes ``point = yield from evaluate(...)``.
+
+    Raises
+    ------
+    FloatingPointError
+        If the certificate is not a number.
+    """
     sums = yield Query(theta.copy(), hessian, loss)
     ridge, problem = objective.setting.ridge, objective.setting.problem
     gradient = sums.gradient + ridge * theta
@@ -60,7 +88,7 @@ def evaluate(
 
 
 def sphere_multiplier(theta: FloatArray, gradient: FloatArray, radius: float) -> float:
-    """Return the ν ≥ 0 that best explains the gradient at a θ on the sphere; 0 inside it."""
+    """Return the ν ≥ 0 that makes ‖g + νθ‖ smallest at a θ on the sphere; 0 inside it."""
     square = float(theta @ theta)
     if square < (radius * (1.0 - 1e-9)) ** 2:
         return 0.0
@@ -68,9 +96,10 @@ def sphere_multiplier(theta: FloatArray, gradient: FloatArray, radius: float) ->
 
 
 def within_reach(target: FloatArray, theta: FloatArray, radius: float) -> FloatArray:
-    """Return `target`, or the point on the way to it that is not wildly far from the ball.
+    """Return `target` or, where it is too far off, a point on the way from `theta` to it.
 
-    A trial point of a link that grows like e^z must not leave the range of doubles.
+    Too far is a step longer than 2 max(S, ‖θ‖) + 1: with a link that grows like e^z a trial
+    point beyond that could leave the range of doubles.
     """
     reach = 2.0 * max(radius, float(np.linalg.norm(theta))) + 1.0
     step = target - theta
@@ -86,34 +115,40 @@ def project_euclidean(theta: FloatArray, radius: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class IterativeSolver(GlobalUpdate):
-    """Hyper-parameters that AGD, Newton and L-BFGS have in common.
+    """What `AGD`, `Newton` and `LBFGS` have in common: when to stop, and how to stay in the ball.
 
     Parameters
     ----------
     tolerance
-        ε with F(θ) − min F ≤ ε; None: 1/n².
+        ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples.
     stop
-        "certificate": at the first iterate proven to be ε-optimal; "fixed": after `rounds`.
+        "certificate" (default): at the first iterate that is proven to be ε-optimal. "fixed":
+        after `rounds` rounds. A subclass that knows more says so in `stop_rules`.
     rounds
-        J, with stop="fixed".
+        J, the number of rounds; only with stop="fixed".
     projection
-        "ball": minimise over ‖θ‖ ≤ S. "paper": minimise without constraint, then, if the
-        result lies outside, the paper's argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball.
+        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
+        minimise without constraint and, if the result lies outside, take the paper's
+        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or `rounds` does not go with `stop`.
     """
 
+    #: The choices for `stop`.
+    stop_rules: ClassVar[tuple[str, ...]] = get_args(Stop)
     tolerance: float | None = None
-    stop: str = "certificate"
+    stop: AgdStop = "certificate"
     rounds: int | None = None
-    projection: str = "ball"
-
-    def _stops(self) -> tuple[str, ...]:
-        return ("certificate", "fixed")
+    projection: Projection = "ball"
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
             number("tolerance", self.tolerance, above=0.0)
-        one_of("stop", self.stop, self._stops())
-        one_of("projection", self.projection, PROJECTIONS)
+        one_of("stop", self.stop, self.stop_rules)
+        one_of("projection", self.projection, get_args(Projection))
         if self.stop == "fixed":
             integer("rounds", self.rounds)
         elif self.rounds is not None:
@@ -121,9 +156,9 @@ class IterativeSolver(GlobalUpdate):
 
     @property
     def on_ball(self) -> bool:
-        """Whether the minimum over the ball is sought."""
+        """Whether a solve minimises over the ball, and not over all θ."""
         return self.projection == "ball"
 
     def epsilon(self, objective: Objective) -> float:
-        """Return ε."""
+        """Return ε: `tolerance`, or 1/n²."""
         return 1.0 / objective.samples**2 if self.tolerance is None else self.tolerance

@@ -12,6 +12,7 @@ from fedglb.global_update.base import Objective, Query, Steps, Sums
 from fedglb.global_update.evaluation import (
     Evaluation,
     IterativeSolver,
+    Stop,
     evaluate,
     project_euclidean,
     within_reach,
@@ -27,24 +28,50 @@ MAX_ROUNDS = 2000
 
 @dataclass(frozen=True)
 class LBFGS(IterativeSolver):
-    """Limited-memory BFGS on nF, started from the metric λI + k_μ M that the coordinator knows.
-
-    F is convex, so the derivative along a step tells whether it went too far: then the step is
-    cut back, and no loss is needed. If the answer lies outside the ball, constrained Newton
-    rounds finish it.
+    """Limited-memory BFGS: clients send gradients, the coordinator keeps the curvature.
 
     Parameters
     ----------
+    tolerance
+        ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples.
+    stop
+        When to stop. "certificate" (default): at the first iterate that is proven to be
+        ε-optimal. "fixed": after `rounds` rounds, and one more for the gradient at the result,
+        which the radius needs.
+    rounds
+        J, the number of rounds; only with stop="fixed".
+    projection
+        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
+        minimise without constraint and, if the result lies outside, take the paper's
+        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
     memory
-        How many curvature pairs to keep.
+        How many pairs (step, change of the gradient) the coordinator keeps; at least 1.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or `rounds` does not go with `stop`.
+
+    Notes
+    -----
+    The first metric is λI + k_μ M, which the coordinator knows. F is convex, so the derivative
+    along a step tells whether the step went too far, and it is cut back without any loss being
+    sent. With projection="ball", a result that lies outside (or is not certified) is finished by
+    constrained Newton rounds, in which clients send Hessians too.
+
+    References
+    ----------
+    Nocedal and Wright, *Numerical Optimization* (2006), Algorithm 7.4 (the two-loop recursion).
+    The certificates: docs/theory.md, section 3.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> fg.LBFGS(memory=5).tolerance is None
-    True
+    >>> fg.LBFGS(memory=5)
+    LBFGS(tolerance=None, stop='certificate', rounds=None, projection='ball', memory=5)
     """
 
+    stop: Stop = "certificate"
     memory: int = 10
 
     def __post_init__(self) -> None:
@@ -113,7 +140,7 @@ class _Pairs:
     changes: list[FloatArray] = field(default_factory=list)
 
     def add(self, step: FloatArray, change: FloatArray) -> bool:
-        """Keep a pair; False if rounding has eaten its curvature."""
+        """Keep a pair; False if its curvature is lost in rounding, and it is not kept."""
         if not float(step @ change) > 0.0:
             return False
         self.steps = [*self.steps, step][-self.memory :]

@@ -13,6 +13,7 @@ from fedglb.global_update.evaluation import (
     ROUNDING_GAP,
     Evaluation,
     IterativeSolver,
+    Stop,
     evaluate,
 )
 from fedglb.global_update.paper_projection import into_ball
@@ -26,18 +27,47 @@ MAX_ROUNDS = 200
 
 @dataclass(frozen=True)
 class Newton(IterativeSolver):
-    """Newton steps; on the ball each one minimises the quadratic model over it.
+    """Newton's method: clients send gradients and Hessians; a few rounds per update.
 
-    A full step where it provably decreases F, else one of length log(1+r)/r, which does
-    (docs/theory.md). A link without known self-concordance sends losses instead, and the step
-    is halved until F falls.
+    Parameters
+    ----------
+    tolerance
+        ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples.
+    stop
+        When to stop. "certificate" (default): at the first iterate that is proven to be
+        ε-optimal. "fixed": after `rounds` steps, and one more round for the gradient at the
+        result, which the radius needs.
+    rounds
+        J, the number of steps; only with stop="fixed".
+    projection
+        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
+        minimise without constraint and, if the result lies outside, take the paper's
+        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or `rounds` does not go with `stop`.
+
+    Notes
+    -----
+    With projection="ball" each step minimises the quadratic model over the ball. A step is full
+    where that provably decreases F; else it has the length log(1+r)/r, r = s‖p‖ for the full
+    step p, which provably does. Where the link's self-concordance s is not known, replies
+    carry the loss, and the step is halved until F falls.
+
+    References
+    ----------
+    docs/theory.md, sections 3 (certificates) and 4 (the length of a step).
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> fg.Newton().stop
-    'certificate'
+    >>> fg.Newton(tolerance=1e-12)
+    Newton(tolerance=1e-12, stop='certificate', rounds=None, projection='ball')
     """
+
+    stop: Stop = "certificate"
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
@@ -52,10 +82,10 @@ class Newton(IterativeSolver):
 def newton_rounds(
     objective: Objective, start: FloatArray, target: float | None, limit: int, *, ball: bool
 ) -> Generator[Query, Sums, Evaluation]:
-    """Iterate from `start` until the certificate is ≤ target, for at most `limit` rounds.
+    """Take Newton steps from `start` until the certificate is ≤ target, in at most `limit` rounds.
 
-    Ends early where double precision leaves nothing to gain. Without a target it makes exactly
-    `limit` rounds.
+    They end early where double precision leaves nothing to gain. Without a target there are
+    exactly `limit` rounds.
     """
     problem = objective.setting.problem
     by_loss = problem.link.self_concordance(problem.S) is None

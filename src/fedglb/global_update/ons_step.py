@@ -14,10 +14,31 @@ from fedglb.lazy_rate import LazyRate
 
 @dataclass(frozen=True)
 class OnsStep(GlobalUpdate):
-    """θ_t = θ_last − (1/γ) A_t⁻¹ ∇F_batch(θ_last), projected; A_t gains ∇F_batch ∇F_batchᵀ.
+    """One online Newton step on the samples since the last global update, the batch.
 
-    One round. The objective's covariance is that of the batch. The solution's `extras` are
-    ‖∇F_batch‖²_{A_t⁻¹} and Σz² over the batch, which the radius needs.
+    A_t = A_last + ∇F ∇Fᵀ, with ∇F the gradient of the batch's loss at θ_last; then θ_t is the
+    projection of θ_last − (1/γ) A_t⁻¹∇F onto the ball. One round.
+
+    Parameters
+    ----------
+    rate
+        What the step size 1/γ follows from; the same as that of the local update.
+
+    Notes
+    -----
+    The objective's covariance is that of the batch. The solution's `extras` are ‖∇F‖²_{A_t⁻¹}
+    and Σz² over the batch, which the radius needs.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with γ by erratum 5; docs/theory.md,
+    section 2.4.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).solver
+    OnsStep(rate=LazyRate(updates=20, batch_limit=None))
     """
 
     refits = False
@@ -25,7 +46,7 @@ class OnsStep(GlobalUpdate):
     rate: LazyRate
 
     def solve(self, objective: Objective) -> Steps:
-        """Yield one query, return the solution."""
+        """Yield one query, receive its sums, return the solution."""
         setting, previous = objective.setting, objective.previous
         d = setting.problem.dim
         theta = objective.start

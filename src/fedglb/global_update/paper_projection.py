@@ -1,4 +1,4 @@
-"""The paper's projection of a global model into the ball, as an option."""
+"""The paper's projection of a global model into the ball: `projection="paper"`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from fedglb.global_update.base import Objective, Steps
-from fedglb.global_update.evaluation import Evaluation, evaluate
+from fedglb.global_update.evaluation import Evaluation, Projection, evaluate
 from fedglb.kernels.ball import minimise_quadratic
 
 _SMALLEST_STEP = 1e-10
 _MAX_ROUNDS = 200
 
 
-def into_ball(objective: Objective, found: Evaluation, projection: str) -> Steps:
-    """Return `found`, or its projection where the paper's is asked for and it lies outside."""
+def into_ball(objective: Objective, found: Evaluation, projection: Projection) -> Steps:
+    """Return `found`; where it lies outside and `projection` is "paper", the paper's projection."""
     radius = objective.setting.problem.S
     if projection == "ball" or float(np.linalg.norm(found.theta)) <= radius:
         return found.solution()
@@ -24,11 +24,15 @@ def into_ball(objective: Objective, found: Evaluation, projection: str) -> Steps
 
 
 def paper_projection(objective: Objective, outside: Evaluation) -> Steps:
-    """Argmin over ‖θ‖ ≤ S of ‖g(θ̃) − g(θ)‖_{A⁻¹}, by Gauss–Newton on the ball.
+    """Find argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over ‖θ‖ ≤ S by Gauss–Newton steps on the ball.
 
     g(θ̃) − g(θ) is the difference of the gradients of nF. The problem is not convex and the
     paper's proof needs the MLE inside the ball (erratum 4), so this is not the default. A step
     that does not decrease the objective is halved.
+
+    References
+    ----------
+    Li and Wang (2022), the last line of Algorithm 3.
     """
     radius = objective.setting.problem.S
     A_inv = np.linalg.inv(objective.matrix)

@@ -25,15 +25,15 @@ _CLOSE = 1e-4
 def minimise_quadratic(H: FloatArray, w: FloatArray, S: float, theta: FloatArray) -> float:
     """Write argmin ½θᵀHθ − wᵀθ over ‖θ‖ ≤ S to `theta`; return the multiplier ν ≥ 0.
 
-    H is positive definite. (H + νI)θ = w with ν = 0, or ν > 0 and ‖θ‖ = S. NaN if H is not
-    positive definite.
+    (H + νI)θ = w, with ν = 0, or with ν > 0 and ‖θ‖ = S. It returns NaN if H is not positive
+    definite.
     """
     return solve_secular(H, w, S, theta, 0.0)
 
 
 @kernel
 def solve_secular(H: FloatArray, w: FloatArray, S: float, theta: FloatArray, start: float) -> float:
-    """`minimise_quadratic`, from a ν that is known to be at most the multiplier.
+    """Do as `minimise_quadratic` does, from a `start` that is at most the multiplier.
 
     The function ν ↦ 1/S − 1/‖θ(ν)‖ is convex and decreasing, so Newton's method on it from
     below increases monotonically to the root (docs/theory.md).
@@ -88,8 +88,8 @@ def solve_secular(H: FloatArray, w: FloatArray, S: float, theta: FloatArray, sta
 def project(A: FloatArray, A_inv: FloatArray, S: float, theta: FloatArray) -> float:
     """Replace `theta` by its projection onto ‖·‖ ≤ S in the A-norm; return the multiplier.
 
-    Algorithm 2 of the paper; the ball, not the sphere: a point inside stays as it is. The first
-    of Newton's steps starts at ν = 0, where A⁻¹ is all that it needs.
+    The last line of the paper's Algorithm 2. It is the ball and not the sphere: a point inside
+    stays as it is. The first of Newton's steps starts at ν = 0, where A⁻¹ is all that it needs.
     """
     length = norm(theta)
     if length <= S:

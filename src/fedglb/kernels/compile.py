@@ -1,8 +1,10 @@
-"""How the package compiles: one decorator, and a disk cache that cannot go stale.
+"""How the package compiles: the decorator `kernel`, and a disk cache that cannot go stale.
 
-* No fastmath and no parallel reductions: the same input gives the same bits everywhere.
-* numba's disk cache does not notice an edit in a file that a kernel *imports*, so the cache
-  folder carries a digest of all of the package's sources.
+* There is no fastmath and no parallel reduction: the same input gives the same bits everywhere.
+* numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of the
+  cache folder has a digest of all of the package's sources in it.
+
+How kernels are called by address is in `fedglb.kernels.pointers`.
 """
 
 from __future__ import annotations
@@ -23,22 +25,30 @@ from fedglb.provenance import PACKAGE, source_digest
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A division by zero gives infinity or NaN, which the callers check for, and no exception: one in
-# a function that is called by address could not be passed on.
+# A division by zero gives infinity or NaN, which the callers check for. It raises no exception,
+# because a function that is called by address could not pass it on.
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled kernels are kept: `folder` is None where nothing can be written."""
+    """Where compiled kernels are kept.
+
+    Parameters
+    ----------
+    folder
+        None where nothing can be written.
+    fresh
+        Whether nothing was compiled yet when this process started: its first run takes longer.
+    """
 
     folder: str | None
-    fresh: bool  # nothing is compiled yet: the first run takes longer
+    fresh: bool
 
 
 @functools.cache
 def cache() -> Cache:
-    """Return the folder of compiled kernels: per user, per digest of the package's sources."""
+    """Return the folder of compiled kernels, one per user and digest of the package's sources."""
     root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
@@ -51,7 +61,7 @@ def cache() -> Cache:
 
 @contextlib.contextmanager
 def disk_cache() -> Iterator[bool]:
-    """Point numba at our folder; give whether there is one."""
+    """Make numba use our folder; give whether there is one."""
     folder, before = cache().folder, numba.config.CACHE_DIR
     if folder is not None:
         numba.config.CACHE_DIR = folder
@@ -62,10 +72,28 @@ def disk_cache() -> Iterator[bool]:
 
 
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
-    """Compile `function` with numba on its first call, GIL released.
+    """Compile `function` with numba on its first call; it runs without the GIL.
 
-    The package's own kernels are kept on disk; those of others are not, for the digest does not
-    see what they import.
+    The package's own kernels are kept on disk. Those of others are compiled in every process,
+    because the digest does not cover what they import.
+
+    Parameters
+    ----------
+    function
+        A function that numba compiles in its nopython mode.
+
+    Returns
+    -------
+    Callable
+        The same function, compiled; `function` itself with ``NUMBA_DISABLE_JIT=1``.
+
+    Examples
+    --------
+    >>> @kernel
+    ... def double(x: float) -> float:
+    ...     return 2.0 * x
+    >>> double(1.5)
+    3.0
     """
     with disk_cache() as on_disk:
         cached = on_disk and is_own(function)
@@ -73,5 +101,5 @@ def kernel(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def is_own(function: Callable[..., Any]) -> bool:
-    """Whether a function is the package's own: only those are kept on disk."""
+    """Return whether a function is the package's own: only those are kept on disk."""
     return PACKAGE in Path(function.__code__.co_filename).parents

@@ -1,4 +1,12 @@
-"""Where kernels find what every learner's state has: places in its arrays."""
+"""Where kernels find things: places in a learner's arrays, in constants, in radius terms.
+
+Kernels take flat arrays and read them by place. Each place has a name, and an array of numbers
+is filled by the same names (`in_order`), so that filling and reading cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
 
 #: In `vectors`: the model θ, and the centre of the ellipsoid.
 THETA, CENTRE = 0, 1
@@ -8,3 +16,15 @@ MATRIX, INVERSE = 0, 1
 LOG_GAIN, UPDATES, EPOCH = 0, 1, 2
 #: In a link's addresses: μ, μ′, and the cumulant m.
 MEAN, VARIANCE, CUMULANT = 0, 1, 2
+
+
+def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:
+    """Return numbers that are given by place, in the order of their places 0, 1, ….
+
+    Examples
+    --------
+    >>> C_MU, BALL = range(2)
+    >>> in_order({BALL: 1.0, C_MU: 0.25})
+    (0.25, 1.0)
+    """
+    return tuple(numbers[place] for place in range(len(numbers)))

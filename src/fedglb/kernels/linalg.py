@@ -1,6 +1,6 @@
 """Small dense linear algebra in plain loops: the same bits on every machine and in every engine.
 
-LAPACK and BLAS reorder sums from one build to the next; at the sizes of a bandit's features
+Builds of LAPACK and BLAS differ in the order of their sums. At the sizes of a bandit's features
 (d = 5 to 100) these loops cost about the same.
 """
 
@@ -120,7 +120,7 @@ def solve_lower_transposed(L: FloatArray, b: FloatArray, out: FloatArray) -> Non
 
 @kernel
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
-    """Return A⁻¹b for positive definite A; NaN if it is not."""
+    """Return A⁻¹b; NaN if A is not positive definite."""
     out = np.empty(b.shape[0])
     L = np.zeros(A.shape)
     if cholesky(A, L):
@@ -133,7 +133,7 @@ def solve(A: FloatArray, b: FloatArray) -> FloatArray:
 
 @kernel
 def log_det(A: FloatArray) -> float:
-    """Return log det A for positive definite A; NaN if it is not."""
+    """Return log det A; NaN if A is not positive definite."""
     L = np.zeros(A.shape)
     if not cholesky(A, L):
         return np.nan
@@ -145,7 +145,7 @@ def log_det(A: FloatArray) -> float:
 
 @kernel
 def invert(A: FloatArray, out: FloatArray) -> bool:
-    """Write the inverse of the positive definite A to `out`, symmetric; False if it is not."""
+    """Write A⁻¹, exactly symmetric, to `out`; False if A is not positive definite."""
     d = A.shape[0]
     L = np.zeros((d, d))
     if not cholesky(A, L):
@@ -164,7 +164,7 @@ def invert(A: FloatArray, out: FloatArray) -> bool:
 
 @kernel
 def add_square(A: FloatArray, x: FloatArray, sign: float) -> None:
-    """A += sign · x xᵀ for a sign of ±1: rows run through memory, and symmetry is exact."""
+    """A += sign · x xᵀ for a sign of ±1: row by row, as memory lies, and exactly symmetric."""
     d = x.shape[0]
     for i in range(d):
         w = sign * x[i]
@@ -181,11 +181,11 @@ def add_sample(
     count: int,
     direction: FloatArray,
 ) -> float:
-    """A += weight·x xᵀ and A⁻¹ with it; return what log det A gains, log(1 + weight·xᵀA⁻¹x).
+    """A += weight·x xᵀ, and A⁻¹ with it; return the gain of log det A, log(1 + weight·xᵀA⁻¹x).
 
-    `direction` becomes A⁻¹x with A after the update. `count` is the number of updates before
-    this one. A is the exact sum; A⁻¹ follows by the Sherman–Morrison formula, and from A itself
-    at every `REFRESH_EVERY`-th update (`refreshed`), which keeps rounding errors from building up.
+    `count` is the number of updates before this one; A⁻¹x, with the new A, is written to
+    `direction`. A is the plain sum. A⁻¹ follows by the Sherman–Morrison formula; every
+    `REFRESH_EVERY`-th update computes it from A, which keeps rounding errors from building up.
     """
     d = x.shape[0]
     symmetric_matvec(A_inv, x, direction)
@@ -210,7 +210,7 @@ def add_sample(
 
 @kernel
 def refreshed(count: int) -> bool:
-    """Whether `add_sample` with this count computes A⁻¹ from A."""
+    """Return whether `add_sample` with this `count` computes A⁻¹ from A."""
     return (count + 1) % REFRESH_EVERY == 0
 
 

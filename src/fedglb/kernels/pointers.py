@@ -1,11 +1,13 @@
-"""Kernels and scalar functions by address: how the block loop calls parts and links.
+"""Calls by address: how kernels call a link's functions, and the block loop a part's kernels.
 
-* A link's scalar functions reach the kernels as addresses (plain integers): one compiled
-  kernel serves every link, user-defined ones included, stays on disk, and the call costs
-  nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a
-  vectorised one that rounds differently in another place.
-* A part's step and its radius are kernels that reach the block loop in the same way: what
-  Python calls for one interaction and what the loop calls is one and the same machine code.
+* Kernels get a link's scalar functions as addresses, which are plain integers. So one compiled
+  kernel serves every link, a user's own included, and can be kept on disk; and a call costs
+  nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a vectorised
+  one in some places, where it would round differently.
+* The loop of the compiled engine (`fedglb.kernels.play`) gets a part's `step` or `formula` in the
+  same way. So the loop runs the same machine code as Python does for a single interaction.
+
+How kernels are compiled is in `fedglb.kernels.compile`.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ScalarFunction:
-    """A compiled function of floats: callable from Python, by `address` from kernels."""
+    """A compiled function of floats: Python calls it by `call`, kernels by `address`."""
 
     address: int
     call: Callable[..., float]
@@ -42,13 +44,26 @@ _python_functions: dict[int, Callable[..., Any]] = {}
 
 @functools.cache
 def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunction:
-    """Compile a function of `arguments` floats to machine code with a C signature."""
+    """Compile a function of `arguments` floats to machine code with a C signature.
+
+    Parameters
+    ----------
+    function
+        A function of floats that returns a float, and uses `math` only.
+    arguments
+        How many floats it takes.
+
+    Returns
+    -------
+    ScalarFunction
+        The same one for the same function.
+    """
     if numba.config.DISABLE_JIT:
         address = len(_python_functions) + 1
         _python_functions[address] = function
         return ScalarFunction(address, function)
     signature = types.float64(*[types.float64] * arguments)
-    with disk_cache() as on_disk:  # a user's link may live in a notebook: numba can't cache it
+    with disk_cache() as on_disk:  # numba cannot cache a user's link that is in a notebook
         cached = on_disk and is_own(function)
         compiled = numba.cfunc(signature, cache=cached, error_model="numpy")(function)
     prototype = ctypes.CFUNCTYPE(ctypes.c_double, *[ctypes.c_double] * arguments)
@@ -95,22 +110,37 @@ _REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
 _WHOLES = types.Array(types.int64, 1, "C")
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1])
-#: (vectors, counters, numbers, constants) -> the radius.
+#: (vectors, counters, radius_terms, constants) -> the radius.
 RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
 
 
 def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
-    """Return the address of a kernel's machine code for these types (compiled now if need be).
+    """Return the address of a kernel's machine code for a signature; compile it if need be.
 
-    `TypeError` where it is no kernel, or returns another type: its code would be misread.
+    Parameters
+    ----------
+    function
+        A function under `@kernel`.
+    signature
+        `STEP` or `RADIUS`.
+
+    Returns
+    -------
+    int
+        The address, for `call_step` or `call_radius`.
+
+    Raises
+    ------
+    TypeError
+        If it is not a kernel, or does not return what the signature says.
     """
     if function is None or (numba.config.DISABLE_JIT and not callable(function)):
-        raise TypeError("there is none")
+        raise TypeError("there is no such function")
     if numba.config.DISABLE_JIT:
         return compile_scalar(function, 0).address
     dispatcher = cast("Any", function)
     if not hasattr(dispatcher, "overloads"):
-        raise TypeError("a plain Python function")
+        raise TypeError("it is a plain Python function")
     if signature.args not in dispatcher.overloads:
         with disk_cache():
             dispatcher.compile(signature.args)
@@ -146,7 +176,7 @@ def _typed_step(
 
 
 def _typed_radius(
-    typing: Any, address: Any, vectors: Any, counters: Any, numbers: Any, constants: Any
+    typing: Any, address: Any, vectors: Any, counters: Any, radius_terms: Any, constants: Any
 ) -> Any:
     return _native(RADIUS)
 

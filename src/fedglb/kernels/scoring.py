@@ -1,4 +1,4 @@
-"""Upper confidence bounds of a set of arms, and which one is played."""
+"""Upper confidence bounds of a set of arms, and which arm is played (the paper's Eq. (5))."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from fedglb.kernels.compile import kernel
 from fedglb.typing import FloatArray
 
+#: Scores that differ by less than this, relative to max(1, |best|), count as equal.
 TIE = 1e-12
 
 
@@ -19,12 +20,12 @@ def upper_bounds(
     scores: FloatArray,
     widths: FloatArray,
 ) -> None:
-    """Write xᵀcentre + α‖x‖_{A⁻¹} for every arm x to `scores`, ‖x‖²_{A⁻¹} to `widths`.
+    """Write xᵀcentre + α‖x‖_{A⁻¹} of every arm x to `scores`, and ‖x‖²_{A⁻¹} to `widths`.
 
     `arms` is (d, K): the inner loops run over arms and vectorise without reordering any sum.
     Rows of A⁻¹ are taken two at a time and its columns four at a time, which halves the traffic
-    between registers and cache; only one triangle of A⁻¹ is read. (`while`: numba's range with a
-    step hides the loop from the compiler.)
+    between registers and cache; only one triangle of A⁻¹ is read. (There is a `while` because
+    the compiler does not recognise numba's range with a step as a loop to vectorise.)
     """
     d, K = arms.shape
     for k in range(K):
@@ -91,10 +92,10 @@ def upper_bounds(
 
 @kernel
 def pick(scores: FloatArray) -> int:
-    """Return the lowest index whose score is within rounding of the largest.
+    """Return the lowest index whose score is within `TIE` of the largest.
 
-    With a fresh A and unit arms all scores tie up to rounding: without this rule two correct
-    programs would play different arms.
+    Before the first sample all unit arms have the same score up to rounding: without this rule
+    two correct programs would play different arms.
     """
     best = scores[0]
     for k in range(1, scores.shape[0]):
@@ -122,7 +123,10 @@ def choose(
 
 @kernel
 def into_columns(arms: FloatArray, columns: FloatArray, longest: float) -> bool:
-    """Write `arms` (K, d) to `columns` (d, K); whether every ‖x‖² is finite and ≤ `longest`."""
+    """Write `arms` (K, d) to `columns` (d, K); return whether every ‖x‖² ≤ `longest`.
+
+    An arm with an element that is not finite makes it False.
+    """
     fits = True
     for k in range(arms.shape[0]):
         square = 0.0
@@ -130,5 +134,5 @@ def into_columns(arms: FloatArray, columns: FloatArray, longest: float) -> bool:
             x = arms[k, j]
             columns[j, k] = x
             square += x * x
-        fits = fits and square <= longest  # not so for NaN
+        fits = fits and square <= longest  # False for NaN
     return fits

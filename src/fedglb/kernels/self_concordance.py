@@ -1,4 +1,4 @@
-"""Bounds on sub-optimality from generalised self-concordance, |μ″| ≤ s μ′ (docs/theory.md)."""
+"""Bounds from generalised self-concordance, |μ″| ≤ s μ′ (docs/theory.md, sections 3 to 5)."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def taylor_excess(u: float) -> float:
 
 @kernel
 def safe_step(r: float) -> float:
-    """Return a step length along a Newton step p that is proven to decrease Φ; r = s‖p‖.
+    """Return a length of the Newton step p that is proven to decrease Φ; r = s‖p‖.
 
-    1 where (e^r − 1 − r)/r² ≤ 1, else log(1+r)/r.
+    It is 1 where (e^r − 1 − r)/r² ≤ 1, else log(1+r)/r.
     """
     return 1.0 if r <= 1.79 else math.log1p(r) / r

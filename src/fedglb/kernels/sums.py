@@ -22,11 +22,12 @@ def add_derivatives(
     hessian: FloatArray,
     with_hessian: bool,
 ) -> None:
-    """Add Σ x(μ(xᵀθ) − y), and if asked Σ μ'(xᵀθ) x xᵀ, over the rows of X in order.
+    """Add Σ x(μ(xᵀθ) − y) and, `with_hessian`, Σ μ'(xᵀθ) x xᵀ, over the rows of X in order.
 
     `mean` and `variance` are addresses of the link's functions. Rows are taken four at a time,
-    which quarters the traffic to the sums; of `hessian` the lower triangle is summed, and
-    mirrored at the end. (`while`: numba's range with a step hides the loop from the compiler.)
+    so that the sums are read and written a quarter as often; of `hessian` the lower triangle is
+    summed, and mirrored at the end. (There is a `while` because the compiler does not recognise
+    numba's range with a step as a loop to vectorise.)
     """
     n, d = X.shape
     s = 0
@@ -104,7 +105,7 @@ def sum_over_clients(
     with_hessian: bool,
     with_loss: bool,
 ) -> float:
-    """Add up what each client answers to a round, in their order; return the loss (0 if not asked).
+    """Add up the clients' answers to a round, in their order; return the loss (0 if not asked).
 
     `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1.
     """
@@ -152,7 +153,7 @@ def add_all_moments(
     covariances: FloatArray,
     moments: FloatArray,
 ) -> None:
-    """`add_moments` for each client i over its rows first[i] … last[i] − 1."""
+    """Do as `add_moments` does for each client i, over its rows first[i] … last[i] − 1."""
     for i in range(X.shape[0]):
         own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
         add_moments(own_X, own_y, covariances[i], moments[i])

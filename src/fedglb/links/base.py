@@ -1,4 +1,4 @@
-"""A link: the GLM family that ties an arm's score z = xᵀθ to the law of its reward."""
+"""A link: the GLM family, which ties an arm's z = xᵀθ to the distribution of its reward."""
 
 from __future__ import annotations
 
@@ -38,22 +38,34 @@ def _map_sample(function: int, mean: FloatArray, u: FloatArray, noise: float) ->
 
 
 class Link(ABC):
-    """Base of all links; one of your own is a subclass with three scalar functions.
+    """Base of all links. One of your own is a subclass with three scalar functions.
 
-    Class attributes
-    ----------------
+    The loss of a sample is l(z, y) = m(z) − y z, with z = xᵀθ.
+
+    Attributes
+    ----------
     name
         Name on the command line and in results.
-    scalar_cumulant, scalar_mean, scalar_variance
-        Static functions of one float z: the cumulant m, the mean μ = m′ and its derivative μ′.
-        They are compiled, so they use `math` only, and must be safe for |z| ≤ 700.
-    scalar_sampler
-        Optional method that returns a function (mean, u, noise) → reward, from one uniform u. By
-        default Bernoulli where `support` is (0, 1), Gaussian where it is unbounded.
     support
         Smallest and largest reward.
     default_noise
         Sub-Gaussian parameter R of the rewards, or None where the caller must give one.
+    caveats
+        What is not proven with this link, one sentence each; it goes into every result.
+
+    Notes
+    -----
+    A subclass has the static functions `scalar_cumulant`, `scalar_mean` and `scalar_variance` of
+    one float z: the cumulant m, the mean μ = m′ and its derivative μ′. They are compiled, so they
+    use `math` only, and they must be safe for |z| ≤ 700.
+
+    It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
+    and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
+    `self_concordance` and `smooth_everywhere`.
+
+    References
+    ----------
+    Li and Wang (2022), Eq. (1) and Assumption 1; docs/theory.md, section 1.
 
     Examples
     --------
@@ -80,7 +92,6 @@ class Link(ABC):
     name: ClassVar[str]
     support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     default_noise: ClassVar[float | None] = None
-    #: Statements about what is not proven with this link; they go into every result.
     caveats: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod
@@ -99,7 +110,13 @@ class Link(ABC):
         """Return μ′(z)."""
 
     def scalar_sampler(self) -> Callable[[float, float, float], float]:
-        """Return the scalar function (mean, u, noise) → reward that is compiled."""
+        """Return a function (mean, u, noise) → reward, from one uniform u; it is compiled.
+
+        Raises
+        ------
+        InvalidInput
+            If a subclass has neither of the two supports above and does not override this.
+        """
         if self.support == (0.0, 1.0):
             return bernoulli
         if self.support == (-math.inf, math.inf):
@@ -130,13 +147,13 @@ class Link(ABC):
 
     @cached_property
     def compiled_functions(self) -> IntArray:
-        """Addresses for kernels, at the places MEAN, VARIANCE and CUMULANT."""
+        """Addresses for kernels, at the places MEAN, VARIANCE and CUMULANT of `kernels.layout`."""
         every = (self.compiled_mean, self.compiled_variance, self.compiled_cumulant)
         return np.array([function.address for function in every], dtype=np.int64)
 
     @cached_property
     def compiled_sample(self) -> ScalarFunction:
-        """The quantile function of the reward, compiled."""
+        """The sampler, compiled: a reward of a given mean from one uniform."""
         return compile_scalar(self.scalar_sampler(), 3)
 
     # -- what people call ---------------------------------------------------------------------
@@ -178,7 +195,23 @@ class Link(ABC):
     def sample(
         self, mean: ArrayLike, u: ArrayLike, noise: float | None = None
     ) -> float | FloatArray:
-        """Return rewards of the given means from uniforms u in [0, 1), element by element."""
+        """Return rewards of the given means, element by element.
+
+        Parameters
+        ----------
+        mean
+            Mean rewards.
+        u
+            Uniforms in [0, 1), one per reward; the same u gives the same reward.
+        noise
+            R, the standard deviation of Gaussian rewards; None: `default_noise`. Other links
+            do not use it.
+
+        Returns
+        -------
+        float or array
+            Of the shape to which `mean` and `u` broadcast.
+        """
         scale = self.default_noise if noise is None else noise
         scale = math.nan if scale is None else scale
         if np.ndim(mean) == 0 and np.ndim(u) == 0:
@@ -192,23 +225,24 @@ class Link(ABC):
     # -- constants ---------------------------------------------------------------------------
 
     def k_mu(self, radius: float) -> float:
-        """Return sup μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        """Return k_μ = sup μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
         return -_search(lambda z: -self.variance(z), radius)
 
     def c_mu(self, radius: float) -> float:
-        """Return inf μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        """Return c_μ = inf μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
         return _search(self.variance, radius)
 
     def self_concordance(self, radius: float) -> float | None:
         """Return an s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
 
-        With it, Newton's steps and the exact MLE certify themselves tightly (docs/theory.md);
-        without it they fall back on bounds that need `c_mu` only. `radius` may be infinite.
+        With it there are tight certificates for Newton's steps and the exact MLE (docs/theory.md,
+        sections 3 to 5); without it there are looser ones, which need `c_mu` only. `radius` may
+        be infinite.
         """
         return None
 
     def smooth_everywhere(self) -> bool:
-        """Return whether k_μ of the ball bounds μ′ on the whole line too."""
+        """Return whether `k_mu` of any radius bounds μ′ on the whole line too."""
         return False
 
     def __repr__(self) -> str:
@@ -221,7 +255,7 @@ class Link(ABC):
         return hash(type(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        # compiled functions are this process's own
+        # a compiled function has an address, which means nothing in another process
         return {k: v for k, v in vars(self).items() if not k.startswith("compiled_")}
 
 
@@ -234,7 +268,7 @@ def _elementwise(function: ScalarFunction, z: ArrayLike) -> float | FloatArray:
 
 
 def _search(function: Callable[[Any], Any], radius: float) -> float:
-    """Return the minimum of a smooth function on [−radius, radius]: grid, then refined."""
+    """Return the minimum of a smooth function on [−radius, radius]: the best of a grid, refined."""
     if math.isinf(radius):
         return -math.inf
     from scipy.optimize import minimize_scalar  # only here, and slow to import

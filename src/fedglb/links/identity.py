@@ -6,7 +6,11 @@ from fedglb.links.base import Link
 
 
 class Identity(Link):
-    """μ(z) = z, rewards are numbers with Gaussian noise of standard deviation R.
+    """The identity link, μ(z) = z: rewards have Gaussian noise of standard deviation R.
+
+    References
+    ----------
+    docs/theory.md, section 1.
 
     Examples
     --------

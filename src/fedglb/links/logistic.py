@@ -8,7 +8,13 @@ from fedglb.links.base import Link
 
 
 class Logistic(Link):
-    """μ(z) = 1/(1 + e^{−z}), rewards 0 or 1 (any reward in [0, 1] is accepted).
+    """The logistic link, μ(z) = 1/(1 + e^{−z}): rewards are 0 or 1.
+
+    Rewards anywhere in [0, 1] are accepted.
+
+    References
+    ----------
+    docs/theory.md, section 1.
 
     Examples
     --------
@@ -28,7 +34,7 @@ class Logistic(Link):
 
     @staticmethod
     def scalar_mean(z: float) -> float:
-        """Return 1/(1 + e^{−z}): no branch on the sign, which nothing could predict."""
+        """Return 1/(1 + e^{−z}), without a branch on the sign, which would be mispredicted."""
         return 1.0 / (1.0 + math.exp(-z))
 
     @staticmethod

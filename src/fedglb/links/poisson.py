@@ -14,10 +14,16 @@ def _count(mean: float, u: float, noise: float) -> float:
 
 
 class Poisson(Link):
-    """μ(z) = e^z, rewards are counts (any reward ≥ 0 is accepted).
+    """The Poisson link, μ(z) = e^z: rewards are counts.
 
-    A Poisson variable is not sub-Gaussian, so `Problem` asks for a `noise` of the caller's
-    choice and no coverage is claimed.
+    Any reward ≥ 0 is accepted.
+
+    A Poisson variable is not sub-Gaussian. So `Problem` must be given a `noise`, and no coverage
+    is claimed.
+
+    References
+    ----------
+    docs/theory.md, sections 1 and 2.7.
 
     Examples
     --------

@@ -21,11 +21,17 @@ def normal_cdf(z: float) -> float:
 
 
 class Probit(Link):
-    """μ(z) = Φ(z), rewards 0 or 1 (any reward in [0, 1] is accepted).
+    """The probit link, μ(z) = Φ(z): rewards are 0 or 1.
+
+    Rewards anywhere in [0, 1] are accepted.
 
     The loss is the one whose derivative in z is Φ(z) − y, with m(z) = zΦ(z) + φ(z): a
     quasi-likelihood. It is convex and its minimiser is consistent, but μ′ = φ is not the
     variance of the reward.
+
+    References
+    ----------
+    docs/theory.md, sections 1 and 2.7.
 
     Examples
     --------

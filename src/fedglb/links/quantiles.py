@@ -1,4 +1,4 @@
-"""Quantile functions, as compiled scalars: one uniform in, one reward out."""
+"""Quantile functions, compiled: from one uniform to one reward."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def poisson_quantile(mean: float, u: float) -> float:
     if not mean > 0.0:
         return 0.0
     spread = math.sqrt(mean)
-    if mean > 1e8:  # the first two terms of Cornish and Fisher are right to a unit or so here
+    if mean > 1e8:  # here two terms of the Cornish-Fisher expansion are right to a unit or so
         z = normal_quantile(u)
         return float(np.floor(mean + spread * z + (z * z - 1.0) / 6.0))
     if u <= 0.5:

@@ -1,4 +1,4 @@
-"""What a client does with its own sample: the interface, and the state every family keeps."""
+"""What a client does with its own sample: the interface, and the state that all choices share."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from fedglb.typing import FloatArray
 
 @dataclass
 class LocalState:
-    """The ellipsoid that a client chooses by, and what it was last given.
+    """A client's state: the ellipsoid by which it chooses, and the last shared model.
 
-    Three arrays, which kernels change in place, and the last shared model. The names below are
-    places in them; a family adds its own.
+    The numbers are in three arrays, which kernels change in place. The attributes are names for
+    places in these arrays; the state of a local update adds its own.
 
     Parameters
     ----------
@@ -39,15 +39,15 @@ class LocalState:
     theta
         θ, the current model, shape (d,).
     matrix, inverse
-        A and A⁻¹ (V for the lazy family), shape (d, d).
+        A and A⁻¹ (V and V⁻¹ in variant 3), shape (d, d).
     centre
         Centre of the ellipsoid, shape (d,).
     log_gain
         log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model.
     updates
-        Rank-one updates of `inverse` since it was computed from a matrix that was given.
+        Samples since the last model: so many rank-one updates has `inverse` had.
     epoch
-        e: 1 before the first model, 2 after it, …
+        e: 1 before the first model, 2 after it, ….
     """
 
     vectors: FloatArray
@@ -69,8 +69,8 @@ class LocalState:
         return 0 if self.base is None else self.base.t
 
     @property
-    def numbers(self) -> FloatArray:
-        """What the last shared model holds for the radius's sake; empty before the first."""
+    def radius_terms(self) -> FloatArray:
+        """The numbers that the last shared model holds for the radius; empty before the first."""
         return np.empty(0) if self.base is None else self.base.radius_terms
 
 
@@ -78,17 +78,19 @@ State = TypeVar("State", bound=LocalState)
 
 
 class LocalUpdate(ABC, Generic[State]):
-    """A family of client states and how one sample changes them.
+    """What a client does with its own sample: its state, and how a sample changes it.
 
-    Subclasses are frozen dataclasses that hold hyper-parameters only.
+    Subclasses are frozen dataclasses that hold hyper-parameters only; CONTRIBUTING.md says how to
+    add one.
     """
 
+    #: The class of its states.
     state_type: ClassVar[type[LocalState]]
-    #: The kernel that takes in the last row of X, y, with the signature `kernels.pointers.STEP`.
+    #: The kernel that learns from the last row of X, y, with the signature `kernels.pointers.STEP`.
     step: ClassVar[Callable[..., int]]
     #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
     tracks_gain: ClassVar[bool] = True
-    #: What a shared model must hold beside A to replace the state; None: no model can.
+    #: What a shared model must hold beside A for `adopt`; None: it adopts none.
     model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
     #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.
     shares_moment: ClassVar[bool] = False
@@ -99,14 +101,24 @@ class LocalUpdate(ABC, Generic[State]):
 
     @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return the numbers that `step` needs."""
+        """Return the numbers that `step` needs, in the order in which it reads them."""
 
     @abstractmethod
     def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
-        """Replace the state by a shared model; samples it does not cover are replayed after.
+        """Replace the state, in place, by that of a shared model.
 
-        What it leaves depends on the shared models so far alone: clients that were given the
-        same ones hold the same state.
+        The new state may depend on the shared models so far and on nothing else, so that clients
+        that were given the same models hold the same state. Samples that the model does not
+        cover are replayed afterwards, by the caller.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        model
+            The new shared model.
         """
 
     def begin(self, setting: Setting) -> State:
@@ -124,7 +136,24 @@ class LocalUpdate(ABC, Generic[State]):
         return cast("State", state)
 
     def observe(self, setting: Setting, state: State, samples: Samples, index: int) -> None:
-        """Take in the sample at `index`."""
+        """Learn from the sample at `index`, in place.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        samples
+            The client's samples up to `index`, or more.
+        index
+            Which one, counted from 0.
+
+        Raises
+        ------
+        Exception
+            What `failure` returns, where the step failed.
+        """
         n = index + 1
         status = self.step(
             state.vectors, state.matrices, state.counters, samples.X[:n], samples.y[:n],
@@ -134,7 +163,24 @@ class LocalUpdate(ABC, Generic[State]):
             raise self.failure(n)
 
     def replay(self, setting: Setting, state: State, samples: Samples, first: int) -> None:
-        """Take in the samples from `first` on, in order: the same as one by one, in one call."""
+        """Learn from the samples `first`, `first` + 1, …: as `observe` one by one, in one call.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        samples
+            The client's samples.
+        first
+            The first one to learn from, counted from 0.
+
+        Raises
+        ------
+        Exception
+            What `failure` returns, where a step failed.
+        """
         if type(self).observe is not LocalUpdate.observe:  # a user's own, in plain Python
             for index in range(first, len(samples)):
                 self.observe(setting, state, samples, index)
@@ -148,16 +194,16 @@ class LocalUpdate(ABC, Generic[State]):
             raise self.failure(failed)
 
     def failure(self, n: int) -> Exception:
-        """Return what to raise where the step of the n-th sample returned other than 0."""
-        return FloatingPointError(f"{self} failed at sample {n}")
+        """Return the exception to raise where `step` did not return 0 for the n-th sample."""
+        return FloatingPointError(f"the local update {self} failed at sample {n}")
 
     def caveats(self) -> tuple[str, ...]:
-        """Return what is not proven with this choice."""
+        """Return what is not proven with this local update, one sentence each."""
         return ()
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:
-    """Take over A from a shared model, with a fresh inverse, and begin a new epoch."""
+    """Take over A (and θ) from a shared model, invert A, and begin a new epoch."""
     state.matrix[:] = model.matrix
     invert(state.matrix, state.inverse)
     if model.theta is not None:

@@ -1,4 +1,4 @@
-"""Names for places in a state's arrays: kernels see the arrays, people the names."""
+"""Attributes of a state that stand for places in its arrays: kernels see the arrays only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Vector:
-    """A row of `vectors`, shape (d,)."""
+    """A row of `vectors`, shape (d,); `place` is its index."""
 
     place: int
 
@@ -23,7 +23,7 @@ class Vector:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A layer of `matrices`, shape (d, d)."""
+    """A matrix of `matrices`, shape (d, d); `place` is its index."""
 
     place: int
 
@@ -36,7 +36,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Counter:
-    """An element of `counters`."""
+    """An element of `counters`; `place` is its index."""
 
     place: int
 
@@ -55,7 +55,7 @@ class Count(Counter):
 
 
 def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
-    """Return how many places of this sort a class of states names.
+    """Return how many rows (or matrices, or counters) the states of a class have.
 
     Examples
     --------

@@ -21,18 +21,35 @@ def change_nothing(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """Take in a sample by leaving everything as it is."""
+    """Leave everything as it is."""
     return 0
 
 
 @dataclass
 class FrozenState(LocalState):
-    """State of a client that only learns by global updates; the centre is θ_t."""
+    """State of a client that learns by global updates only; the centre is θ_t.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Frozen.begin` makes them.
+    """
 
 
 @dataclass(frozen=True)
 class Frozen(LocalUpdate[FrozenState]):
-    """Keep θ and A as they were after the last global update."""
+    """Keep θ and A as the last global update left them.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 4 (FedGLB-UCB₁); docs/theory.md, section 2.2.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_1(updates=20).local_update
+    Frozen()
+    """
 
     state_type = FrozenState
     step = staticmethod(change_nothing)
@@ -43,10 +60,10 @@ class Frozen(LocalUpdate[FrozenState]):
         return setting.ridge / setting.problem.c_mu
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return nothing."""
+        """Return no numbers: the step needs none."""
         return ()
 
     def adopt(self, setting: Setting, state: FrozenState, model: SharedModel) -> None:
-        """Hold θ_t and A_t."""
+        """Take over θ_t and A_t; the centre is θ_t."""
         adopt_matrix(state, model)
         state.centre[:] = state.theta

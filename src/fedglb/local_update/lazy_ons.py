@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.layout import (
+    CENTRE,
+    INVERSE,
+    LOG_GAIN,
+    MATRIX,
+    MEAN,
+    THETA,
+    UPDATES,
+    in_order,
+)
 from fedglb.kernels.linalg import add_sample, dot, invert
 from fedglb.kernels.pointers import call1
 from fedglb.lazy_rate import LazyRate
@@ -18,9 +27,12 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: Places in `vectors`, `matrices` and `counters`, behind those of every state.
 B, DIRECTION, GRADIENT_DIRECTION = 2, 3, 4
 GRADIENT_MATRIX, GRADIENT_INVERSE = 2, 3
 SQUARES, GRADIENT_NORMS = 3, 4
+#: Places in the constants of `lazy_ons_step`: γ and S.
+GAMMA, BALL = range(2)
 
 
 @kernel
@@ -33,12 +45,15 @@ def lazy_ons_step(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """One local step of variant 3, on the last sample. Erratum 5: the step is 1/γ, not 1/c_μ."""
+    """One local step of variant 3, on the last row of X and y.
+
+    Erratum 5: the step size is 1/γ, not 1/c_μ.
+    """
     n = X.shape[0] - 1
     x, theta = X[n], vectors[THETA]
     V_inv, A, A_inv = matrices[INVERSE], matrices[GRADIENT_MATRIX], matrices[GRADIENT_INVERSE]
     towards, along = vectors[DIRECTION], vectors[GRADIENT_DIRECTION]
-    gamma, S = constants[0], constants[1]
+    gamma, S = constants[GAMMA], constants[BALL]
     count = int(counters[UPDATES])
     z = dot(x, theta)
     residual = call1(functions[MEAN], z) - y[n]
@@ -54,6 +69,11 @@ def lazy_ons_step(
 @dataclass
 class LazyOnsState(LocalState):
     """State of variant 3; `matrix` and `inverse` are V and V⁻¹.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `LazyOns.begin` makes them.
 
     Attributes
     ----------
@@ -80,7 +100,25 @@ class LazyOnsState(LocalState):
 
 @dataclass(frozen=True)
 class LazyOns(LocalUpdate[LazyOnsState]):
-    """Online Newton steps of size 1/γ; the ellipsoid is V's, centred at V⁻¹b."""
+    """One online Newton step of size 1/γ per sample; the ellipsoid is V's, centred at V⁻¹b.
+
+    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is that of the arms.
+
+    Parameters
+    ----------
+    rate
+        What the step size 1/γ follows from; the same as that of the global update.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with erratum 5; docs/theory.md, section 2.4.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb_3(updates=20).local_update
+    LazyOns(rate=LazyRate(updates=20, batch_limit=None))
+    """
 
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
@@ -93,7 +131,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return γ and S."""
-        return self.rate.gamma(setting), setting.problem.S
+        return in_order({GAMMA: self.rate.gamma(setting), BALL: setting.problem.S})
 
     def begin(self, setting: Setting) -> LazyOnsState:
         """Return the state before any sample."""
@@ -104,7 +142,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
         return state
 
     def adopt(self, setting: Setting, state: LazyOnsState, model: SharedModel) -> None:
-        """Hold θ_t, V_t, A_t and b_t."""
+        """Take over θ_t, V_t, A_t and b_t."""
         assert model.b is not None
         assert model.gradient_matrix is not None
         adopt_matrix(state, model)

@@ -29,6 +29,7 @@ from fedglb.kernels.layout import (
     THETA,
     UPDATES,
     VARIANCE,
+    in_order,
 )
 from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
 from fedglb.kernels.pointers import call1
@@ -41,9 +42,13 @@ from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
 _MAX_PASSES = 200
+#: Places in `vectors`, `matrices` and `counters`, behind those of every state.
 ANCHOR, TARGET, DIRECTION = 2, 3, 4
 HESSIAN = 2
 FLOOR, PASSES, RESIDUAL, MULTIPLIER = 3, 4, 5, 6
+#: Places in the constants of `mle_observe`: λ, S, s (−1: none is known), a lower bound on μ′ on
+#: the ball, ε (0: 1/n²), an upper bound on μ′ on the ball.
+RIDGE, BALL, CONCORDANCE, SLOPE, TOLERANCE, STEEPEST = range(6)
 
 
 @kernel
@@ -218,7 +223,7 @@ def mle_observe(
     """Refit with the last sample; −1 where the tolerance was not reached."""
     n = X.shape[0]
     A_inv, theta = matrices[INVERSE], vectors[THETA]
-    tolerance = constants[4]
+    tolerance = constants[TOLERANCE]
     count = int(counters[UPDATES])
     counters[LOG_GAIN] += add_sample(
         matrices[MATRIX], A_inv, X[n - 1], 1.0, count, vectors[DIRECTION]
@@ -226,7 +231,8 @@ def mle_observe(
     counters[UPDATES] += 1.0
     residual, nu, floor, passes = mle_step(
         X, y, theta, vectors[ANCHOR], matrices[HESSIAN], vectors[TARGET], A_inv,
-        constants[0], constants[1], constants[2], constants[3], constants[5], counters[FLOOR],
+        constants[RIDGE], constants[BALL], constants[CONCORDANCE], constants[SLOPE],
+        constants[STEEPEST], counters[FLOOR],
         n * tolerance if tolerance > 0.0 else 1.0 / n,
         functions[MEAN], functions[VARIANCE], functions[CUMULANT],
     )  # fmt: skip
@@ -243,6 +249,11 @@ def mle_observe(
 @dataclass
 class MleState(LocalState):
     """State of a client that refits after every sample; the centre is θ.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Mle.begin` makes them.
 
     Attributes
     ----------
@@ -272,7 +283,28 @@ class MleState(LocalState):
 
 @dataclass(frozen=True)
 class Mle(LocalUpdate[MleState]):
-    """The minimiser of F over the ball, certified to `tolerance` (None: 1/n²)."""
+    """Fit all own samples anew after each: the minimiser of F over the ball, certified.
+
+    Parameters
+    ----------
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0; in a run, if it cannot be reached.
+
+    References
+    ----------
+    docs/theory.md, section 5.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ucb_glm().local_update
+    Mle(tolerance=None)
+    """
 
     state_type = MleState
     step = staticmethod(mle_observe)
@@ -291,11 +323,12 @@ class Mle(LocalUpdate[MleState]):
         """Return λ, S, s (−1: none is known), inf μ′ on the ball, ε (0: 1/n²), sup μ′."""
         problem = setting.problem
         s = problem.link.self_concordance(problem.S)
-        return (
-            setting.ridge, problem.S, -1.0 if s is None else s,
-            min(problem.c_mu, problem.slope_infimum),
-            0.0 if self.tolerance is None else self.tolerance, problem.k_mu,
-        )  # fmt: skip
+        return in_order({
+            RIDGE: setting.ridge, BALL: problem.S, CONCORDANCE: -1.0 if s is None else s,
+            SLOPE: min(problem.c_mu, problem.slope_infimum),
+            TOLERANCE: 0.0 if self.tolerance is None else self.tolerance,
+            STEEPEST: problem.k_mu,
+        })  # fmt: skip
 
     def begin(self, setting: Setting) -> MleState:
         """Return the state before any sample."""

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from fedglb.errors import one_of
 from fedglb.kernels.ball import project
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, MEAN, THETA, UPDATES
+from fedglb.kernels.layout import (
+    CENTRE,
+    INVERSE,
+    LOG_GAIN,
+    MATRIX,
+    MEAN,
+    THETA,
+    UPDATES,
+    in_order,
+)
 from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic, refreshed
 from fedglb.kernels.pointers import call1
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
@@ -18,8 +28,14 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: What b is after a global update: see `Ons`.
+BRule: TypeAlias = Literal["refit", "printed"]
+
+#: Places in `vectors` and in `counters`, behind those of every state.
 B, BASE_B, DIRECTION = 2, 3, 4
 SQUARES, GRADIENT_NORMS, BASE_SQUARES = 3, 4, 5
+#: Places in the constants of `ons_step`: c and S.
+C_MU, BALL = range(2)
 
 
 @kernel
@@ -53,10 +69,10 @@ def predict(
     z: float,
     count: int,
 ) -> None:
-    """Enter the prediction z of xᵀθ into b, and move the centre to A⁻¹b.
+    """Add the prediction z of xᵀθ to b, and move the centre to A⁻¹b.
 
-    `direction` is A⁻¹x, with x in A already: the centre moves along it, and is computed anew
-    whenever A⁻¹ is.
+    `direction` is A⁻¹x, with x in A already: the centre moves along it. Whenever A⁻¹ is computed
+    from A, so is the centre from b.
     """
     error = z - dot(x, centre)
     for j in range(x.shape[0]):
@@ -76,11 +92,11 @@ def ons_step(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """One step of Algorithm 2, on the last sample."""
+    """One step of the paper's Algorithm 2, on the last row of X and y."""
     n = X.shape[0] - 1
     x, theta, direction = X[n], vectors[THETA], vectors[DIRECTION]
     A, A_inv = matrices[MATRIX], matrices[INVERSE]
-    c, S = constants[0], constants[1]
+    c, S = constants[C_MU], constants[BALL]
     count = int(counters[UPDATES])
     z = dot(x, theta)
     residual = call1(functions[MEAN], z) - y[n]
@@ -95,6 +111,11 @@ def ons_step(
 @dataclass
 class OnsState(LocalState):
     """State of a client that learns by online Newton steps.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Ons.begin` makes them.
 
     Attributes
     ----------
@@ -120,25 +141,40 @@ class OnsState(LocalState):
 
 @dataclass(frozen=True)
 class Ons(LocalUpdate[OnsState]):
-    """Online Newton steps; the ellipsoid is centred at A⁻¹b.
+    """One online Newton step per sample; the ellipsoid is centred at A⁻¹b.
 
     Parameters
     ----------
     b_rule
-        What b is after a global update. "refit" (default): (A_t − (λ/c)I)θ_t, every past
-        prediction is θ_t's, as the ellipsoid lemma needs. "printed": the paper's
-        b_last + ΔA θ_t (erratum 2; no proof, more regret).
+        What b is after a global update. "refit" (default): (A_t − (λ/c)I)θ_t, which makes every
+        past prediction that of θ_t, as the ellipsoid lemma needs. "printed": the paper's
+        b_last + ΔA θ_t (erratum 2; not proven, more regret).
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such rule.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 2; docs/theory.md, section 2.3.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedglb_ucb(threshold=10.0).local_update
+    Ons(b_rule='refit')
     """
 
     state_type = OnsState
     step = staticmethod(ons_step)
-    b_rule: str = "refit"
+    b_rule: BRule = "refit"
 
     def __post_init__(self) -> None:
-        one_of("b_rule", self.b_rule, ("refit", "printed"))
+        one_of("b_rule", self.b_rule, get_args(BRule))
 
     def caveats(self) -> tuple[str, ...]:
-        """Return that the printed rule has no proof."""
+        """Return that the printed rule is not proven, where it is used."""
         if self.b_rule == "refit":
             return ()
         return ("the paper's printed rule for b: the radius is not proven (erratum 2)",)
@@ -149,10 +185,10 @@ class Ons(LocalUpdate[OnsState]):
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return c_μ and S."""
-        return setting.problem.c_mu, setting.problem.S
+        return in_order({C_MU: setting.problem.c_mu, BALL: setting.problem.S})
 
     def adopt(self, setting: Setting, state: OnsState, model: SharedModel) -> None:
-        """Hold θ_t, A_t and the b that goes with them."""
+        """Take over θ_t and A_t, and the b that goes with them."""
         assert model.theta is not None
         if self.b_rule == "refit" or state.base is None:
             covered = model.matrix - self.prior(setting) * np.eye(setting.problem.dim)

@@ -14,6 +14,7 @@ from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
+#: Places in `vectors`, behind those of every state.
 B, DIRECTION = 2, 3
 
 
@@ -27,7 +28,7 @@ def ridge_step(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """Add the last sample to A and b: its reward stands where a prediction stands in ONS."""
+    """Add the last row of X and y to A and b, with its reward where ONS has a prediction."""
     n = X.shape[0] - 1
     x, A_inv, centre = X[n], matrices[INVERSE], vectors[CENTRE]
     count = int(counters[UPDATES])
@@ -40,7 +41,20 @@ def ridge_step(
 
 @dataclass
 class RidgeState(LocalState):
-    """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y, shape (d,)."""
+    """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y; the centre is θ = A⁻¹b.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Ridge.begin` makes them.
+
+    Attributes
+    ----------
+    b
+        Σ x y over the samples of A, shape (d,).
+    direction
+        A⁻¹x of the last sample since the last model.
+    """
 
     b = Vector(B)
     direction = Vector(DIRECTION)
@@ -48,7 +62,18 @@ class RidgeState(LocalState):
 
 @dataclass(frozen=True)
 class Ridge(LocalUpdate[RidgeState]):
-    """Exact ridge regression on the rewards themselves; the link plays no part."""
+    """Ridge regression on the rewards, exact after every sample; the link plays no part.
+
+    References
+    ----------
+    Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.dislinucb(threshold=1.0).local_update
+    Ridge()
+    """
 
     state_type = RidgeState
     step = staticmethod(ridge_step)
@@ -60,11 +85,11 @@ class Ridge(LocalUpdate[RidgeState]):
         return setting.ridge
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return nothing."""
+        """Return no numbers: the step needs none."""
         return ()
 
     def adopt(self, setting: Setting, state: RidgeState, model: SharedModel) -> None:
-        """Hold A_t and b_t."""
+        """Take over A_t and b_t; θ and the centre are A⁻¹b."""
         assert model.b is not None
         adopt_matrix(state, model)
         state.direction[:] = 0.0
