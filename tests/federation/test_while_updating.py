@@ -99,7 +99,7 @@ def test_the_model_and_the_states_after_it(together, kind):
         """Whoever has answered takes two decisions, and learns from the older one first or last."""
         nonlocal t
         for name, learner in busy.learners.items():
-            if learner.client.update < busy.coordination.coordinator.update:
+            if learner.client.update < busy.coordination.coordinator.started:
                 continue  # what it learned now would belong to the update
             t += 1
             arms = rng.standard_normal((2, 4, DIM))

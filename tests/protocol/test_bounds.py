@@ -12,11 +12,11 @@ import fedglb as fg
 from fedglb.global_update import Query
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.links import LINKS
-from fedglb.protocol.arrays import to_arrays
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import Batch, limits, reward_range
 from fedglb.protocol.checks import check_covariance, check_derivatives
 from fedglb.protocol.messages import Covariance, Derivatives, NewModel
+from fedglb.protocol.persistence import to_arrays
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 4, 20
@@ -270,7 +270,7 @@ class Unbounded(Hyperbolic):
 def test_an_infinite_loss_asks_to_step_back_where_a_sample_can_have_one(link):
     fed = federation("newton", link=link)
     queue = fed.coordinator.begin(2)
-    while fed.coordinator.update_rounds < 2:
+    while fed.coordinator.update.rounds < 2:
         queue += fed.pass_on(queue.pop(0))
     while not queue[0].upward:
         queue += fed.pass_on(queue.pop(0))
@@ -281,7 +281,7 @@ def test_an_infinite_loss_asks_to_step_back_where_a_sample_can_have_one(link):
             fed.coordinator.receive(answer)
     else:
         fed.coordinator.receive(answer)
-    assert (answer.client in fed.coordinator.replies) == (link.support[1] == math.inf)
+    assert (answer.client in fed.coordinator.update.replies) == (link.support[1] == math.inf)
 
 
 @pytest.mark.parametrize("lie", [moved("b", UP, 1e-5), scaled("b", 20.0), poked("b", np.nan)])

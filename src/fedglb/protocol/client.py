@@ -16,7 +16,6 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.scoring import choose, upper_bounds
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.local_update import LocalState
-from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.messages import (
     ClientId,
@@ -28,6 +27,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray

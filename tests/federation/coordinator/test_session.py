@@ -173,7 +173,7 @@ def test_after_a_crash_it_is_begun_at_once_when_all_are_back(running):
     assert running.coordinator.last_update.samples == 12
     assert running.coordinator.last_update.client == "a"
     running.run(10.0)
-    assert running.coordinator.update == 2  # once
+    assert running.coordinator.started == 2  # once
 
 
 def test_after_a_crash_with_too_few_the_update_is_over(running):
@@ -323,7 +323,7 @@ def test_who_sends_what_cannot_be_is_left_out_and_cannot_ask_for_a_while(running
     assert "matrix" in node.participation.refused
     ask(running, "c")
     running.run(50.0)
-    assert running.coordinator.update == 1
+    assert running.coordinator.started == 1
     running.run(12.0)
     assert running.shared(2)
     assert running.coordinator.last_update.samples == 12
@@ -353,7 +353,7 @@ def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypat
     assert "no luck" in texts(running, "abandoned")[0]
     failing[0] = False
     running.until(running.shared)  # asked for again with the next beat
-    assert running.coordinator.finished == running.coordinator.update > 1
+    assert running.coordinator.finished == running.coordinator.started > 1
 
 
 def test_one_who_comes_during_an_update_gets_its_model_and_is_in_the_next(running):

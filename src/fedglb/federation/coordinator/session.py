@@ -146,7 +146,7 @@ class CoordinatorSession:
 
     def _hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         rejection_reason = self.roster.rejection_reason(client, session, hello, self.known, now)
-        newest = self.coordinator.update
+        newest = self.coordinator.started
         if rejection_reason is None and hello.update > newest:
             rejection_reason = (
                 f"{client} holds the model of update {hello.update}, and the coordinator's last "
@@ -203,7 +203,7 @@ class CoordinatorSession:
             case Heartbeat():
                 return self._beat(client, message, now)
             case Withdrawal():
-                current = message.update == self.coordinator.update
+                current = message.update == self.coordinator.started
                 leaving = [client] if current else []
                 return self._deliver(self.updates.without(leaving, "it withdrew", now))
             case SyncRequest() if self._began(client, message):
@@ -221,8 +221,8 @@ class CoordinatorSession:
 
     def _began(self, client: str, request: SyncRequest) -> bool:
         """Whether this is the very request by which the update in progress began."""
-        began = (self.coordinator.asked_by, self.coordinator.t)
-        return not self.updates.idle and began == (client, request.t)
+        update = self.coordinator.update
+        return update is not None and (update.asked_by, update.t) == (client, request.t)
 
     def _may_begin(self, client: str, now: float) -> bool:
         """Whether a client's request for an update is heard."""

@@ -17,7 +17,7 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
-from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.persistence import Arrays
 
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;

@@ -21,8 +21,8 @@ from fedglb.federation.coordinator.store import (
 )
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
-from fedglb.protocol.coordinator import IDLE
 from fedglb.protocol.messages import Message, SyncRequest
+from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
 _SLOWEST = 4.0  # seconds between two resends at most
@@ -53,9 +53,9 @@ class UpdateDriver:
         self.known = file.members()
         self.coordinator, self.traffic = _restored(agreement, file, self.known)
         number, self._interrupted = file.last_begun()
-        if after > max(self.coordinator.update, number):
+        if after > max(self.coordinator.started, number):
             file.skip(after)
-        self.coordinator.update = max(self.coordinator.update, number, after)
+        self.coordinator.started = max(self.coordinator.started, number, after)
         self._begun_at, self._bytes_before = 0.0, 0
         self._round: tuple[int, ...] = ()
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -143,7 +143,7 @@ class UpdateDriver:
     # -- what every change goes through ----------------------------------------------------------
 
     def _abandon(self) -> list[Message]:
-        update, left = self.coordinator.update, len(self.coordinator.participants)
+        update, left = self.coordinator.started, len(self.coordinator.participants)
         self._say("abandoned", f"update {update} is off: too few of {left} are left", update=update)
         self.coordinator.abandon()
         return []
@@ -153,24 +153,25 @@ class UpdateDriver:
     ) -> list[Message]:
         """Do something to the coordinator, write what must be kept; return what is to be sent."""
         coordinator = self.coordinator
-        before, update, finished = coordinator.phase, coordinator.update, coordinator.finished
+        before, update, finished = coordinator.phase, coordinator.started, coordinator.finished
         try:
             messages = action()
         except Exception as error:
             if checked and isinstance(error, InvalidInput):
                 raise  # of a client's making: nothing has changed
             # a solve that fails must not take the service down
-            log.exception("update %d failed", coordinator.update)
-            self._say("abandoned", f"update {coordinator.update} failed: {error!r}")
+            log.exception("update %d failed", coordinator.started)
+            self._say("abandoned", f"update {coordinator.started} failed: {error!r}")
             coordinator.abandon()
             messages = []
-        if coordinator.update > update:
+        if coordinator.started > update:
             self._begun(now)
         if coordinator.finished > finished:
             self._finished(now)
         elif before != IDLE and self.idle:
-            self._file.end(coordinator.update)
-        current = (coordinator.update, coordinator.phase, coordinator.update_rounds)
+            self._file.end(coordinator.started)
+        rounds = 0 if coordinator.update is None else coordinator.update.rounds
+        current = (coordinator.started, coordinator.phase, rounds)
         if current != self._round:
             self._round, self._asked_at, self._pause = current, now, self.policy.resend
             self._resend_at = now + self._pause
@@ -179,11 +180,12 @@ class UpdateDriver:
     def _begun(self, now: float) -> None:
         coordinator = self.coordinator
         self._interrupted = None  # whoever asked for this one: it does what a crash cut off, too
-        asked_by = None if coordinator.asked_by is None else str(coordinator.asked_by)
-        self._file.begin(UpdateStarted(coordinator.update, coordinator.t, asked_by))
+        asked_by = None if coordinator.update is None else coordinator.update.asked_by
+        asked_by = None if asked_by is None else str(asked_by)
+        self._file.begin(UpdateStarted(coordinator.started, coordinator.t, asked_by))
         self._begun_at, self._bytes_before = now, self.traffic.size
-        text = f"update {coordinator.update} begins with {len(coordinator.participants)}"
-        self._say("begun", text, update=coordinator.update, asked_by=asked_by)
+        text = f"update {coordinator.started} begins with {len(coordinator.participants)}"
+        self._say("begun", text, update=coordinator.started, asked_by=asked_by)
 
     def _finished(self, now: float) -> None:
         coordinator = self.coordinator
