@@ -181,7 +181,7 @@ def federation(name: str, members=range(N), link=None) -> Federation:
     rng = np.random.default_rng(5)
     for client in fed.clients:
         for _ in range(6):
-            client.learn(flat(rng), float(rng.random() < 0.5), 1)
+            client.observe_unchecked(flat(rng), float(rng.random() < 0.5), 1)
     return fed
 
 
@@ -304,7 +304,7 @@ def test_where_nothing_is_refitted_the_batch_counts():
     fed.deliver(fed.coordinator.begin(2, 0))
     rng = np.random.default_rng(6)
     for client in fed.clients:
-        client.learn(flat(rng), 1.0, 3)
+        client.observe_unchecked(flat(rng), 1.0, 3)
     request = fed.coordinator.begin(3, 0)[OFFENDER]
     honest = fed.pass_on(request)[0]
     kept = fed.coordinator.covered[OFFENDER]
@@ -328,7 +328,7 @@ def test_where_nothing_is_refitted_the_batch_counts():
 def test_unbounded_rewards_are_bounded_by_the_limit():
     algorithm = fg.fedglb_ucb(1.0, fg.Newton())
     fed = Federation(algorithm, fg.Problem(D, fg.Identity()), N, T)
-    fed.clients[0].learn(np.array([1.0, 0.0, 0.0]), 50.0, 1)
+    fed.clients[0].observe_unchecked(np.array([1.0, 0.0, 0.0]), 50.0, 1)
     fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0], reward_limit=2.0)
     requests = fed.pass_on(fed.pass_on(fed.coordinator.begin(1)[0])[0])
     with pytest.raises(fg.InvalidInput, match="gradient"):

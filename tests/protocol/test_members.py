@@ -217,7 +217,7 @@ def test_what_a_client_has_lost_is_not_covered(name):
     fed.clients[2] = fg.Client(2, fed.algorithm, fed.setting)  # with nothing in its file
     found = models(fed, queue)
     assert [found[i].covered for i in range(N)] == [5, 5, 0, 5]
-    fed.clients[2].learn(np.array([0.0, 0.6, 0.8]), 1.0, 7)
+    fed.clients[2].observe_unchecked(np.array([0.0, 0.6, 0.8]), 1.0, 7)
     fed.deliver(fed.coordinator.begin(7))
     assert fed.coordinator.covered[2].samples == 1
     assert fed.coordinator.drop_samples(9) == []
