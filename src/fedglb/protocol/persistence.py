@@ -68,7 +68,7 @@ def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
 
 
 def stack(parts: Mapping[Any, Any]) -> Arrays:
-    """Turn dataclasses of one kind under keys into arrays, with one row a key.
+    """Turn dataclasses of one kind under keys into arrays, with one row per key.
 
     Where only some of them have an optional field, its rows are listed beside it.
     """
