@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedglb.protocol.arrays import to_arrays
+from fedglb.protocol.persistence import to_arrays
 from tests.federation.helpers.lossy_network import Harness, harness
 
 BATCHES = (4, 3)

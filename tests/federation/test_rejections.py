@@ -114,7 +114,7 @@ DERIVATIVES = {
     "an indefinite hessian": (lambda m, s: replace(m, hessian=-m.hessian), "hessian = 'too small'"),
     "too large a hessian": (lambda m, s: replace(m, hessian=1e2 * m.hessian), "'too large'"),
     "no hessian": (lambda m, s: replace(m, hessian=None), "hessian = 'missing'"),
-    "garbage": (lambda m, s: b"fgb\x01\xc1", "message"),
+    "garbage": (lambda m, s: b"fgb\x02\xc1", "message"),
 }  # fmt: skip
 OFFENCES = [("covariance", *case) for case in COVARIANCES.items()] + [
     ("derivatives", *case) for case in DERIVATIVES.items()

@@ -99,7 +99,7 @@ def test_the_model_and_the_states_after_it(together, kind):
         """Whoever has answered takes two decisions, and learns from the older one first or last."""
         nonlocal t
         for name, learner in busy.learners.items():
-            if learner.protocol_client.update < busy.session.coordinator.update:
+            if learner.protocol_client.update < busy.session.coordinator.started:
                 continue  # what it learned now would belong to the update
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
@@ -174,5 +174,5 @@ def test_over_a_network(tmp_path):
             twin.update, twin.frozen = 1, n
             twin.receive(NewModel(name, 1, n, model))
             for k in range(n, len(client.samples)):
-                twin.learn(client.samples.X[k], float(client.samples.y[k]), 50)
+                twin.observe_unchecked(client.samples.X[k], float(client.samples.y[k]), 50)
             assert equal_arrays(client.to_arrays(), twin.to_arrays())

@@ -12,11 +12,11 @@ import fedglb as fg
 from fedglb.global_update import Query
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.links import LINKS
-from fedglb.protocol.arrays import to_arrays
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import Batch, limits, reward_range
 from fedglb.protocol.checks import check_covariance, check_derivatives
 from fedglb.protocol.messages import Covariance, Derivatives, NewModel
+from fedglb.protocol.persistence import to_arrays
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 4, 20
@@ -181,7 +181,7 @@ def federation(name: str, members=range(N), link=None) -> Federation:
     rng = np.random.default_rng(5)
     for client in fed.clients:
         for _ in range(6):
-            client.learn(flat(rng), float(rng.random() < 0.5), 1)
+            client.observe_unchecked(flat(rng), float(rng.random() < 0.5), 1)
     return fed
 
 
@@ -270,7 +270,7 @@ class Unbounded(Hyperbolic):
 def test_an_infinite_loss_asks_to_step_back_where_a_sample_can_have_one(link):
     fed = federation("newton", link=link)
     queue = fed.coordinator.begin(2)
-    while fed.coordinator.update_rounds < 2:
+    while fed.coordinator.update.rounds < 2:
         queue += fed.pass_on(queue.pop(0))
     while not queue[0].upward:
         queue += fed.pass_on(queue.pop(0))
@@ -281,7 +281,7 @@ def test_an_infinite_loss_asks_to_step_back_where_a_sample_can_have_one(link):
             fed.coordinator.receive(answer)
     else:
         fed.coordinator.receive(answer)
-    assert (answer.client in fed.coordinator.replies) == (link.support[1] == math.inf)
+    assert (answer.client in fed.coordinator.update.replies) == (link.support[1] == math.inf)
 
 
 @pytest.mark.parametrize("lie", [moved("b", UP, 1e-5), scaled("b", 20.0), poked("b", np.nan)])
@@ -304,7 +304,7 @@ def test_where_nothing_is_refitted_the_batch_counts():
     fed.deliver(fed.coordinator.begin(2, 0))
     rng = np.random.default_rng(6)
     for client in fed.clients:
-        client.learn(flat(rng), 1.0, 3)
+        client.observe_unchecked(flat(rng), 1.0, 3)
     request = fed.coordinator.begin(3, 0)[OFFENDER]
     honest = fed.pass_on(request)[0]
     kept = fed.coordinator.covered[OFFENDER]
@@ -328,7 +328,7 @@ def test_where_nothing_is_refitted_the_batch_counts():
 def test_unbounded_rewards_are_bounded_by_the_limit():
     algorithm = fg.fedglb_ucb(1.0, fg.Newton())
     fed = Federation(algorithm, fg.Problem(D, fg.Identity()), N, T)
-    fed.clients[0].learn(np.array([1.0, 0.0, 0.0]), 50.0, 1)
+    fed.clients[0].observe_unchecked(np.array([1.0, 0.0, 0.0]), 50.0, 1)
     fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0], reward_limit=2.0)
     requests = fed.pass_on(fed.pass_on(fed.coordinator.begin(1)[0])[0])
     with pytest.raises(fg.InvalidInput, match="gradient"):

@@ -90,6 +90,9 @@ def test_ties_go_to_the_lowest_index():
 def test_a_trigger_speaks_with_its_step():
     c = client(fg.fedglb_ucb(0.0))
     assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4, 0)]
+    assert c.observe_unchecked(np.array([0.0, 1.0, 0.0]), 1.0, t=5) is True
+    assert c.sync_request(5) == SyncRequest(0, 5, 0)
+    assert client(fg.n_ons_glm()).observe_unchecked(np.array([0.0, 1.0, 0.0]), 1.0, t=5) is False
 
 
 def test_bad_samples_change_nothing():
@@ -124,7 +127,7 @@ def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypat
 
     def interrupted(self, setting, state, held, first):
         for x, reward in late:  # what another thread would do now
-            one.learn(x, reward, t=4)
+            one.observe_unchecked(x, reward, t=4)
         late.clear()
         replay(self, setting, state, held, first)
 
@@ -132,6 +135,6 @@ def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypat
     adoption = one.prepare(message)
     monkeypatch.undo()
     one.install(adoption)
-    other.learn(X[9], y[9], t=4)
+    other.observe_unchecked(X[9], y[9], t=4)
     other.receive(message)
     assert equal_arrays(one.to_arrays(), other.to_arrays())

@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
-from fedglb.protocol.arrays import to_arrays
-from fedglb.protocol.coordinator import IDLE, SOLVING
 from fedglb.protocol.messages import Covariance, Derivatives, NewModel, SyncRequest
+from fedglb.protocol.persistence import to_arrays
+from fedglb.protocol.update import IDLE, SOLVING
 from tests.protocol.driver import Federation, communicating
 
 D, N, T = 3, 4, 20
@@ -185,19 +185,19 @@ def test_answers_in_any_order_give_the_same_bits():
 
 def test_stale_and_repeated_answers_are_dropped():
     fed = prepared(communicating()["newton"])
-    old = Covariance(1, fed.coordinator.update, 3, np.eye(D))
+    old = Covariance(1, fed.coordinator.started, 3, np.eye(D))
     queue = fed.coordinator.begin(13, 0)
     assert fed.coordinator.receive(old) == []
     assert fed.coordinator.receive(SyncRequest(3, 13, 99)) == []  # one update at a time
-    assert not fed.coordinator.gathered
+    assert not fed.coordinator.update.gathered
     while fed.coordinator.phase != SOLVING:
         message = queue.pop(0)
         queue += (fed.coordinator if message.upward else fed.clients[message.client]).receive(
             message
         )
-    stale = Derivatives(0, fed.coordinator.update, 99, np.ones(D), np.eye(D))
+    stale = Derivatives(0, fed.coordinator.started, 99, np.ones(D), np.eye(D))
     assert fed.coordinator.receive(stale) == []
-    assert not fed.coordinator.replies
+    assert not fed.coordinator.update.replies
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_bad_message_is_refused_and_changes_nothing(bad):
     fed.coordinator.begin(13, 0)
     before = fed.coordinator.to_arrays()
     with pytest.raises(fg.InvalidInput):
-        fed.coordinator.receive(bad(fed.coordinator.update))
+        fed.coordinator.receive(bad(fed.coordinator.started))
     after = fed.coordinator.to_arrays()
     assert before.keys() == after.keys()
     for name, value in before.items():
@@ -254,10 +254,10 @@ def solving(name: str) -> Federation:
 )
 def test_a_reply_carries_exactly_what_was_asked_for(name, hessian, loss):
     fed = solving(name)
-    update, number = fed.coordinator.update, fed.coordinator.update_rounds
+    update, number = fed.coordinator.started, fed.coordinator.update.rounds
     with pytest.raises(fg.InvalidInput):
         fed.coordinator.receive(Derivatives(0, update, number, np.zeros(D), hessian, loss))
-    assert not fed.coordinator.replies
+    assert not fed.coordinator.update.replies
 
 
 def test_requests_are_answered_alike_when_they_come_twice():

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.protocol.arrays import to_arrays
-from fedglb.protocol.coordinator import GATHERING, IDLE, SOLVING
 from fedglb.protocol.messages import Covariance, Derivatives, NewModel, SyncRequest
+from fedglb.protocol.persistence import to_arrays
+from fedglb.protocol.update import GATHERING, IDLE, SOLVING
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 4, 20
@@ -55,7 +55,7 @@ def state(fed: Federation) -> dict:
 
 
 def in_first_round(coordinator) -> bool:
-    return coordinator.phase == SOLVING and len(coordinator.replies) == 2
+    return coordinator.phase == SOLVING and len(coordinator.update.replies) == 2
 
 
 # -- joining -------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_who_joins_during_an_update_gets_its_model_only(name, stop):
     state(fed)
     assert 2 not in fed.coordinator.participants
     before = state(fed)
-    assert fed.coordinator.receive(Covariance(2, fed.coordinator.update, 1, np.eye(D))) == []
+    assert fed.coordinator.receive(Covariance(2, fed.coordinator.started, 1, np.eye(D))) == []
     assert equal_arrays(state(fed), before)
     found = models(fed, queue)
     assert [found[i].covered for i in range(N)] == [5, 5, 0, 5]
@@ -169,7 +169,7 @@ def test_who_left_gets_nothing_and_says_nothing():
     assert fed.coordinator.covered[2].samples == 5
     assert all(m.client != 2 for m in fed.coordinator.begin(7))
     before = state(fed)
-    for late in (SyncRequest(2, 7, 9), Covariance(2, fed.coordinator.update, 1, np.eye(D))):
+    for late in (SyncRequest(2, 7, 9), Covariance(2, fed.coordinator.started, 1, np.eye(D))):
         with pytest.raises(fg.InvalidInput, match="client"):
             fed.coordinator.receive(late)
     assert equal_arrays(state(fed), before)
@@ -182,7 +182,7 @@ def test_variant_3_remembers_who_left():
     fed.deliver(fed.coordinator.begin(7))
     state(fed)
     fed.coordinator.join(2)
-    assert fed.coordinator.since(2) == 5
+    assert fed.coordinator.covered[2].samples == 5
     message = fed.coordinator.model_for(2)
     assert message.covered == 5
     fed.clients[2].receive(message)
@@ -213,11 +213,11 @@ def test_what_a_client_has_lost_is_not_covered(name):
     queue = [m for m in queue if m.client != 2] + fed.coordinator.drop_samples(2)
     state(fed)
     assert 2 not in fed.coordinator.participants
-    assert fed.coordinator.since(2) == 0
+    assert 2 not in fed.coordinator.covered
     fed.clients[2] = fg.Client(2, fed.algorithm, fed.setting)  # with nothing in its file
     found = models(fed, queue)
     assert [found[i].covered for i in range(N)] == [5, 5, 0, 5]
-    fed.clients[2].learn(np.array([0.0, 0.6, 0.8]), 1.0, 7)
+    fed.clients[2].observe_unchecked(np.array([0.0, 0.6, 0.8]), 1.0, 7)
     fed.deliver(fed.coordinator.begin(7))
     assert fed.coordinator.covered[2].samples == 1
     assert fed.coordinator.drop_samples(9) == []
@@ -230,7 +230,7 @@ def test_what_a_client_has_lost_is_not_covered(name):
 def test_an_abandoned_update_leaves_no_model(stop):
     fed, calm = federation(), federation()
     queue = until(fed, stop)
-    number = fed.coordinator.update
+    number = fed.coordinator.started
     fed.coordinator.abandon()
     fed.coordinator.abandon()
     state(fed)
@@ -308,7 +308,7 @@ def test_answers_to_another_round_are_not_counted():
     fed = federation()
     queue = until(fed, in_first_round)
     before = state(fed)
-    update = fed.coordinator.update
+    update = fed.coordinator.started
     for stale in (
         Derivatives(3, update, 0, np.zeros(D)),
         Derivatives(3, update - 1, 1, np.zeros(D)),

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.protocol.arrays import to_arrays
-from fedglb.protocol.coordinator import GATHERING, SOLVING
 from fedglb.protocol.messages import NewModel
+from fedglb.protocol.persistence import to_arrays
+from fedglb.protocol.update import GATHERING, SOLVING
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 3, 12
@@ -35,10 +35,9 @@ class Restarting(Federation):
 
     def restart(self, message):
         arrays = through_a_file(self.coordinator.to_arrays())
-        phase = self.coordinator.phase
-        in_round = bool(self.coordinator.replies)
-        self.phases.add((phase, in_round))
-        told = [] if self.coordinator.solve is None else self.coordinator.solve.transcript
+        update = self.coordinator.update
+        self.phases.add((self.coordinator.phase, update is not None and bool(update.replies)))
+        told = [] if update is None or update.solve is None else update.solve.transcript
         if len({sums.hessian is None for sums in told}) == 2:
             self.phases.add("gradient and Hessian rounds in one solve")
         self.coordinator = fg.Coordinator.from_arrays(self.algorithm, self.setting, arrays)

@@ -58,12 +58,12 @@ def objective(
     setting: Setting,
     clients: Sequence[ClientId],
     gathered: Mapping[ClientId, Contribution],
-    covered: Mapping[ClientId, Contribution],
+    kept: Mapping[ClientId, Contribution],
     model: SharedModel | None,
 ) -> Objective:
     """Return what is to be fitted: sums over `clients`, in their order.
 
-    Where updates do not refit, what `covered` holds is in `model` already.
+    What `kept` holds is in `model` already (nothing, where every update refits).
     """
     solver, d = algorithm.global_update, setting.problem.dim
     assert solver is not None
@@ -74,9 +74,9 @@ def objective(
         M = M + part.matrix
         if part.b is not None:
             moment = moment + part.b
-        if not solver.refits and client in covered:
-            n -= covered[client].samples
-            M = M - covered[client].matrix
+        if client in kept:
+            n -= kept[client].samples
+            M = M - kept[client].matrix
     prior = algorithm.local_update.prior(setting) * np.eye(d)
     if not solver.refits and model is not None:
         prior = model.matrix

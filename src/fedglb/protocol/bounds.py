@@ -1,4 +1,4 @@
-"""How large a client's sums can be, whatever its samples: bounds that no honest answer exceeds.
+"""How large a client's sums can be, whatever its samples: no honest answer exceeds these bounds.
 
 A lie within them cannot be told from the truth: nobody but the client sees its samples.
 """

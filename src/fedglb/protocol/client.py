@@ -16,7 +16,6 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.scoring import choose, upper_bounds
 from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
 from fedglb.local_update import LocalState
-from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.messages import (
     ClientId,
@@ -28,6 +27,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -120,10 +120,10 @@ class Client:
 
     def choose(self, arms: ArrayLike) -> int:
         """Return the index of the arm to play; `arms` is (K, d). Changes nothing."""
-        return self.play(self._columns(arms))
+        return self.choose_unchecked(self._columns(arms))
 
-    def play(self, columns: FloatArray) -> int:
-        """Return the index of the arm to play, for arms that are checked and (d, K) already."""
+    def choose_unchecked(self, columns: FloatArray) -> int:
+        """`choose` for arms that are checked and (d, K) already. Internal: engines call it."""
         scores, widths = np.empty((2, columns.shape[1]))
         return choose(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
 
@@ -144,17 +144,22 @@ class Client:
         arms_in_unit_ball("x", features)
         y = self.setting.problem.check_reward(reward)
         integer("t", t)
-        return self.learn(features, y, t)
+        return [self.sync_request(t)] if self.observe_unchecked(features, y, t) else []
 
-    def learn(self, x: FloatArray, y: float, t: int) -> list[Message]:
-        """`observe` for a sample that is checked already."""
+    def observe_unchecked(self, x: FloatArray, y: float, t: int) -> bool:
+        """`observe` for a sample that is checked already: return whether the trigger fired.
+
+        Internal: engines and agents call it. They make the `sync_request` when they send it.
+        """
         self._add(x, y)
         self.last_t = max(self.last_t, t)
-        if self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain):
-            # An ONS step on this very sample is overwritten when the model comes; if it never
-            # comes, the client has missed nothing.
-            return [SyncRequest(self.id, t, self.adopted)]
-        return []
+        # An ONS step on this very sample is overwritten when the model comes; if it never comes,
+        # the client has missed nothing.
+        return self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain)
+
+    def sync_request(self, t: int) -> SyncRequest:
+        """Return the request for a global update of a client whose trigger fired in step t."""
+        return SyncRequest(self.id, t, self.adopted)
 
     def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
         """Take in existing samples before the first step (warm start); X is (n, d), y (n,)."""

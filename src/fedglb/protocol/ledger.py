@@ -63,7 +63,7 @@ class Ledger:
         return sum(e.scalars for e in self.entries.values())
 
     def frame(self) -> pl.DataFrame:
-        """Return one row a message type: message, direction, messages, transfers, scalars."""
+        """Return one row per message type: message, direction, messages, transfers, scalars."""
         rows = [
             (kind, direction, e.messages, e.transfers, e.scalars)
             for (kind, direction), e in self.entries.items()

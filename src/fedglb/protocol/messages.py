@@ -118,7 +118,7 @@ class NewModel(Message):
     """The model of a finished update.
 
     `covered` says how many of this client's samples it covers, the oldest ones: 0 for a client
-    that was left out, whose samples are all local again.
+    that was excluded, whose samples are all local again.
     """
 
     name = "NewModel"

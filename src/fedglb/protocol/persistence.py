@@ -1,66 +1,101 @@
-"""A coordinator as plain arrays, and back: an update in progress included."""
+"""State as plain arrays, and back, exactly: clients, coordinators and updates are stored so."""
 
 from __future__ import annotations
 
 import dataclasses
+import types
+import typing
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedglb.global_update import Sums
-from fedglb.model import SharedModel
-from fedglb.protocol.arrays import Arrays, from_arrays, nested, prefixed, stack, to_arrays, unstack
-from fedglb.protocol.assembly import Contribution, UpdateRecord
-from fedglb.protocol.ledger import Entry
-from fedglb.protocol.messages import Derivatives
-
-if TYPE_CHECKING:
-    from fedglb.protocol.coordinator import Coordinator
-
-_NUMBERS = ("syncs", "rounds", "phase", "update", "finished", "t", "update_rounds")
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+T = TypeVar("T")
 
 
-def save(coordinator: Coordinator) -> Arrays:
-    """Return the whole state."""
-    out: Arrays = {name: np.array(getattr(coordinator, name)) for name in _NUMBERS}
-    for name in ("clients", "participants"):
-        out[name] = np.array(list(getattr(coordinator, name)))
-    if coordinator.asked_by is not None:
-        out["asked_by"] = np.array(coordinator.asked_by)
-    if coordinator.model is not None:
-        out |= prefixed(to_arrays(coordinator.model), "model")
-    if coordinator.last_update is not None:
-        out |= prefixed(to_arrays(coordinator.last_update), "last_update")
-    told = [] if coordinator.solve is None else coordinator.solve.transcript
-    for name, parts in (
-        ("gathered", coordinator.gathered),
-        ("covered", coordinator.covered),
-        ("replies", coordinator.replies),
-        ("transcript", dict(enumerate(told))),
-    ):
-        out |= prefixed(stack(parts), name)
-    for (kind, direction), entry in coordinator.ledger.entries.items():
-        out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
+def to_arrays(value: object, prefix: str = "") -> Arrays:
+    """Flatten a dataclass of arrays, numbers, None and dataclasses; names are dotted.
+
+    Examples
+    --------
+    >>> from fedglb.protocol.ledger import Entry
+    >>> sorted(to_arrays(Entry(1, 2, 3)))
+    ['messages', 'scalars', 'transfers']
+    """
+    out: Arrays = {}
+    for f in dataclasses.fields(value):  # type: ignore[arg-type]
+        item, name = getattr(value, f.name), prefix + f.name
+        if dataclasses.is_dataclass(item):
+            out |= to_arrays(item, name + ".")
+        elif item is not None:
+            out[name] = np.array(item)
     return out
 
 
-def restore(coordinator: Coordinator, arrays: Mapping[str, NDArray[Any]]) -> list[Sums]:
-    """Give a new coordinator the state that `save` gave; return what its solver had been told."""
-    coordinator.participants = dict.fromkeys(arrays["participants"].tolist())
-    for name in _NUMBERS:
-        setattr(coordinator, name, int(arrays[name]))
-    if "asked_by" in arrays:
-        coordinator.asked_by = arrays["asked_by"].item()
-    if model := nested(arrays, "model"):
-        coordinator.model = from_arrays(SharedModel, model)
-    if record := nested(arrays, "last_update"):
-        coordinator.last_update = from_arrays(UpdateRecord, record)
-    coordinator.gathered = unstack(Contribution, nested(arrays, "gathered"))
-    coordinator.covered = unstack(Contribution, nested(arrays, "covered"))
-    coordinator.replies = unstack(Derivatives, nested(arrays, "replies"))
-    for name, totals in nested(arrays, "ledger").items():
-        kind, direction = name.split(".")
-        coordinator.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))
-    return list(unstack(Sums, nested(arrays, "transcript")).values())
+def from_arrays(kind: type[T], arrays: Mapping[str, NDArray[Any]], prefix: str = "") -> T:
+    """Rebuild the dataclass `kind` that `to_arrays` flattened."""
+    hints = typing.get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for f in dataclasses.fields(kind):  # type: ignore[arg-type]
+        name, hint = prefix + f.name, hints[f.name]
+        if typing.get_origin(hint) in (types.UnionType, typing.Union):
+            kinds = [a for a in typing.get_args(hint) if a is not type(None)]
+            hint = kinds[0] if len(kinds) == 1 else "number or name"
+        if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+            present = any(key.startswith(name + ".") for key in arrays)
+            values[f.name] = from_arrays(hint, arrays, name + ".") if present else None
+        elif name not in arrays:
+            values[f.name] = None
+        elif hint in (int, float, bool, str):
+            values[f.name] = hint(arrays[name][()])
+        elif hint == "number or name":
+            values[f.name] = arrays[name].item()
+        else:
+            values[f.name] = np.array(arrays[name])
+    return kind(**values)
+
+
+def nested(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
+    """Return the arrays below `name.`, without that prefix."""
+    return {k[len(name) + 1 :]: v for k, v in arrays.items() if k.startswith(name + ".")}
+
+
+def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
+    """Return the arrays with `name.` before each key."""
+    return {f"{name}.{k}": v for k, v in arrays.items()}
+
+
+def stack(parts: Mapping[Any, Any]) -> Arrays:
+    """Turn dataclasses of one kind under keys into arrays, with one row per key.
+
+    Where only some of them have an optional field, its rows are listed beside it.
+    """
+    if not parts:
+        return {}
+    rows = [to_arrays(part) for part in parts.values()]
+    out: Arrays = {"keys": np.array(list(parts))}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        having = [k for k, row in enumerate(rows) if name in row]
+        out[name] = np.stack([rows[k][name] for k in having])
+        if len(having) < len(rows):
+            out[_ROWS + name] = np.array(having)
+    return out
+
+
+def unstack(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> dict[Any, T]:
+    """Rebuild what `stack` flattened."""
+    if not arrays:
+        return {}
+    keys = arrays["keys"].tolist()
+    rows: list[Arrays] = [{} for _ in keys]
+    for name, values in arrays.items():
+        if name != "keys" and not name.startswith(_ROWS):
+            having = arrays.get(_ROWS + name, np.arange(len(keys)))
+            for k, value in zip(having.tolist(), values, strict=True):
+                rows[k][name] = value
+    return {key: from_arrays(kind, row) for key, row in zip(keys, rows, strict=True)}
+
+
+_ROWS = "rows of "

@@ -35,6 +35,7 @@ from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
+from fedglb.simulation.bulk_update import bulk_update
 from fedglb.simulation.engine import Engine
 from fedglb.trigger import Trigger
 from fedglb.typing import FloatArray
@@ -155,7 +156,7 @@ class CompiledEngine(Engine):
             i: Contribution(n, self.covariances[i].copy(), self._moment(i))
             for i, n in enumerate(counts)
         }
-        model = self.coordinator.update_at_once(t, client, gathered, self._answer)
+        model = bulk_update(self.coordinator, t, client, gathered, self._answer)
         self._adopt(model)
         self._covered[:] = counts
         record = self.coordinator.last_update
@@ -209,7 +210,7 @@ class CompiledEngine(Engine):
 
     def client(self, i: int) -> Client:
         """Return client i as it would stand in a federation."""
-        a, update = self.learners, self.coordinator.update
+        a, update = self.learners, self.coordinator.finished
         self._sum_up()
         client = Client(i, self.algorithm, self.setting)
         client.state = self._state(i)

@@ -59,10 +59,11 @@ class ReferenceEngine(Engine):
             if self.observer is not None:
                 self.observer(t, i, client)
             arms, means = block.arms[step, i], block.means[step, i]
-            arm = client.play(np.ascontiguousarray(arms.T))
+            arm = client.choose_unchecked(np.ascontiguousarray(arms.T))
             reward = self._reward(block, step, i, arm)
             self.recorder.played(t, i, arm, float(means.max() - means[arm]), reward)
-            self._deliver(client.learn(arms[arm], reward, t))
+            if client.observe_unchecked(arms[arm], reward, t):
+                self._deliver([client.sync_request(t)])
             if self.algorithm.centralised:
                 self.count_centralised(1)
         self._deliver(self.coordinator.end_step(t))

@@ -12,8 +12,8 @@ from fedglb.federation import Agent, UnknownDecision
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
-from fedglb.protocol.arrays import from_arrays, to_arrays
 from fedglb.protocol.messages import NewModel
+from fedglb.protocol.persistence import from_arrays, to_arrays
 from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, state
 
 PROBLEM = fg.Problem(dim=3)

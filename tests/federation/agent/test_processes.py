@@ -15,7 +15,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, Unavailable
-from fedglb.protocol.arrays import to_arrays
+from fedglb.protocol.persistence import to_arrays
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
 from tests.federation.helpers.nats_federation import PATIENCE
 

@@ -31,7 +31,7 @@ COLUMNS = {
 FACTS = {"agreement", "instance", "seed", "last_number"}
 #: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
-STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.numbers"}
+STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radius_terms"}
 
 
 @pytest.fixture

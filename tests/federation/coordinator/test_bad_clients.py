@@ -77,7 +77,7 @@ def test_another_version_is_told_so(running):
     [answer] = said_to(out, "b")
     assert isinstance(answer, Rejected)
     assert answer.reason == (
-        "message = 'wire format 9' is not allowed: give a message of wire format 1"
+        "message = 'wire format 9' is not allowed: give a message of wire format 2"
     )
 
 
@@ -184,7 +184,7 @@ def test_a_client_excluded_at_the_end_is_not_counted(tmp_path):
 def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
     running = joined(tmp_path, after=41)
     running.crash()
-    assert running.coordinator.update == 41
+    assert running.coordinator.started == 41
     running.until(running.everybody_here)
     ask(running)
     running.until(running.shared)

@@ -10,8 +10,8 @@ from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol import Client
-from fedglb.protocol.coordinator import IDLE
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
+from fedglb.protocol.update import IDLE
 from tests.federation.helpers.recorded import AGREED, DIM, EACH, learn
 
 NAMES = ("a", "b")

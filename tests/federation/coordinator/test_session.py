@@ -19,6 +19,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.update import Update
 from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
 
 
@@ -175,7 +176,7 @@ def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
     assert running.coordinator.last_update.samples == 12
     assert running.coordinator.last_update.client == "a"
     running.run(10.0)
-    assert running.coordinator.update == 2  # once
+    assert running.coordinator.started == 2  # once
 
 
 def test_after_a_crash_with_too_few_the_update_has_ended(running):
@@ -325,7 +326,7 @@ def test_a_client_with_an_invalid_message_is_excluded_and_cannot_ask_for_a_while
     assert "matrix" in node.agent_session.refused
     ask(running, "c")
     running.run(50.0)
-    assert running.coordinator.update == 1
+    assert running.coordinator.started == 1
     running.run(12.0)
     assert running.shared(2)
     assert running.coordinator.last_update.samples == 12
@@ -342,20 +343,20 @@ def test_bytes_that_are_no_message_are_reported_once(running):
 
 
 def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypatch):
-    original, failing = type(running.coordinator)._collect, [True]
+    original, failing = Update.tell, [True]
 
-    def collect(self, message):
-        if failing[0] and len(self.replies) == 2:
+    def tell(self, sums):
+        if failing[0]:
             raise FloatingPointError("no luck")
-        return original(self, message)
+        original(self, sums)
 
-    monkeypatch.setattr(type(running.coordinator), "_collect", collect)
+    monkeypatch.setattr(Update, "tell", tell)
     ask(running)
     running.until(lambda: "abandoned" in running.kinds())
     assert "no luck" in texts(running, "abandoned")[0]
     failing[0] = False
     running.until(running.shared)  # requested again with the next heartbeat
-    assert running.coordinator.finished == running.coordinator.update > 1
+    assert running.coordinator.finished == running.coordinator.started > 1
 
 
 def test_a_client_that_joins_during_an_update_gets_its_model_and_is_in_the_next(running):

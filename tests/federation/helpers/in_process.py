@@ -153,7 +153,7 @@ def client_of(agreement: Agreement, name: str, samples: int) -> fg.Client:
     client = fg.Client(name, agreement.algorithm, agreement.setting)
     X, y = stream(name, agreement.problem.dim, samples)
     for t, (x, reward) in enumerate(zip(X, y, strict=True), 1):
-        client.learn(x, float(reward), t)
+        client.observe_unchecked(x, float(reward), t)
     return client
 
 

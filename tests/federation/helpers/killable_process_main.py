@@ -19,7 +19,7 @@ from fedglb.federation.coordinator import service
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.problem import Problem
-from fedglb.protocol.coordinator import IDLE
+from fedglb.protocol.update import IDLE
 from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.recorded import stream
 

@@ -25,7 +25,7 @@ from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
-from fedglb.protocol.coordinator import IDLE
+from fedglb.protocol.update import IDLE
 
 DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
 PATIENT = Policy(time_limit=1e4, absent_after=1e4, grace=1e4)

@@ -14,8 +14,8 @@ import numpy as np
 from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client, Coordinator
-from fedglb.protocol.arrays import Arrays
 from fedglb.protocol.messages import Message, SyncRequest
+from fedglb.protocol.persistence import Arrays
 
 EACH = 4  # samples of every client in a phase
 DIM = 3

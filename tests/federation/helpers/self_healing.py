@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.persistence import Arrays
 from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.killable_process import Child, Died, eventually
 from tests.federation.helpers.nats_federation import Running, federation

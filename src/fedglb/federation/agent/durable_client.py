@@ -207,7 +207,7 @@ class DurableClient:
             del self._pending[index]
             self._sequence.append(self._next)
             self._next += 1
-            wanted = client.learn(pending.x, y, step)
+            wanted = client.observe_unchecked(pending.x, y, step)
             self._stale = False
         return step if wanted else 0
 

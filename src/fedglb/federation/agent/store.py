@@ -21,7 +21,7 @@ import polars as pl
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.sqlite import close, connect, pack, roll_back, transaction, unpack
-from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.persistence import Arrays
 from fedglb.typing import FloatArray
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.

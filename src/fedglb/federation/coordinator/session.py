@@ -146,7 +146,7 @@ class CoordinatorSession:
 
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
-        newest = self.coordinator.update
+        newest = self.coordinator.started
         if reason is None and hello.update > newest:
             reason = (
                 f"{client} holds the model of update {hello.update}, and the coordinator's last "
@@ -202,7 +202,7 @@ class CoordinatorSession:
             case Heartbeat():
                 return self._handle_heartbeat(client, message, now)
             case Withdrawal():
-                current = message.update == self.coordinator.update
+                current = message.update == self.coordinator.started
                 leaving = [client] if current else []
                 return self._deliver(self.driver.exclude(leaving, "it withdrew", now))
             case SyncRequest() if self._is_repeated(client, message):
@@ -222,8 +222,8 @@ class CoordinatorSession:
 
     def _is_repeated(self, client: str, request: SyncRequest) -> bool:
         """Return whether this is the request that started the update in progress."""
-        began = (self.coordinator.asked_by, self.coordinator.t)
-        return not self.driver.idle and began == (client, request.t)
+        update = self.coordinator.update
+        return update is not None and (update.asked_by, update.t) == (client, request.t)
 
     def _may_start(self, client: str, now: float) -> bool:
         """Return whether an update starts if this client requests one."""

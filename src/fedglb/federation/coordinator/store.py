@@ -17,7 +17,7 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
-from fedglb.protocol.arrays import Arrays
+from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
 _VERSION = 2

@@ -23,8 +23,8 @@ from fedglb.federation.coordinator.store import (
 )
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
-from fedglb.protocol.coordinator import IDLE
 from fedglb.protocol.messages import Message, SyncRequest
+from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
 _LONGEST_PAUSE = 4.0  # seconds between two resends
@@ -55,9 +55,9 @@ class UpdateDriver:
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
         number, self._interrupted = store.last_started()
-        if after > max(self.coordinator.update, number):
+        if after > max(self.coordinator.started, number):
             store.skip_updates(after)
-        self.coordinator.update = max(self.coordinator.update, number, after)
+        self.coordinator.started = max(self.coordinator.started, number, after)
         self._started_at, self._bytes_before = 0.0, 0
         self._round: tuple[int, ...] = ()
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -146,7 +146,7 @@ class UpdateDriver:
     # -- what every change goes through ----------------------------------------------------------
 
     def _abandon(self) -> list[Message]:
-        update, left = self.coordinator.update, len(self.coordinator.participants)
+        update, left = self.coordinator.started, len(self.coordinator.participants)
         quorum = max(1, self.policy.quorum)
         text = f"update {update} is abandoned: of {left} clients, fewer than {quorum} remain"
         self._emit("abandoned", text, update=update)
@@ -158,24 +158,25 @@ class UpdateDriver:
     ) -> list[Message]:
         """Change the coordinator, write what must survive a crash, return what is to be sent."""
         coordinator = self.coordinator
-        before, update, finished = coordinator.phase, coordinator.update, coordinator.finished
+        before, update, finished = coordinator.phase, coordinator.started, coordinator.finished
         try:
             messages = action()
         except Exception as error:
             if checked and isinstance(error, InvalidInput):
                 raise  # a client's mistake: nothing has changed
             # a solve that fails must not take the service down
-            log.exception("update %d failed", coordinator.update)
-            self._emit("abandoned", f"update {coordinator.update} failed: {error!r}")
+            log.exception("update %d failed", coordinator.started)
+            self._emit("abandoned", f"update {coordinator.started} failed: {error!r}")
             coordinator.abandon()
             messages = []
-        if coordinator.update > update:
+        if coordinator.started > update:
             self._write_started(now)
         if coordinator.finished > finished:
             self._write_finished(now)
         elif before != IDLE and self.idle:
-            self._store.end_update(coordinator.update)
-        current = (coordinator.update, coordinator.phase, coordinator.update_rounds)
+            self._store.end_update(coordinator.started)
+        rounds = 0 if coordinator.update is None else coordinator.update.rounds
+        current = (coordinator.started, coordinator.phase, rounds)
         if current != self._round:
             self._round, self._asked_at, self._pause = current, now, self.policy.resend
             self._resend_at = now + self._pause
@@ -184,11 +185,12 @@ class UpdateDriver:
     def _write_started(self, now: float) -> None:
         coordinator = self.coordinator
         self._interrupted = None  # this update, whoever asked for it, replaces that one
-        asked_by = None if coordinator.asked_by is None else str(coordinator.asked_by)
-        self._store.start_update(UpdateStarted(coordinator.update, coordinator.t, asked_by))
+        asked_by = None if coordinator.update is None else coordinator.update.asked_by
+        asked_by = None if asked_by is None else str(asked_by)
+        self._store.start_update(UpdateStarted(coordinator.started, coordinator.t, asked_by))
         self._started_at, self._bytes_before = now, self.traffic.size
-        text = f"update {coordinator.update} starts with {len(coordinator.participants)} clients"
-        self._emit("updating", text, update=coordinator.update, asked_by=asked_by)
+        text = f"update {coordinator.started} starts with {len(coordinator.participants)} clients"
+        self._emit("updating", text, update=coordinator.started, asked_by=asked_by)
 
     def _write_finished(self, now: float) -> None:
         coordinator = self.coordinator

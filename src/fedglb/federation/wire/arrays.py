@@ -51,7 +51,7 @@ def pack_numbers(name: str, numbers: FloatArray, _d: int) -> bytes:
 
 
 # Every array that is read is fresh, writable, C-ordered and of the machine's own byte order.
-# Lengths are checked first, so that nobody's claim makes an array of another size than d says.
+# Lengths are checked first, so that no sender can make us allocate more than d asks for.
 
 
 def unpack_vector(name: str, data: bytes, d: int) -> FloatArray:

@@ -1,6 +1,6 @@
 """The wire format: a message as bytes and back; docs/wire.md is its specification.
 
-Four bytes (`fgb` and the version), then one MessagePack map, typed and bounded field by field.
+Four bytes (`fgb` and the version), then one MessagePack map: every field has a type and bounds.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     r"""Return the bytes of a message; the client is left out, its subject says it.
 
     Of a symmetric matrix the lower triangle is sent. `InvalidInput` says what the other side
-    would refuse: better here than in silence there.
+    would refuse, so that an error shows up here and not as a message without an answer.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def decode_up(data: bytes, client: str, dim: int) -> tuple[str, Upward]:
     try:
         packet = _UP.decode(body)
         return packet.session, _OF[type(packet)].unpack(packet, dim, client)
-    except Exception as error:  # also recursion, memory, bad UTF-8: nobody's bytes end a process
+    except Exception as error:  # also recursion, memory, bad UTF-8: no bytes may end a process
         raise Malformed(_short(error)) from None
 
 

@@ -1,0 +1,247 @@
+"""One global update, from the first request to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedglb.algorithms import Algorithm
+from fedglb.global_update import Query, Solve, Sums
+from fedglb.model import SharedModel
+from fedglb.protocol.assembly import (
+    Contribution,
+    UpdateRecord,
+    objective,
+    shared_model,
+    sum_replies,
+)
+from fedglb.protocol.bounds import Batch, Limits, limits
+from fedglb.protocol.checks import check_covariance, check_derivatives
+from fedglb.protocol.messages import (
+    ClientId,
+    Covariance,
+    CovarianceRequest,
+    Derivatives,
+    Evaluate,
+)
+from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
+from fedglb.setting import Setting
+
+IDLE, GATHERING, SOLVING = range(3)  # without an update, a coordinator is idle
+
+
+@dataclass
+class Update:
+    """An update in progress: who takes part, what they sent, and where the solver stands.
+
+    First all participants send their covariances; then the solver asks for their derivatives,
+    round by round, until it has a solution.
+
+    Parameters
+    ----------
+    algorithm, setting
+        Those of the federation.
+    rewards
+        The smallest and the largest reward: they bound what an answer may be.
+    number, t, asked_by
+        Its number, its step, and the client whose trigger fired (None: a schedule's).
+    participants
+        Who takes part, in sorted order: sums are taken in this order.
+    previous
+        The model before.
+    kept
+        What the new model takes over from that one, by client: nothing where every update fits
+        all samples anew.
+    rounds
+        How many rounds of derivatives have begun.
+    gathered, replies
+        The covariances so far, and the derivatives of this round so far.
+    solve
+        The solver, None before all covariances are there.
+    """
+
+    algorithm: Algorithm
+    setting: Setting
+    rewards: tuple[float, float]
+    number: int
+    t: int
+    asked_by: ClientId | None
+    participants: dict[ClientId, None]
+    previous: SharedModel | None
+    kept: Mapping[ClientId, Contribution]
+    rounds: int = 0
+    gathered: dict[ClientId, Contribution] = field(default_factory=dict)
+    replies: dict[ClientId, Derivatives] = field(default_factory=dict)
+    solve: Solve | None = None
+    _last_limits: Limits | None = None  # of the last query that was answered
+
+    @property
+    def phase(self) -> int:
+        """GATHERING covariances, or SOLVING."""
+        return GATHERING if self.solve is None else SOLVING
+
+    @property
+    def query(self) -> Query | None:
+        """What the solver wants to know now; None before it begins, and once it has a solution."""
+        return None if self.solve is None else self.solve.query
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def request(self, client: ClientId) -> CovarianceRequest | Evaluate:
+        """Return what `client` is asked at this point."""
+        if self.solve is None:
+            return CovarianceRequest(client, self.number)
+        query = self.solve.query
+        assert query is not None
+        kept = self.kept.get(client)
+        return Evaluate(
+            client, self.number, self.rounds, 0 if kept is None else kept.samples,
+            query.theta, query.hessian, query.loss,
+        )  # fmt: skip
+
+    def missing(self) -> list[ClientId]:
+        """Return the participants whose answer is outstanding."""
+        answers = self._answers()
+        return [client for client in self.participants if client not in answers]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all answers of this phase or round are there: then it can `advance`."""
+        return len(self._answers()) == len(self.participants)
+
+    def _answers(self) -> Mapping[ClientId, object]:
+        return self.gathered if self.solve is None else self.replies
+
+    def awaits(self, message: Covariance | Derivatives) -> bool:
+        """Whether this client's answer, and no other, is waited for now."""
+        if message.update != self.number or message.client not in self.participants:
+            return False
+        if message.client in self._answers():
+            return False
+        if isinstance(message, Covariance):
+            return self.phase == GATHERING
+        return self.phase == SOLVING and message.round == self.rounds
+
+    def accept(self, message: Covariance | Derivatives) -> None:
+        """Take an answer that is waited for. A bad one raises `InvalidInput`, changing nothing."""
+        client, kept = message.client, self.kept.get(message.client)
+        if isinstance(message, Covariance):
+            check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
+            self.gathered[client] = Contribution(message.samples, message.matrix, message.b)
+        else:
+            batch = Batch(self.gathered[client], kept)
+            check_derivatives(message, batch, self._limits(), self.setting)
+            self.replies[client] = message
+
+    def _limits(self) -> Limits:
+        """What one sample can add in this round; for a link of somebody's own it takes a search."""
+        query = self.query
+        assert query is not None
+        if self._last_limits is None or self._last_limits.query is not query:
+            self._last_limits = limits(self.setting.problem.link, self.rewards, query)
+        return self._last_limits
+
+    # -- from phase to phase -------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Give the solver the answers, which are complete: a round begins, or all is solved."""
+        if self.solve is None:
+            self.start_solving()
+            return
+        ordered = [self.replies[client] for client in self.participants]
+        self.replies = {}
+        self.tell(sum_replies(ordered, self.setting.problem.dim))
+
+    def start_solving(self) -> None:
+        """Begin to solve for what was gathered."""
+        self.solve = self._solve([])
+        self._count_round()
+
+    def tell(self, sums: Sums) -> None:
+        """Give the solver the sums over all participants that it asked for."""
+        assert self.solve is not None
+        self.solve.tell(sums)
+        self._count_round()
+
+    def _count_round(self) -> None:
+        if self.query is not None:
+            self.rounds += 1
+
+    def _solve(self, told: list[Sums]) -> Solve:
+        solver = self.algorithm.global_update
+        assert solver is not None
+        fitted = objective(
+            self.algorithm, self.setting, list(self.participants),
+            self.gathered, self.kept, self.previous,
+        )  # fmt: skip
+        return Solve(solver, fitted, told)
+
+    def exclude(self, clients: Iterable[ClientId]) -> None:
+        """Go on without these participants; what was solved with them is solved again."""
+        for client in clients:
+            del self.participants[client]
+            self.gathered.pop(client, None)
+        self.replies, self.solve = {}, None
+
+    # -- the end -------------------------------------------------------------------------------
+
+    @property
+    def solved(self) -> bool:
+        """Whether there is a solution: then there is a `model`."""
+        return self.solve is not None and self.solve.solution is not None
+
+    def model(self) -> SharedModel:
+        """Return the model that all clients get."""
+        assert self.solve is not None
+        assert self.solve.solution is not None
+        return shared_model(
+            self.algorithm, self.setting, self.t, self.solve.objective, self.solve.solution
+        )
+
+    def fitted(self) -> dict[ClientId, Contribution]:
+        """Return what the samples of each participant amount to."""
+        return {client: self.gathered[client] for client in self.participants}
+
+    def record(self) -> UpdateRecord:
+        """Return what happened."""
+        assert self.solve is not None
+        assert self.solve.solution is not None
+        return UpdateRecord(
+            t=self.t,
+            client=self.asked_by,
+            samples=sum(part.samples for part in self.fitted().values()),
+            rounds=self.rounds,
+            gradient_norm=float(np.linalg.norm(self.solve.solution.gradient)),
+            gap=self.solve.solution.gap,
+            projected=self.solve.solution.projected,
+        )
+
+    # -- persistence ---------------------------------------------------------------------------
+
+    def to_arrays(self) -> Arrays:
+        """Return as plain arrays what the coordinator does not know."""
+        told = [] if self.solve is None else self.solve.transcript
+        return {
+            "phase": np.array(self.phase),
+            "rounds": np.array(self.rounds),
+            "participants": np.array(list(self.participants)),
+            **({} if self.asked_by is None else {"asked_by": np.array(self.asked_by)}),
+            **prefixed(stack(self.gathered), "gathered"),
+            **prefixed(stack(self.replies), "replies"),
+            **prefixed(stack(dict(enumerate(told))), "transcript"),
+        }
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Make a new update the one that `to_arrays` gave."""
+        self.rounds = int(arrays["rounds"])
+        self.participants = dict.fromkeys(arrays["participants"].tolist())
+        self.asked_by = arrays["asked_by"].item() if "asked_by" in arrays else None
+        self.gathered = unstack(Contribution, nested(arrays, "gathered"))
+        self.replies = unstack(Derivatives, nested(arrays, "replies"))
+        if int(arrays["phase"]) == SOLVING:
+            # The solver stands where it stood once it has been told the same again.
+            self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))

@@ -1,0 +1,60 @@
+"""A global update without messages, for who holds all clients in one memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from fedglb.global_update import Query, Sums
+from fedglb.model import SharedModel
+from fedglb.protocol import Coordinator
+from fedglb.protocol.assembly import Contribution
+from fedglb.protocol.messages import ClientId, Covariance, Derivatives, NewModel, SyncRequest
+
+
+def bulk_update(
+    coordinator: Coordinator,
+    t: int,
+    client: ClientId | None,
+    gathered: Mapping[ClientId, Contribution],
+    answer: Callable[[Query], Sums],
+) -> SharedModel:
+    """Make a whole update at once; return its model.
+
+    It is the same update as message by message, and the ledger gets the same entries: for every
+    member one message like that of the first, and the request of `client`.
+
+    Parameters
+    ----------
+    coordinator
+        The coordinator.
+    t, client
+        The step, and the client whose trigger fired (None: a schedule's).
+    gathered
+        What the samples of each client amount to.
+    answer
+        Gives the sums over all clients: those of each client, added up in sorted order of clients.
+    """
+    ledger, everybody = coordinator.ledger, len(coordinator.clients)
+    first = next(iter(coordinator.clients))
+    if client is not None:
+        ledger.count(SyncRequest(client, t, coordinator.finished))
+    update = coordinator.start_update(t, client)
+    ledger.count(update.request(first), everybody)
+    update.gathered = dict(gathered)
+    part = update.gathered[first]
+    ledger.count(Covariance(first, update.number, part.samples, part.matrix, part.b), everybody)
+    update.start_solving()
+    while (query := update.query) is not None:
+        ledger.count(update.request(first), everybody)
+        sums = answer(query)
+        ledger.count(
+            Derivatives(
+                first, update.number, update.rounds, sums.gradient, sums.hessian, sums.loss
+            ),
+            everybody,
+        )  # fmt: skip
+        update.tell(sums)
+    model = coordinator.finish_update()
+    covered = coordinator.covered[first].samples
+    ledger.count(NewModel(first, coordinator.finished, covered, model), everybody)
+    return model
