@@ -22,6 +22,8 @@ class LazyRate:
         where clients start with samples of their own (`Client.absorb`).
     """
 
+    stored_name = "LazyRate"
+
     updates: int
     batch_limit: int | None = None
 

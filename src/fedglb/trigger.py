@@ -47,6 +47,8 @@ class Event(Trigger):
     interaction, D = ∞ never.
     """
 
+    stored_name = "Event"
+
     needs_gain = True
     threshold: float
 
@@ -65,6 +67,8 @@ class Event(Trigger):
 @dataclass(frozen=True)
 class Schedule(Trigger):
     """Updates at the end of steps ⌊T/B⌋, 2⌊T/B⌋, …, exactly B of them (B ≤ T)."""
+
+    stored_name = "Schedule"
 
     updates: int
 
@@ -91,6 +95,8 @@ class Schedule(Trigger):
 class Always(Trigger):
     """Ask for an update after every sample of every client."""
 
+    stored_name = "Always"
+
     @property
     def level(self) -> float:
         """Whatever the gain."""
@@ -100,3 +106,5 @@ class Always(Trigger):
 @dataclass(frozen=True)
 class Never(Trigger):
     """Never ask for an update: every client learns alone."""
+
+    stored_name = "Never"

@@ -79,6 +79,8 @@ def fedglb_formula(
 class FedGLB(Confidence[OnsState]):
     """The radius of FedGLB-UCB, its variant 2, and (without any update) N-ONS-GLM."""
 
+    stored_name = "FedGLB"
+
     state_type = OnsState
     formula = staticmethod(fedglb_formula)
 

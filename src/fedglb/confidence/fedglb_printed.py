@@ -69,6 +69,8 @@ class FedGLBPrinted(Confidence[OnsState]):
         ε of B₁ = nε + (λ/2)S²; None: 1/n². Give the solver's where that differs.
     """
 
+    stored_name = "FedGLBPrinted"
+
     state_type = OnsState
     formula = staticmethod(printed_formula)
     tolerance: float | None = None

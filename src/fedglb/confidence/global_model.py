@@ -76,6 +76,8 @@ def own_formula(
 class GlobalModel(Confidence[FrozenState]):
     """The ellipsoid around the last global model, for clients that do not learn between."""
 
+    stored_name = "GlobalModel"
+
     state_type = FrozenState
     formula = staticmethod(sent_radius)
 
@@ -97,6 +99,8 @@ class OwnModel(Confidence[MleState]):
     The estimate's certified sub-optimality of 1/n² counts as zero, as it does in the baselines
     that the paper compares with.
     """
+
+    stored_name = "OwnModel"
 
     state_type = MleState
     formula = staticmethod(own_formula)

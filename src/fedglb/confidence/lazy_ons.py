@@ -65,6 +65,8 @@ def lazy_ons_formula(
 class LazyONS(Confidence[LazyOnsState]):
     """The radius of FedGLB-UCB₃."""
 
+    stored_name = "LazyONS"
+
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
     rate: LazyRate

@@ -44,6 +44,8 @@ def linear_formula(
 class Linear(Confidence[RidgeState]):
     """The radius of DisLinUCB, proven for the identity link."""
 
+    stored_name = "Linear"
+
     state_type = RidgeState
     formula = staticmethod(linear_formula)
 

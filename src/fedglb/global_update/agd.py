@@ -42,6 +42,8 @@ class AGD(IterativeSolver):
     20
     """
 
+    stored_name = "AGD"
+
     def _stops(self) -> tuple[str, ...]:
         return ("certificate", "fixed", "bound")
 

@@ -14,6 +14,8 @@ from fedglb.kernels.linalg import solve
 class ClosedForm(GlobalUpdate):
     """θ = A⁻¹b with A and b summed over all clients; no round is needed."""
 
+    stored_name = "ClosedForm"
+
     model_fields = frozenset({"b"})
 
     def solve(self, objective: Objective) -> Steps:

@@ -45,6 +45,8 @@ class LBFGS(IterativeSolver):
     True
     """
 
+    stored_name = "LBFGS"
+
     memory: int = 10
 
     def __post_init__(self) -> None:

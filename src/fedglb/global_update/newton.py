@@ -39,6 +39,8 @@ class Newton(IterativeSolver):
     'certificate'
     """
 
+    stored_name = "Newton"
+
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
         target = self.epsilon(objective) if self.rounds is None else None

@@ -20,6 +20,8 @@ class OnsStep(GlobalUpdate):
     ‖∇F_batch‖²_{A_t⁻¹} and Σz² over the batch, which the radius needs.
     """
 
+    stored_name = "OnsStep"
+
     refits = False
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
     rate: LazyRate

@@ -34,6 +34,8 @@ class FrozenState(LocalState):
 class Frozen(LocalUpdate[FrozenState]):
     """Keep θ and A as they were after the last global update."""
 
+    stored_name = "Frozen"
+
     state_type = FrozenState
     step = staticmethod(change_nothing)
     tracks_gain = False

@@ -82,6 +82,8 @@ class LazyOnsState(LocalState):
 class LazyOns(LocalUpdate[LazyOnsState]):
     """Online Newton steps of size 1/γ; the ellipsoid is V's, centred at V⁻¹b."""
 
+    stored_name = "LazyOns"
+
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})

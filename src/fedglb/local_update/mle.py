@@ -247,6 +247,8 @@ class MleState(LocalState):
 class Mle(LocalUpdate[MleState]):
     """The minimiser of F over the ball, certified to `tolerance` (None: 1/n²)."""
 
+    stored_name = "Mle"
+
     state_type = MleState
     step = staticmethod(mle_observe)
     model_fields = None

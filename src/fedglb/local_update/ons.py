@@ -130,6 +130,8 @@ class Ons(LocalUpdate[OnsState]):
         b_last + ΔA θ_t (erratum 2; no proof, more regret).
     """
 
+    stored_name = "Ons"
+
     state_type = OnsState
     step = staticmethod(ons_step)
     b_rule: str = "refit"

@@ -50,6 +50,8 @@ class RidgeState(LocalState):
 class Ridge(LocalUpdate[RidgeState]):
     """Exact ridge regression on the rewards themselves; the link plays no part."""
 
+    stored_name = "Ridge"
+
     state_type = RidgeState
     step = staticmethod(ridge_step)
     model_fields = frozenset({"b"})
