@@ -38,6 +38,8 @@ class LazyRate:
     0.092
     """
 
+    stored_name = "LazyRate"
+
     updates: int
     batch_limit: int | None = None
 

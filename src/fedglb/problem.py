@@ -37,6 +37,8 @@ class Problem:
     (0.5, 0.1966, 0.25)
     """
 
+    stored_name = "Problem"
+
     dim: int
     link: Link = field(default_factory=Logistic)
     radius: float = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -14,8 +15,38 @@ from typing import Any
 
 #: The folder of the package's sources.
 PACKAGE = Path(__file__).resolve().parent
-#: Rooms that no run uses: an edit there leaves every result as it is.
-_LEFT_OUT = ("cli", "demo", "federation", "report", "reproduce")
+#: What can change a number of a sweep: an edit here makes another sweep. `LEFT_OUT` has the rest.
+NUMBERS = (
+    "algorithms", "confidence", "datasets", "environments", "global_update", "kernels",
+    "lazy_rate.py", "links", "local_update", "model.py", "problem.py", "problem_table.py",
+    "protocol", "samples.py", "setting.py", "simulation", "trigger.py",
+    "sweeps/spec", "sweeps/execution/task.py", "sweeps/results/parts.py",
+    "sweeps/results/tables.py", "sweeps/fixed_models.py",
+)  # fmt: skip
+#: What cannot, and why.
+LEFT_OUT = {
+    "__init__.py": "names",
+    "__main__.py": "starts the command line",
+    "cli": "shows results",
+    "demo": "a federation's, and no run's",
+    "errors.py": "refuses input; what passes, passes as it was given",
+    "federation": "messages between machines, and no run",
+    "io": "bytes of files; what an experiment's file says is in the identity itself",
+    "provenance.py": "versions and digests",
+    "report": "looks at results",
+    "reproduce": "chooses what is run; what it chose is in the identity itself",
+    "sweeps/__init__.py": "names",
+    "sweeps/sweep.py": "when a run is done, and not what comes out",
+    "sweeps/execution/__init__.py": "names",
+    "sweeps/execution/cluster.py": "where a run is done",
+    "sweeps/execution/local.py": "where a run is done",
+    "sweeps/execution/progress.py": "shows how far it is",
+    "sweeps/execution/schedule.py": "when a run is done",
+    "sweeps/results/__init__.py": "names",
+    "sweeps/results/pareto.py": "looks at results",
+    "sweeps/results/store.py": "keeps the tables as they were made; its files have a version",
+    "typing.py": "types for readers and checkers",
+}
 #: What the numbers of a run depend on.
 _NUMERIC = ("numpy", "scipy", "numba", "llvmlite")
 #: What its files depend on besides.
@@ -33,26 +64,63 @@ def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
     return found
 
 
+def counted(package: Path = PACKAGE) -> list[Path]:
+    """Return the sources that can change a number, in a fixed order."""
+    places = [package / place for place in NUMBERS]
+    return sorted(
+        source for source in package.rglob("*.py") if {source, *source.parents} & {*places}
+    )
+
+
 @functools.cache
 def source_digest() -> str:
-    """Return a digest of the sources that a run can depend on: it tells two versions apart.
+    """Return a digest of these sources, byte by byte: quick, for what every import asks.
 
-    Those that only look at results, and the federation, are left out; the layers see to it that
-    no run uses them.
+    Compiled kernels are kept under it: to compile once more after an edit of a comment is cheap.
     """
     digest = hashlib.sha256()
-    for source in sorted(PACKAGE.rglob("*.py")):
-        if source.relative_to(PACKAGE).parts[0] in _LEFT_OUT:
-            continue
+    for source in counted():
         digest.update(source.relative_to(PACKAGE).as_posix().encode() + b"\0")
         digest.update(source.read_bytes())
     return digest.hexdigest()
 
 
 @functools.cache
+def meaning_digest(package: Path = PACKAGE) -> str:
+    """Return a digest of what these sources do: comments, docstrings and layout do not count.
+
+    Results are kept under it: to compute them once more after an edit of a comment is dear.
+    """
+    trees = {
+        source.relative_to(package).as_posix(): _meaning(ast.parse(source.read_bytes()))
+        for source in counted(package)
+    }
+    return _digest(trees)
+
+
+def _meaning(node: object) -> Any:
+    """Return a syntax tree as lists and texts, the same ones in every version of Python.
+
+    `ast.dump` is not: versions differ in the empty fields that they add and show.
+    """
+    if node is None:
+        return None
+    if isinstance(node, list):
+        return [_meaning(each) for each in node]
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = dict(ast.iter_fields(node))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = fields["body"][1:]
+    inner = {name: _meaning(value) for name, value in fields.items()}
+    return [type(node).__name__, {k: v for k, v in inner.items() if v is not None and v != []}]
+
+
+@functools.cache
 def code_digest() -> str:
     """Return what two processes must share to give the same numbers: sources and numerics."""
-    return _digest([source_digest(), versions(_NUMERIC)])
+    return _digest([meaning_digest(), versions(_NUMERIC)])
 
 
 def data_digest(facts: Mapping[str, Any]) -> str:
@@ -73,7 +141,7 @@ def software() -> dict[str, Any]:
     """Return the versions of everything."""
     return {
         "fedglb": versions(("fedglb",)).get("fedglb"),
-        "sources": source_digest(),
+        "sources": meaning_digest(),
         "python": platform.python_version(),
         "dependencies": versions(),
     }

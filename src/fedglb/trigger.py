@@ -107,6 +107,8 @@ class Event(Trigger):
     (False, True)
     """
 
+    stored_name = "Event"
+
     needs_gain = True
     threshold: float
 
@@ -148,6 +150,8 @@ class Schedule(Trigger):
     [3, 6, 9]
     """
 
+    stored_name = "Schedule"
+
     updates: int
 
     def __post_init__(self) -> None:
@@ -179,6 +183,8 @@ class Always(Trigger):
     True
     """
 
+    stored_name = "Always"
+
     @property
     def level(self) -> float:
         """Minus infinity: a client always asks."""
@@ -194,3 +200,5 @@ class Never(Trigger):
     >>> Never().fires(t=100, t_last=0, log_gain=1e6)
     False
     """
+
+    stored_name = "Never"

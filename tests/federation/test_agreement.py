@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 
 import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput
-from fedglb.federation.agreement import Agreement, AgreementTable
+from fedglb.federation.agreement import Agreement, AgreementTable, stored_name
 from fedglb.federation.warm_up import warm_up
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
+from fedglb.global_update import GlobalUpdate
+from fedglb.lazy_rate import LazyRate
+from fedglb.local_update import LocalUpdate
 from fedglb.problem_table import ProblemTable
+from fedglb.trigger import Trigger
 from tests.federation.helpers.lossy_network import agreed
 
 
@@ -30,13 +36,99 @@ def test_facts_name_every_part_and_number():
     assert facts["feature_map"] == "None"
     assert facts["problem.dim"] == "3"
     assert facts["problem.radius"] == "2.5"
-    assert facts["problem.link"] == "Logistic"
+    assert facts["problem.link"] == "logistic"
     assert facts["algorithm.name"] == "FedGLB-UCB"
     assert facts["algorithm.local_update.b_rule"] == "refit"
     assert facts["algorithm.global_update"] == "AGD"
     assert facts["algorithm.trigger.threshold"] == "1"
     fields = {f"algorithm.{f.name}" for f in dataclasses.fields(fg.Algorithm)}
     assert fields <= set(facts)
+
+
+#: Kept and sent by every member: another name is another part to them.
+STORED_NAMES = {
+    "problem": {"Problem"},
+    "link": {"identity", "logistic", "poisson", "probit"},
+    "algorithm": {"Algorithm"},
+    "local_update": {"Frozen", "LazyOns", "Mle", "Ons", "Ridge"},
+    "global_update": {"AGD", "ClosedForm", "LBFGS", "Newton", "OnsStep"},
+    "trigger": {"Always", "Event", "Never", "Schedule"},
+    "confidence": {
+        "FedGLB", "FedGLBPrinted", "Fixed", "GlobalModel", "LazyONS", "Linear", "OwnModel",
+    },
+    "rate": {"LazyRate"},
+}  # fmt: skip
+
+
+def test_stored_names_are_a_decision():
+    axes = {
+        "link": fg.Link, "local_update": LocalUpdate, "global_update": GlobalUpdate,
+        "trigger": Trigger, "confidence": Confidence,
+    }  # fmt: skip
+    found = {axis: {_stored(kind) for kind in _concrete(base)} for axis, base in axes.items()}
+    single = {"problem": fg.Problem, "algorithm": fg.Algorithm, "rate": LazyRate}
+    found |= {axis: {_stored(kind)} for axis, kind in single.items()}
+    assert found == STORED_NAMES
+
+
+def _concrete(base: type) -> set[type]:
+    """Return the package's own classes of an axis."""
+    below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
+    own = {kind for kind in below if kind.__module__.startswith("fedglb.")}
+    return {kind for kind in own if not inspect.isabstract(kind)}
+
+
+def _stored(kind: type) -> str:
+    return stored_name(object.__new__(kind))
+
+
+def test_the_facts_of_an_agreement_are_these():
+    assert make(algorithm=fg.fedglb_ucb(1.0, fg.Newton()), reward_limit=0.1).facts() == {
+        "max_clients": "4",
+        "reward_limit": "0.1",
+        "feature_map": "None",
+        "problem": "Problem",
+        "problem.dim": "3",
+        "problem.link": "logistic",
+        "problem.radius": "1",
+        "problem.noise": "None",
+        "problem.curvature": "None",
+        "algorithm": "Algorithm",
+        "algorithm.name": "FedGLB-UCB",
+        "algorithm.local_update": "Ons",
+        "algorithm.local_update.b_rule": "refit",
+        "algorithm.global_update": "Newton",
+        "algorithm.global_update.tolerance": "None",
+        "algorithm.global_update.stop": "certificate",
+        "algorithm.global_update.rounds": "None",
+        "algorithm.global_update.projection": "ball",
+        "algorithm.trigger": "Event",
+        "algorithm.trigger.threshold": "1",
+        "algorithm.confidence": "FedGLB",
+        "algorithm.ridge": "1",
+        "algorithm.delta": "0.01",
+        "algorithm.exploration": "1",
+        "algorithm.centralised": "False",
+    }
+
+
+class Nameless(fg.Fixed):
+    """A part of a user's own, that nobody could agree on."""
+
+
+class Named(fg.Fixed):
+    """Its name is its own, and not that of its base."""
+
+    stored_name = "example.org/named"
+
+
+def test_a_part_of_ones_own_is_agreed_on_by_the_name_it_has():
+    with pytest.raises(InvalidInput, match=r"stored_name = 'Nameless' in class Nameless") as caught:
+        make(algorithm=fg.fedglb_ucb(1.0, confidence=Nameless(0.3)))
+    assert caught.value.argument == "algorithm.confidence"
+    facts = make(algorithm=fg.fedglb_ucb(1.0, confidence=Named(0.3))).facts()
+    assert facts["algorithm.confidence"] == "example.org/named"
+    assert facts["algorithm.confidence.alpha"] == "0.3"
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 5e-324, 1e300, 1 + 2**-52, 123456789.5])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import fedglb as fg
 from fedglb.io.lock import exclusive_lock
+from fedglb.io.toml import to_toml
 from fedglb.reproduce import load_study, reproduce
 from fedglb.sweeps.results import store
 from tests.reproduce.test_plan import FILE
@@ -198,3 +200,15 @@ def test_what_is_no_study_or_not_finished_is_refused(tmp_path):
     (tmp_path / "stopped" / "sweeps").mkdir(parents=True)
     with pytest.raises(fg.InvalidInput, match=r"resumes it"):
         load_study(tmp_path / "stopped")
+
+
+@pytest.mark.parametrize("run", [reproduce, fg.sweep])
+def test_the_file_is_parsed_once(run, tmp_path, monkeypatch):
+    kept = ("name", "horizon", "seeds", "problem", "environment")
+    text = to_toml({key: FILE[key] for key in kept})
+    path = tmp_path / "tiny.toml"
+    path.write_text(f'{text}\n[[algorithm]]\nname = "n-ons-glm"\nexploration = [0.1, 1.0]\n')
+    parsed, loads = [], tomllib.loads
+    monkeypatch.setattr(tomllib, "loads", lambda text: parsed.append(text) or loads(text))
+    run(path, folder=tmp_path / "out", jobs=1)
+    assert parsed == [path.read_text()]

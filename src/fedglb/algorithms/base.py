@@ -66,6 +66,8 @@ class Algorithm:
     'eager'
     """
 
+    stored_name = "Algorithm"
+
     name: str
     local_update: LocalUpdate[Any]
     global_update: GlobalUpdate | None

@@ -1,4 +1,4 @@
-"""`fedglb data`: the data sets of the experiments, here or to be had."""
+"""`fedglb data`: the data sets of the experiments, on this machine or to be downloaded."""
 
 from __future__ import annotations
 

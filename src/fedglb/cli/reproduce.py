@@ -33,7 +33,7 @@ def reproduce(
         typer.Option(help="Folder of results and report.", show_default="results/NAME-PROFILE"),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Worker processes.", show_default="one a core")
+        int | None, typer.Option(help="Worker processes.", show_default="one per core")
     ] = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the experiment's TOML file, to start your own.")

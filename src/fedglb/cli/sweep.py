@@ -28,7 +28,7 @@ def sweep(
         typer.Option(help="Folder of the results.", show_default="results/NAME"),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(help="Worker processes.", show_default="one a core")
+        int | None, typer.Option(help="Worker processes.", show_default="one per core")
     ] = None,
     cluster: Annotated[
         str | None, typer.Option(help="Run on the Dask cluster of this scheduler.")
@@ -74,7 +74,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
 
 
 def summarise(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a configuration: means over the seeds, sorted by regret."""
+    """Return one row per configuration: means over the seeds, sorted by regret."""
     return (
         runs.group_by("label", maintain_order=True)
         .agg(

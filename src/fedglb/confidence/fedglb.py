@@ -94,6 +94,8 @@ class FedGLB(Confidence[OnsState]):
     FedGLB()
     """
 
+    stored_name = "FedGLB"
+
     state_type = OnsState
     formula = staticmethod(fedglb_formula)
 

@@ -101,6 +101,8 @@ class FedGLBPrinted(Confidence[OnsState]):
     FedGLBPrinted(tolerance=None)
     """
 
+    stored_name = "FedGLBPrinted"
+
     state_type = OnsState
     formula = staticmethod(printed_formula)
     tolerance: float | None = None

@@ -49,6 +49,8 @@ class Fixed(Confidence[LocalState]):
     Fixed(alpha=0.3)
     """
 
+    stored_name = "Fixed"
+
     state_type = LocalState
     formula = staticmethod(constant_radius)
     scalable = False

@@ -97,6 +97,8 @@ class GlobalModel(Confidence[FrozenState]):
     GlobalModel()
     """
 
+    stored_name = "GlobalModel"
+
     state_type = FrozenState
     formula = staticmethod(sent_radius)
 
@@ -127,6 +129,8 @@ class OwnModel(Confidence[MleState]):
     >>> fg.n_ucb_glm().confidence
     OwnModel()
     """
+
+    stored_name = "OwnModel"
 
     state_type = MleState
     formula = staticmethod(own_formula)

@@ -88,6 +88,8 @@ class LazyONS(Confidence[LazyOnsState]):
     LazyONS(rate=LazyRate(updates=20, batch_limit=None))
     """
 
+    stored_name = "LazyONS"
+
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
     rate: LazyRate

@@ -60,6 +60,8 @@ class Linear(Confidence[RidgeState]):
     Linear()
     """
 
+    stored_name = "Linear"
+
     state_type = RidgeState
     formula = staticmethod(linear_formula)
 

@@ -15,12 +15,13 @@ from fedglb.algorithms.catalog import build, parameters
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
+from fedglb.links import Link
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 from fedglb.setting import Setting
 
-#: How far a step may be ahead of the clock that all agents follow: one that is wrong, by error or
-#: malice, must not take it to the end of all numbers.
+#: How far a step may be ahead of the clock that all agents follow. Without a limit one agent with a
+#: wrong step, by error or malice, would move everybody's clock to where it overflows.
 LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
@@ -77,7 +78,7 @@ class Agreement:
     Parameters
     ----------
     problem, algorithm
-        What is learned, and how.
+        What is learned, and how. A class of your own needs a `stored_name`, a link a `name`.
     max_clients
         N in δ/N: how many clients there will be at most over the federation's whole life.
     reward_limit
@@ -117,6 +118,7 @@ class Agreement:
             number("reward_limit", self.reward_limit, above=0.0)
         if isinstance(self.feature_map, FeatureMap):
             object.__setattr__(self, "feature_map", self.feature_map.digest)
+        _ = self.facts()  # refuses a part without a stored name
 
     @property
     def setting(self) -> Setting:
@@ -156,8 +158,8 @@ class Agreement:
 
 
 def _facts(part: Any, name: str) -> dict[str, str]:
-    """Flatten a part and its parts: the class of each, and every number it was given."""
-    out = {name: type(part).__name__}
+    """Flatten a part and its parts: the stored name of each, and every number it was given."""
+    out = {name: stored_name(part, name)}
     if dataclasses.is_dataclass(part):
         for field in dataclasses.fields(part):
             value = getattr(part, field.name)
@@ -165,6 +167,28 @@ def _facts(part: Any, name: str) -> dict[str, str]:
             key = f"{name}.{field.name}"
             out |= {key: _text(value)} if plain else _facts(value, key)
     return out
+
+
+def stored_name(part: object, argument: str = "part") -> str:
+    """Return the name under which files and messages know a part's class.
+
+    It is written in the class and not inherited: a class that changes what another one does is
+    another part. One without is refused rather than called by its class's name: that name would
+    be kept by every member, and renaming the class would split the federation.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> stored_name(fg.Newton()), stored_name(fg.Logistic())
+    ('Newton', 'logistic')
+    """
+    key = "name" if isinstance(part, Link) else "stored_name"
+    found = vars(type(part)).get(key)
+    if not isinstance(found, str):
+        kind = type(part).__name__
+        allowed = f"a part with a name to be agreed on: write {key} = {kind!r} in class {kind}"
+        raise InvalidInput(argument, part, allowed)
+    return found
 
 
 def _text(value: object) -> str:

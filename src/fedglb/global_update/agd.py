@@ -74,6 +74,7 @@ class AGD(IterativeSolver):
     1e-08
     """
 
+    stored_name = "AGD"
     stop_rules = get_args(AgdStop)
 
     def solve(self, objective: Objective) -> Steps:

@@ -27,6 +27,8 @@ class ClosedForm(GlobalUpdate):
     ClosedForm()
     """
 
+    stored_name = "ClosedForm"
+
     model_fields = frozenset({"b"})
 
     def solve(self, objective: Objective) -> Steps:

@@ -71,6 +71,7 @@ class LBFGS(IterativeSolver):
     LBFGS(tolerance=None, stop='certificate', rounds=None, projection='ball', memory=5)
     """
 
+    stored_name = "LBFGS"
     stop: Stop = "certificate"
     memory: int = 10
 

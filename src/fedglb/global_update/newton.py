@@ -67,6 +67,7 @@ class Newton(IterativeSolver):
     Newton(tolerance=1e-12, stop='certificate', rounds=None, projection='ball')
     """
 
+    stored_name = "Newton"
     stop: Stop = "certificate"
 
     def solve(self, objective: Objective) -> Steps:

@@ -41,6 +41,8 @@ class OnsStep(GlobalUpdate):
     OnsStep(rate=LazyRate(updates=20, batch_limit=None))
     """
 
+    stored_name = "OnsStep"
+
     refits = False
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
     rate: LazyRate

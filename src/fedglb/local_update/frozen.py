@@ -51,6 +51,8 @@ class Frozen(LocalUpdate[FrozenState]):
     Frozen()
     """
 
+    stored_name = "Frozen"
+
     state_type = FrozenState
     step = staticmethod(change_nothing)
     tracks_gain = False

@@ -120,6 +120,8 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     LazyOns(rate=LazyRate(updates=20, batch_limit=None))
     """
 
+    stored_name = "LazyOns"
+
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})

@@ -306,6 +306,8 @@ class Mle(LocalUpdate[MleState]):
     Mle(tolerance=None)
     """
 
+    stored_name = "Mle"
+
     state_type = MleState
     step = staticmethod(mle_observe)
     model_fields = None

@@ -166,6 +166,8 @@ class Ons(LocalUpdate[OnsState]):
     Ons(b_rule='refit')
     """
 
+    stored_name = "Ons"
+
     state_type = OnsState
     step = staticmethod(ons_step)
     b_rule: BRule = "refit"

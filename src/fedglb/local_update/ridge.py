@@ -75,6 +75,8 @@ class Ridge(LocalUpdate[RidgeState]):
     Ridge()
     """
 
+    stored_name = "Ridge"
+
     state_type = RidgeState
     step = staticmethod(ridge_step)
     model_fields = frozenset({"b"})

@@ -44,7 +44,7 @@ def reproduce(
     folder
         Where all of it is kept; None: results/NAME-PROFILE.
     jobs
-        Worker processes; None: one a core.
+        Worker processes; None: one per core.
     progress
         Called with what is being done.
 
@@ -91,15 +91,17 @@ def _validate(plan: Plan, tell: Stage) -> None:
 def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
     """Run what is missing, and write the report."""
 
-    def run(tables: dict[str, Any], text: str) -> SweepResult:
-        experiment = _read(plan, tables, tell)
+    def run(experiment: Experiment, text: str) -> SweepResult:
         tell(text, None)
         home = place / SWEEPS / _short_identity(experiment)
         return sweep(experiment, home, jobs, None, lambda status: tell(text, status))
 
-    tables, how = (plan.tables, None) if plan.search is None else choose(plan, run)
+    def run_tables(tables: dict[str, Any], text: str) -> SweepResult:
+        return run(_read(plan, tables, tell), text)
+
+    tables, how = (plan.tables, None) if plan.search is None else choose(plan, run_tables)
     experiment = _read(plan, tables, tell)
-    run(tables, "sweep")
+    run(experiment, "sweep")
     name = _short_identity(experiment)
     fixed = place / FIXED / f"{name}.parquet"
     if read_fixed(fixed) is None:

@@ -148,7 +148,7 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
 
 
 def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
-    """Return the sweeps of a search, one a problem: algorithm by algorithm, all candidates."""
+    """Return the sweeps of a search, one per problem: algorithm by algorithm, all candidates."""
     search = plan.search
     assert search is not None
     groups = [list(group) for _, group in itertools.groupby(every, key=Candidate.of_problem)]

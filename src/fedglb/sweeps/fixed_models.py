@@ -42,12 +42,12 @@ def fixed_models(
     env, horizon, seeds
         As of the sweep they are compared with: they see the same arms.
     jobs
-        Worker processes; None: one a core.
+        Worker processes; None: one per core.
 
     Returns
     -------
     DataFrame
-        One row a name and seed.
+        One row per name and seed.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def sweep(
     folder
         Where results are kept.
     jobs
-        Worker processes; None: one a core.
+        Worker processes; None: one per core.
     cluster
         The address of a Dask scheduler, to run there instead.
     progress

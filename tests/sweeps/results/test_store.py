@@ -65,6 +65,12 @@ def test_manifest(undisturbed):
     folder, result = undisturbed, fg.load_sweep(undisturbed)
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest == result.manifest
+    assert manifest["format"] == 1
+    assert set(manifest) == {  # stored: another name, or one less, needs another format
+        "format", "name", "identity", "complete", "started", "wall_seconds", "run_seconds",
+        "software", "horizon", "clients", "arms", "seeds", "configurations", "document", "data",
+        "sessions", "files",
+    }  # fmt: skip
     assert manifest["complete"]
     assert manifest["seeds"] == [1, 2, 3, 4]
     assert manifest["configurations"][1]["threshold"] == 1.0
@@ -224,9 +230,10 @@ def test_foreign_folders_are_refused(tmp_path):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
     old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 1}
-    for manifest in ({"format": 99}, old):
+    said = {"has format 99, this version reads 1": {"format": 99}, "is not whole": old}
+    for what, manifest in said.items():
         (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
-        with pytest.raises(fg.InvalidInput, match=r"manifest\.json is not one of this version"):
+        with pytest.raises(fg.InvalidInput, match=rf"delete this one: its manifest\.json {what}"):
             fg.sweep(tables(), tmp_path / "other", jobs=1)
     with pytest.raises(fg.InvalidInput, match=r"no manifest\.json"):
         fg.load_sweep(tmp_path)

@@ -1,4 +1,4 @@
-"""The paper's claims, one a file, each held against the numbers of a study."""
+"""The paper's claims, one per file, each held against the numbers of a study."""
 
 from fedglb.report.claims.base import (
     FAILS,

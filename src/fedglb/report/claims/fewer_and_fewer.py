@@ -33,7 +33,7 @@ def fewer_and_fewer(evidence: Evidence) -> Claim:
         if shares is not None and row.syncs >= FEWEST:
             found.append({"label": row.label, "setting": row.parameter, **shares})
     if not found:
-        text = f"There is no FedGLB-UCB setting with {FEWEST} global updates a run."
+        text = f"There is no FedGLB-UCB setting with {FEWEST} global updates per run."
         return Claim("fewer-and-fewer", _TEXT, _RULE, text, UNTESTED)
     mean = {share: sum(f[share] for f in found) / len(found) for share in _SHARES}
     least, most = (pick(f["last_half"] for f in found) for pick in (min, max))
@@ -42,7 +42,7 @@ def fewer_and_fewer(evidence: Evidence) -> Claim:
         f"Of the global updates, {percent(mean['first_tenth'])} fall into the first tenth of the "
         f"steps, {percent(mean['first_half'])} into the first half and "
         f"{percent(mean['last_half'])} into the last half{several}, averaged over "
-        f"{len(found)} of {len(rows)} {noun(rows)}, those with {FEWEST} updates a run or more."
+        f"{len(found)} of {len(rows)} {noun(rows)}, those with {FEWEST} updates per run or more."
     )
     early, late = mean["first_tenth"], mean["last_half"]
     word = verdict(early >= EARLY[0] and late <= LATE[0], early <= EARLY[1] or late >= LATE[1])

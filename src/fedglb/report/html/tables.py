@@ -42,7 +42,7 @@ def _cells(tag: str, cells: Sequence[str], numbers_from: int) -> str:
 
 
 def pairs(facts: Mapping[str, object]) -> str:
-    """Return names and values, one a line."""
+    """Return names and values, one per line."""
     rows = [[escape(str(k)), _value(v)] for k, v in facts.items()]
     body = "".join(f'<tr><th scope="row">{k}</th><td>{v}</td></tr>' for k, v in rows)
     return f'<div class="wide"><table class="pairs"><tbody>{body}</tbody></table></div>'

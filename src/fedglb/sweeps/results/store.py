@@ -1,7 +1,7 @@
 """The folder of a sweep.
 
 * `manifest.json`: what is run, with what, on what machine; whether it is complete.
-* `parts/`: one Parquet file a finished task, named by a checksum of the sweep and its content;
+* `parts/`: one Parquet file per finished task, named by a checksum of the sweep and its content;
   gone at the end.
 * `runs.parquet`, `traces.parquet`: the result, in an order that no chance decides.
 """
@@ -30,7 +30,8 @@ from fedglb.provenance import identity, machine, software
 from fedglb.sweeps.results.tables import runs_table, traces_table
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
-_FORMAT = 1
+#: The version of these files. A folder of another one is refused: it can be run again.
+FORMAT = 1
 _KEYS = {"name", "identity", "complete", "document", "sessions", "files"}
 
 
@@ -98,9 +99,9 @@ class SweepResult:
     Attributes
     ----------
     runs
-        One row a run: label, algorithm and its parameters, problem, seed, totals, caveats.
+        One row per run: label, algorithm and its parameters, problem, seed, totals, caveats.
     traces
-        One row a recorded step of a run, cumulative; at most 500 a run.
+        One row per recorded step of a run, cumulative; at most 500 per run.
     manifest
         What was run, with what, on what machine, how long it took.
     """
@@ -209,19 +210,22 @@ def _damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
 def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if found["format"] == _FORMAT and set(found) >= _KEYS and found["sessions"]:
+        if found["format"] != FORMAT:
+            what = f"its {MANIFEST} has format {found['format']!r}, this version reads {FORMAT}"
+        elif set(found) >= _KEYS and found["sessions"]:
             return dict(found)
+        else:
+            what = f"its {MANIFEST} is not whole"
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError):
-        pass
-    allowed = f"another folder, or delete this one: its {MANIFEST} is not one of this version"
-    raise InvalidInput("folder", str(folder), allowed)
+        what = f"its {MANIFEST} is not a sweep's"
+    raise InvalidInput("folder", str(folder), f"another folder, or delete this one: {what}")
 
 
 def _new_manifest(experiment: Experiment) -> dict[str, Any]:
     return {
-        "format": _FORMAT,
+        "format": FORMAT,
         "name": experiment.name,
         "identity": identity(experiment.document, experiment.env.facts()),
         "complete": False,

@@ -12,7 +12,7 @@ _KINDS = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
 
 def runs_table(experiment: Experiment, parts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a run. No times: a sweep that was interrupted gives the same table."""
+    """Return one row per run. No times: a sweep that was interrupted gives the same table."""
     env, problem = experiment.env, experiment.env.problem
     configurations = pl.DataFrame(
         [
@@ -40,7 +40,7 @@ def runs_table(experiment: Experiment, parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def traces_table(experiment: Experiment, parts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row a recorded step."""
+    """Return one row per recorded step."""
     labels = [c.label for c in experiment.configurations]
     lists = [f"trace_{name}" for name in TRACE]
     label = pl.col("configuration").replace_strict(

@@ -1,4 +1,4 @@
-"""The file of a sweep: its tables, and messages that name file, key and what is allowed."""
+"""The file of a sweep: its tables and their keys."""
 
 from __future__ import annotations
 

@@ -1,0 +1,77 @@
+"""A sweep's identity: what can change a number changes it, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+
+import pytest
+
+from fedglb.provenance import LEFT_OUT, NUMBERS, PACKAGE, counted, meaning_digest
+
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of the package's sources, to be edited."""
+    return shutil.copytree(PACKAGE, tmp_path / "fedglb", ignore=shutil.ignore_patterns("*.pyc"))
+
+
+def edited(package, module: str, old: str, new: str) -> str:
+    """Return the digest after an edit, which is taken back."""
+    path = package / module
+    before = path.read_text()
+    assert old in before
+    path.write_text(before.replace(old, new, 1))
+    meaning_digest.cache_clear()
+    try:
+        return meaning_digest(package)
+    finally:
+        path.write_text(before)
+
+
+def test_what_a_reader_alone_sees_is_no_other_sweep(copy):
+    ours = meaning_digest(copy)
+    assert ours == meaning_digest(PACKAGE)
+    module = "sweeps/results/parts.py"
+    text = (copy / module).read_text()
+    docstring = ast.get_docstring(ast.parse(text), clean=False)
+    assert docstring is not None
+    assert edited(copy, module, docstring, "Other words.") == ours
+    assert edited(copy, module, "import io\n", "import io  # for Parquet\n\n") == ours
+    assert edited(copy, module, '    """Return the frame as a Parquet file."""\n', "") == ours
+    assert edited(copy, "errors.py", "is not allowed", "is wrong") == ours
+    assert edited(copy, "sweeps/execution/progress.py", "import", "import json\nimport") == ours
+
+
+def test_what_changes_a_number_is_another_sweep(copy):
+    ours = meaning_digest(copy)
+    assert (
+        edited(copy, "sweeps/results/parts.py", "TRACE_POINTS = 500", "TRACE_POINTS = 501") != ours
+    )
+    assert edited(copy, "kernels/scoring.py", "TIE = 1e-12", "TIE = 1e-11") != ours
+    assert edited(copy, "trigger.py", "class Never", "class NeverEver") != ours
+    (copy / "kernels" / "another.py").write_text("X = 1\n")
+    meaning_digest.cache_clear()
+    assert meaning_digest(copy) != ours
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_is_in_or_out_by_decision(module):
+    places = [p for p in (*NUMBERS, *LEFT_OUT) if module == p or module.startswith(f"{p}/")]
+    assert len(places) == 1
+
+
+def test_what_counts_uses_nothing_that_does_not_but_checks_files_and_types():
+    """A number cannot depend on a module that nothing which counts imports."""
+    used = set()
+    for source in counted():
+        for node in ast.walk(ast.parse(source.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            used |= {name for name in names if name.split(".")[0] == "fedglb"}
+    modules = {name.removeprefix("fedglb").lstrip(".").replace(".", "/") for name in used}
+    left_out = {place.removesuffix(".py") for place in LEFT_OUT}
+    found = {m for m in modules for place in left_out if m == place or m.startswith(f"{place}/")}
+    assert found <= {"errors", "typing", "provenance", "io", "io/atomic", "io/toml", "sweeps/sweep"}
