@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -167,8 +167,8 @@ def _environment(
     one_of("environment.dataset", table.dataset, DATASETS)
     try:
         data = clustered(
-            table.dataset, table.clusters, mode=table.mode, constant=table.constant,
-            scale=table.scale, progress=progress,
+            table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
+            scale=cast("Any", table.scale), progress=progress,
         )  # fmt: skip
     except InvalidInput as error:
         raise _under("environment", error) from None
