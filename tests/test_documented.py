@@ -13,11 +13,11 @@ import pytest
 import fedglb as fg
 
 PENDING: tuple[str, ...] = (
-    "AGD", "Agent", "Algorithm", "Client", "Coordinator", "Experiment", "FedGLBPrinted", "Fixed",
-    "Identity", "InvalidInput", "LBFGS", "Link", "Logistic", "Newton", "Poisson", "Probit",
-    "SweepFailed", "SweepResult", "dislinucb", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
-    "fedglb_ucb_3", "load_sweep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "read_experiment",
-    "sweep",
+    "AGD", "Agent", "Algorithm.*", "Client", "Coordinator", "Experiment", "FedGLBPrinted",
+    "Fixed", "Identity.*", "InvalidInput", "LBFGS", "Link", "Logistic.*", "Newton", "Poisson.*",
+    "Probit.*", "SweepFailed", "SweepResult", "dislinucb", "fedglb_ucb", "fedglb_ucb_1",
+    "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "read_experiment", "sweep",
 )  # fmt: skip
 
 
@@ -72,9 +72,8 @@ def public(kind: Callable[[Any], bool]) -> list[str]:
 
 def public_methods() -> Iterator[tuple[str, str]]:
     for name in public(inspect.isclass):
-        for method in methods(getattr(fg, name)):
-            if f"{name}.{method}" not in PENDING:
-                yield name, method
+        if f"{name}.*" not in PENDING:
+            yield from ((name, method) for method in methods(getattr(fg, name)))
 
 
 def returns_something(function: Callable[..., Any]) -> bool:
