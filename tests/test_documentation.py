@@ -1,11 +1,19 @@
-"""Every example in README and docs runs; every relative link leads somewhere."""
+"""Every example in README and docs runs and has types; every relative link leads somewhere."""
 
 from __future__ import annotations
 
+import doctest
+import os
 import re
+import subprocess
+import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
+
+import fedglb as fg
+from tests.test_documented import PENDING
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,6 +29,80 @@ def test_python_examples_run(page, tmp_path, monkeypatch, capsys):
     names: dict[str, object] = {"__name__": "__main__"}
     for block in blocks(page, "python"):
         exec(compile(block, str(page), "exec"), names)
+
+
+SCRIPTS = {
+    "user": """
+import numpy as np
+import polars as pl
+
+import fedglb as fg
+
+problem: fg.Problem = fg.Problem(dim=3, link=fg.Logistic(), radius=1.0)
+env: fg.Environment = fg.Synthetic(problem, clients=2, arms=4)
+algorithms: list[fg.Algorithm] = [preset() for preset in (fg.one_ucb_glm, fg.n_ons_glm)]
+runs: list[fg.Run] = fg.lockstep(algorithms, env, horizon=5)
+trace: pl.DataFrame = fg.simulate(fg.dislinucb(1.0), env, 5, engine="reference").trace
+table: fg.Table = fg.Table({"x": [0.0, 1.0], "c": np.array(["a", "b"])}, labels=[0, 1])
+data: fg.Clustered = fg.clustered(table, clusters=2, mode="member", scale="each")
+agent: fg.Agent = fg.Agent.open("shop.db", problem)
+""",
+    "misspelt": "import fedglb as fg\n\nfg.Agnt\n",
+    "no_choice": "import fedglb as fg\n\nfg.clustered('magic', mode='centre')\n",
+}
+
+
+def scripts() -> dict[str, str]:
+    """Return by name what users write or copy: scripts, the pages' examples, the docstrings'."""
+    found = dict(SCRIPTS)
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+        for i, block in enumerate(blocks(page, "python")):
+            found[f"{page.stem}_{i}"] = block
+    stub = "from pathlib import Path\ndef getfixture(name: str) -> Path:\n    return Path()\n"
+    for name in fg.__all__:
+        if name not in PENDING and callable(getattr(fg, name)):
+            for case in doctest.DocTestFinder().find(getattr(fg, name), name):
+                if case.examples:
+                    source = "".join(example.source for example in case.examples)
+                    found[f"doc_{case.name.replace('.', '_')}"] = stub + source
+    return found
+
+
+@pytest.fixture(scope="module")
+def mypy_errors(tmp_path_factory):
+    """Return the errors that `mypy --strict` finds, by script: one run for all."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for name, text in scripts().items():
+        (folder / f"{name}.py").write_text(text)
+    command = [
+        sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"),
+        "--cache-dir", str(folder / "cache"), "--no-error-summary", "--hide-error-context",
+        *map(str, sorted(folder.glob("*.py"))),
+    ]  # fmt: skip
+    # The paths in the configuration are relative to the current folder.
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=folder, env=environment
+    )
+    assert done.stderr == ""
+    errors = defaultdict(list)
+    for line in done.stdout.splitlines():
+        errors[Path(line.partition(":")[0]).stem].append(line)
+    assert set(errors) <= set(scripts()), done.stdout
+    return errors
+
+
+@pytest.mark.parametrize("name", sorted(scripts().keys() - {"misspelt", "no_choice"}))
+def test_examples_pass_mypy_strict(name, mypy_errors):
+    assert mypy_errors[name] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("misspelt", "attr-defined"), ("no_choice", "arg-type")]
+)
+def test_mypy_finds_mistakes(name, said, mypy_errors):
+    assert len(mypy_errors[name]) == 1
+    assert said in mypy_errors[name][0]
 
 
 def test_there_are_examples():

@@ -7,6 +7,8 @@
 True
 """
 
+from typing import TYPE_CHECKING
+
 from fedglb.algorithms import (
     ALGORITHMS,
     Algorithm,
@@ -40,14 +42,32 @@ from fedglb.simulation import Run, lockstep, simulate
 from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
 from fedglb.sweeps import load as load_sweep
 
+if TYPE_CHECKING:
+    from fedglb.federation import Agent
+
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Algorithm", "Block", "Classification", "Client", "Clustered",
-    "Coordinator", "DataUnavailable", "Environment", "Experiment", "FeatureMap",
+    "AGD", "ALGORITHMS", "LBFGS", "Agent", "Algorithm", "Block", "Classification", "Client",
+    "Clustered", "Coordinator", "DataUnavailable", "Environment", "Experiment", "FeatureMap",
     "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
     "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
     "Synthetic", "Table", "clustered", "dislinucb", "fedglb_ucb", "fedglb_ucb_1",
     "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep", "load_table", "lockstep", "n_ons_glm",
     "n_ucb_glm", "one_ucb_glm", "read_experiment", "simulate", "sweep",
 ]  # fmt: skip
+
+
+if not TYPE_CHECKING:  # a type checker would take every misspelt name for one that is loaded late
+
+    def __getattr__(name: str) -> object:
+        """Load the agent when it is first asked for: simulations do without the federation."""
+        if name == "Agent":
+            from fedglb.federation import Agent
+
+            return Agent
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

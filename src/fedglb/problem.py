@@ -22,12 +22,21 @@ class Problem:
     radius
         S, the bound on ‖θ*‖.
     noise
-        R, the sub-Gaussian parameter of the rewards; None: the link's own (Bernoulli 1/2,
-        identity 1; the Poisson link has none, so there it must be given).
+        R, the sub-Gaussian parameter of the rewards; None: the link's own (1/2 for logistic and
+        probit, 1 for identity). The Poisson link has none, so there it must be given.
     curvature
-        c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. It collapses for large
-        S (logistic, S = 10: 4.5e-5) and every proven radius grows with 1/c_μ, so it can be
-        given; with a larger one than the infimum no coverage is proven.
+        c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. The infimum gets tiny
+        for large S (logistic, S = 10: 4.5e-5), and every proven radius grows with 1/c_μ. A
+        larger c_μ may be given, but then no coverage is proven.
+
+    Raises
+    ------
+    InvalidInput
+        Where a value is outside its range, or the link has no default for one that is None.
+
+    References
+    ----------
+    Li and Wang (2022), Section 3.3: the model is Eq. (1), c_μ and k_μ are of Assumption 1.
 
     Examples
     --------
@@ -82,17 +91,17 @@ class Problem:
 
     @cached_property
     def c_mu(self) -> float:
-        """The curvature c_μ that the algorithms use."""
+        """c_μ, the curvature that the algorithms use: `curvature`, or else `slope_infimum`."""
         return self.slope_infimum if self.curvature is None else float(self.curvature)
 
     @cached_property
     def slope_infimum(self) -> float:
-        """Inf μ′ on [−S, S], whatever `curvature` was given: what certificates rest on."""
+        """The infimum of μ′ on [−S, S], whatever `curvature` is: certificates rest on it."""
         return float(self.link.c_mu(self.S))
 
     @cached_property
     def k_mu(self) -> float:
-        """Sup μ′ on [−S, S]."""
+        """k_μ, the supremum of μ′ on [−S, S]."""
         return float(self.link.k_mu(self.S))
 
     @property
@@ -107,11 +116,37 @@ class Problem:
         return notes
 
     def check_reward(self, reward: float, argument: str = "reward") -> float:
-        """Return `reward` as a float within the link's support, or raise `InvalidInput`."""
+        """Return a reward as a float, if the link allows it.
+
+        Parameters
+        ----------
+        reward
+            The reward.
+        argument
+            What an error message calls it.
+
+        Returns
+        -------
+        float
+            The reward.
+
+        Raises
+        ------
+        InvalidInput
+            Where it is no finite number within the link's support.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> fg.Problem(dim=2).check_reward(1)
+        1.0
+        """
         y = number(argument, reward)
         low, high = self.link.support
         if not low <= y <= high:
             raise InvalidInput(
-                argument, reward, f"a reward in [{low:g}, {high:g}], the {self.link.name} link's"
+                argument,
+                reward,
+                f"a reward in [{low:g}, {high:g}], the range of the {self.link.name} link",
             )
         return y

@@ -8,7 +8,12 @@ from fedglb.typing import FloatArray
 
 
 class Samples:
-    """A growing table of (x, y), stored so that a pass over it streams memory.
+    """A growing table of samples (x, y), stored in two arrays so that a pass over it is fast.
+
+    Parameters
+    ----------
+    dim
+        Number d of features.
 
     Examples
     --------
@@ -26,16 +31,29 @@ class Samples:
 
     @classmethod
     def over(cls, X: FloatArray, y: FloatArray, n: int) -> Samples:
-        """Return the first n rows of existing tables, which are not copied."""
+        """Return the first n rows of existing arrays, which are not copied.
+
+        Parameters
+        ----------
+        X, y
+            Features, shape (m, d), and rewards, shape (m,), with m ≥ n.
+        n
+            Number of samples.
+
+        Returns
+        -------
+        Samples
+            A view of the arrays; what is appended to it may overwrite row n.
+        """
         samples = cls(X.shape[1])
         samples._X, samples._y, samples._n = X, y, n
         return samples
 
     def so_far(self) -> Samples:
-        """Return the samples up to now, not copied: later ones are not among them.
+        """Return a view of the samples up to now; those appended later are not in it.
 
-        Safe while another thread appends: the number is read first, and all tables that there
-        are from then on hold so many rows.
+        Another thread may append meanwhile: the number n is read first, and from then on both
+        arrays have at least n rows.
         """
         n = self._n
         return Samples.over(self._X, self._y, n)

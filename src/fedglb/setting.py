@@ -1,4 +1,4 @@
-"""What all sides of one federation agree on, beyond the problem."""
+"""The numbers that all sides of one federation agree on."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from fedglb.problem import Problem
 
 @dataclass(frozen=True)
 class Setting:
-    """The numbers of a run that every part may use.
+    """The problem and the numbers that every part of an algorithm may use.
 
     Parameters
     ----------
     problem
-        The problem.
+        What is known about the rewards.
     clients
-        N in δ/N: how many clients there are (at most) over the life of the federation.
+        N in δ/N: how many clients the federation ever has, at most.
     horizon
         T, the number of steps, or None where it is not known in advance.
     ridge
-        λ.
+        λ, the weight of the ridge penalty.
     delta
-        δ, the probability with which some confidence set may fail.
+        δ, the probability that the confidence set of some client fails in some step.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> setting = fg.fedglb_ucb(threshold=1.0).setting(fg.Problem(dim=2), clients=4, horizon=None)
+    >>> setting.delta, round(setting.prior_width, 3)
+    (0.01, 2.255)
     """
 
     problem: Problem
@@ -34,5 +41,5 @@ class Setting:
 
     @property
     def prior_width(self) -> float:
-        """√(λ/c)·S, the radius before any data."""
+        """√(λ/c_μ)·S, the radius before any data."""
         return math.sqrt(self.ridge / self.problem.c_mu) * self.problem.S

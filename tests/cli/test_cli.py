@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 
@@ -21,6 +22,19 @@ def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         check=False,
     )
+
+
+@pytest.mark.parametrize("module", ["fedglb", "fedglb.cli"])
+def test_the_version(module):
+    out = subprocess.run(
+        [sys.executable, "-m", module, "--version"], capture_output=True, text=True, check=False
+    )
+    assert out.returncode == 0, out.stderr
+    assert out.stdout == f"fedglb {fg.__version__}\n"
+
+
+def test_the_version_is_the_installed_package_s():
+    assert fg.__version__ == metadata.version("fedglb")
 
 
 def test_json_is_the_simulation():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from fedglb import __version__
 from fedglb.cli import data, federation
 from fedglb.cli.report import report
 from fedglb.cli.reproduce import reproduce
@@ -28,8 +30,21 @@ app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedglb {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _top() -> None:
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
     """Federated contextual bandits with generalized linear models."""
 
 

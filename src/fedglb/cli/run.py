@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, Place, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
-from fedglb.simulation import ENGINES, Run, simulate
+from fedglb.simulation import ENGINES, EngineName, Run, simulate
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
 _NAMES = ("message", "direction")  # columns of the ledger that hold words
@@ -108,8 +108,9 @@ def run(
         problem = Problem(dim, LINKS[link](), radius, noise, curvature)
         env = Synthetic(problem, clients, arms)
         integer("horizon", horizon)
+        name = cast("EngineName", engine)  # checked above
         with progress(built.name, horizon) as advance:
-            result = simulate(built, env, horizon, seed, engine, progress=advance)
+            result = simulate(built, env, horizon, seed, name, progress=advance)
     if as_json:
         typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
     else:

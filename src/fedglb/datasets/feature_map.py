@@ -1,4 +1,4 @@
-"""The way from raw columns to arms, as data that every machine of a federation can hold."""
+"""How arms are made of raw columns, as data that all machines of a federation can share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +17,23 @@ from fedglb.datasets.table import Column, Table, read_columns
 from fedglb.errors import InvalidInput, array, instance, number, one_of
 from fedglb.typing import FloatArray
 
-SCALES = ("largest", "each")
-_ROWS = 1024
+#: What arms are divided by: the largest norm of all, or each by its own.
+Scale: TypeAlias = Literal["largest", "each"]
+
+_ROWS = 1024  # whose norms are computed at a time
 
 
 @dataclass(frozen=True)
 class Standardised:
-    """A numeric column: (x − mean)/sd, or 0 where it was constant (sd = 0)."""
+    """A numeric column: one feature, (x − mean)/sd, or 0 if the column was constant (sd = 0).
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    mean, sd
+        Mean and standard deviation of the rows that it was fitted to.
+    """
 
     name: str
     mean: float
@@ -32,8 +42,8 @@ class Standardised:
     def __post_init__(self) -> None:
         sd = number(f"sd of {self.name!r}", self.sd, at_least=0.0)
         mean = number(f"mean of {self.name!r}", self.mean)
-        # What makes no difference must not make one in the digest: the mean of a constant
-        # column, and the sign of a zero.
+        # Maps that do the same must have the same digest, so two differences without effect are
+        # removed: the mean of a constant column, and the sign of a zero.
         object.__setattr__(self, "mean", mean + 0.0 if sd > 0.0 else 0.0)
         object.__setattr__(self, "sd", sd + 0.0)
 
@@ -59,7 +69,15 @@ class Standardised:
 
 @dataclass(frozen=True)
 class OneHot:
-    """A categorical column: one feature of 0 or 1 for each level."""
+    """A categorical column: one feature per level, 1 where the row has it and else 0.
+
+    Parameters
+    ----------
+    name
+        Name of the column.
+    levels
+        The values that the column may have, sorted.
+    """
 
     name: str
     levels: tuple[str, ...]
@@ -102,19 +120,28 @@ class OneHot:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """Raw columns → arms of norm ≤ 1: one-hot, standardised, a constant feature, scaled.
+    """How arms of norm ≤ 1 are made of raw columns.
+
+    Numeric columns are standardised and categorical ones one-hot encoded; a constant feature is
+    added; then the rows are scaled. Make a map with `FeatureMap.fit`, set its scale with
+    `scaled`, and call it with raw columns.
 
     Parameters
     ----------
     columns
         How each column is encoded.
     constant
-        Whether a feature that is always 1 comes last.
+        Whether a feature that is always 1 before scaling (an intercept) comes last.
     scale
-        "largest": all arms are divided by `largest`, and one that is still longer than 1 by
-        its own norm; "each": every arm by its own norm; None: not decided yet (see `scaled`).
+        "largest": all arms are divided by `largest`, or by their own norm where that is larger;
+        "each": every arm is divided by its own norm; None: not decided yet.
     largest
-        With scale="largest", the norm that becomes 1.
+        With scale="largest", the norm that becomes 1; else None.
+
+    Raises
+    ------
+    InvalidInput
+        Where columns have the same name, or scale and largest do not fit together.
 
     Examples
     --------
@@ -133,7 +160,7 @@ class FeatureMap:
 
     columns: tuple[Standardised | OneHot, ...]
     constant: bool = True
-    scale: str | None = None
+    scale: Scale | None = None
     largest: float | None = None
 
     def __post_init__(self) -> None:
@@ -147,7 +174,7 @@ class FeatureMap:
             raise InvalidInput("columns", names, "columns of different names")
         instance("constant", self.constant, bool, "True")
         if self.scale is not None:
-            one_of("scale", self.scale, SCALES)
+            one_of("scale", self.scale, get_args(Scale))
         if self.scale == "largest":
             object.__setattr__(self, "largest", number("largest", self.largest, above=0.0))
         elif self.largest is not None:
@@ -155,16 +182,29 @@ class FeatureMap:
 
     @classmethod
     def fit(cls, table: Table, constant: bool = True) -> FeatureMap:
-        """Return the map of a table's columns, without a scale; the labels play no part.
+        """Return a map for a table's columns, without a scale yet.
 
-        Sums are exact (`math.fsum`), so that every machine gets the same bits.
+        The labels are not used. Sums are exact (`math.fsum`), so that every machine gets the
+        same bits.
+
+        Parameters
+        ----------
+        table
+            The raw rows.
+        constant
+            Whether arms have a constant feature (an intercept).
+
+        Returns
+        -------
+        FeatureMap
+            A map that can `encode`; `scaled` gives it a scale.
         """
         instance("table", table, Table, "fg.load_table('magic')")
         return cls(tuple(_fit(name, x) for name, x in table.columns.items()), constant)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the features."""
+        """Names of an arm's features, d of them."""
         features = tuple(name for column in self.columns for name in column.features)
         return (*features, "constant") if self.constant else features
 
@@ -178,7 +218,23 @@ class FeatureMap:
         return sum(len(column.features) for column in self.columns)
 
     def encode(self, columns: Mapping[str, ArrayLike]) -> FloatArray:
-        """Return the features of all rows before scaling, without the constant one."""
+        """Return the features of raw rows before scaling, without the constant one.
+
+        Parameters
+        ----------
+        columns
+            The values of each column by its name, one value per row.
+
+        Returns
+        -------
+        array
+            Shape (n, d), or (n, d − 1) where there is a constant feature.
+
+        Raises
+        ------
+        InvalidInput
+            Where the columns are not those of the map, or a value cannot be encoded.
+        """
         given, wanted = read_columns(columns), [column.name for column in self.columns]
         if set(given) != set(wanted):
             missing = [name for name in wanted if name not in given]
@@ -188,7 +244,23 @@ class FeatureMap:
         return np.hstack([column.encode(given[column.name]) for column in self.columns])
 
     def place(self, encoded: ArrayLike) -> FloatArray:
-        """Return arms, shape (n, d): the constant feature added, scaled."""
+        """Return the arms of encoded rows: with the constant feature, and scaled.
+
+        Parameters
+        ----------
+        encoded
+            What `encode` returns.
+
+        Returns
+        -------
+        array
+            Arms of norm ≤ 1, shape (n, d).
+
+        Raises
+        ------
+        InvalidInput
+            Where the map has no scale yet.
+        """
         if self.scale is None:
             raise InvalidInput("scale", None, 'a map with one: map.scaled(encoded, "largest")')
         arms = self._with_constant(encoded)
@@ -203,9 +275,22 @@ class FeatureMap:
         """Return the arms of raw rows, shape (n, d)."""
         return self.place(self.encode(columns))
 
-    def scaled(self, encoded: ArrayLike, scale: str = "largest") -> FeatureMap:
-        """Return the map with its scale set: the longest of these encoded arms gets norm 1."""
-        if one_of("scale", scale, SCALES) == "each":
+    def scaled(self, encoded: ArrayLike, scale: Scale = "largest") -> FeatureMap:
+        """Return the map with its scale set.
+
+        Parameters
+        ----------
+        encoded
+            What `encode` returns; with scale="largest" the longest of these rows gets norm 1.
+        scale
+            "largest" or "each".
+
+        Returns
+        -------
+        FeatureMap
+            A map that can be called.
+        """
+        if one_of("scale", scale, get_args(Scale)) == "each":
             return replace(self, scale="each", largest=None)
         largest = float(_norms(self._with_constant(encoded)).max())
         return replace(self, scale="largest", largest=largest or 1.0)
@@ -219,15 +304,15 @@ class FeatureMap:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `to_json()`: equal for maps that do the same."""
+        """SHA-256 of `to_json()`: equal for equal maps."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Return the map as JSON; floats are exact, equal maps give equal text."""
+        """Return the map as JSON: floats are exact, and equal maps give equal text."""
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def plain(self) -> dict[str, Any]:
-        """Return the map as what JSON knows."""
+        """Return the map as values that JSON has."""
         columns = [
             {"name": c.name, "levels": list(c.levels)}
             if isinstance(c, OneHot)
@@ -239,7 +324,23 @@ class FeatureMap:
 
     @classmethod
     def from_json(cls, text: str) -> FeatureMap:
-        """Return the map that `to_json` wrote."""
+        """Return the map that `to_json` wrote.
+
+        Parameters
+        ----------
+        text
+            The JSON.
+
+        Returns
+        -------
+        FeatureMap
+            An equal map.
+
+        Raises
+        ------
+        InvalidInput
+            Where the text is no map.
+        """
         try:
             given = json.loads(text)
             columns = tuple(
@@ -258,7 +359,7 @@ def _fit(name: str, values: Column) -> Standardised | OneHot:
     if values.dtype.kind == "U":
         return OneHot(name, tuple(np.unique(values).tolist()))
     n = len(values)
-    if values.min() == values.max():  # rounding must not make a spread of it
+    if values.min() == values.max():  # by rounding, its computed spread may not be 0
         return Standardised(name, 0.0, 0.0)
     mean = math.fsum(values.tolist()) / n
     spread = math.fsum(((values - mean) ** 2).tolist()) / n
@@ -266,10 +367,10 @@ def _fit(name: str, values: Column) -> Standardised | OneHot:
 
 
 def _norms(rows: FloatArray) -> FloatArray:
-    """Norm of each row, summed feature by feature: the same bits on every machine.
+    """Return the norm of each row, summed feature by feature: the same bits on every machine.
 
-    Divided by the largest feature first, or squares could overflow. A few rows at a time: they
-    stay in the processor's cache while their features are gone through.
+    Features are divided by the largest one first, as squares could overflow. Only some rows are
+    done at a time, so that they stay in the processor's cache.
     """
     out = np.empty(len(rows))
     for start in range(0, len(rows), _ROWS):

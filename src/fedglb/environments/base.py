@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -14,30 +14,42 @@ from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer, withi
 from fedglb.problem import Problem
 from fedglb.typing import BoolArray, FloatArray
 
-#: How many numbers a block of arms may hold: large enough to draw fast, small enough to stay
+#: How many numbers the arms of a block may hold: enough of them to draw fast, few enough to fit
 #: in the cache of a small machine.
 BLOCK_NUMBERS = 2_000_000
+
+#: What random numbers are drawn for.
+Role: TypeAlias = Literal["parameter", "arms", "noise"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The steps `first` … `first` + s − 1 of a run.
+    """Several steps of a run, s of them: what each client is offered, and what it would earn.
 
     Parameters
     ----------
     first
-        Its first step, counted from 1.
+        The first of the steps; the first step of a run is 1.
     arms
-        Shape (s, N, K, d).
+        The arms offered, shape (s, N, K, d), each of norm ≤ 1.
     means
-        Mean reward of every arm, shape (s, N, K).
+        Mean reward of each arm, shape (s, N, K).
     uniforms
-        One uniform per step and client, shape (s, N), from which the reward is drawn; None
-        where `rewards` are given.
+        Numbers in [0, 1), shape (s, N), one per step and client, from which the link draws the
+        reward; None where `rewards` are given.
     rewards
-        The reward that each arm would give, shape (s, N, K).
+        The reward that each arm would give, shape (s, N, K); None where `uniforms` are given.
     active
-        Who acts, shape (s, N); None: everybody.
+        Which clients act in each step, bool of shape (s, N); None: all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedglb as fg
+    >>> arms, means = np.ones((4, 2, 3, 1)), np.full((4, 2, 3), 0.5)
+    >>> block = fg.Block(1, arms, means, uniforms=np.zeros((4, 2)))
+    >>> block.checked(fg.Problem(dim=1), clients=2).arms.shape
+    (4, 2, 3, 1)
     """
 
     first: int
@@ -48,13 +60,31 @@ class Block:
     active: BoolArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
-        """Return the block with its numbers as float64; `InvalidInput` if no engine can play it."""
+        """Return the block with all numbers as float64, if an engine can play it.
+
+        Parameters
+        ----------
+        problem
+            The problem that the arms and rewards must fit.
+        clients
+            N, the number of clients.
+
+        Returns
+        -------
+        Block
+            The same steps.
+
+        Raises
+        ------
+        InvalidInput
+            Where a shape or a value is wrong.
+        """
         arms = array("arms", self.arms, (None, clients, None, problem.dim))
         arms_in_unit_ball("arms", arms)
         offered = arms.shape[:3]
         means = array("means", self.means, offered)
         low, high = problem.link.support
-        named = f"in [{low:g}, {high:g}], the {problem.link.name} link's"
+        named = f"in [{low:g}, {high:g}], the range of the {problem.link.name} link"
         if (self.uniforms is None) == (self.rewards is None):
             given = "none" if self.uniforms is None else "both"
             allowed = "exactly one of them: uniforms (T, N), or rewards (T, N, K)"
@@ -75,12 +105,40 @@ class Block:
 
 
 class Environment(ABC):
-    """A source of arms and rewards for N clients.
+    """A source of arms and rewards for N clients; derive from it to make your own.
+
+    A subclass sets the three attributes and has the methods `parameter` and `blocks`.
 
     Attributes
     ----------
-    problem, clients, arms
-        The problem, N, and K.
+    problem
+        What is known about the rewards.
+    clients
+        N, the number of clients.
+    arms
+        K, the number of arms offered to each client in each step.
+
+    Examples
+    --------
+    An environment whose arms are the same in every step:
+
+    >>> from collections.abc import Iterator
+    >>> import numpy as np
+    >>> import fedglb as fg
+    >>> class Coins(fg.Environment):
+    ...     problem, clients, arms = fg.Problem(dim=2), 3, 2
+    ...
+    ...     def parameter(self, seed: int) -> None:
+    ...         return None
+    ...
+    ...     def blocks(self, horizon: int, seed: int) -> Iterator[fg.Block]:
+    ...         shape = (horizon, self.clients, self.arms)
+    ...         arms = np.broadcast_to(np.eye(2), (*shape, 2))
+    ...         means = np.broadcast_to([0.3, 0.6], shape)
+    ...         noise = np.random.default_rng(seed).random(shape[:2])
+    ...         yield fg.Block(1, arms, means, uniforms=noise)
+    >>> fg.simulate(fg.n_ons_glm(), Coins(), horizon=5).choices.shape
+    (5, 3)
     """
 
     problem: Problem
@@ -89,23 +147,65 @@ class Environment(ABC):
 
     @property
     def horizon(self) -> int | None:
-        """The number of steps there are, or None where there is no end."""
+        """The number of steps that the environment has; None: as many as are asked for."""
         return None
 
     @abstractmethod
     def parameter(self, seed: int) -> FloatArray | None:
-        """Return θ*, where it is known."""
+        """Return θ*, the true parameter.
+
+        Parameters
+        ----------
+        seed
+            The seed of the run.
+
+        Returns
+        -------
+        array or None
+            θ*, shape (d,); None where it is not known.
+        """
 
     def facts(self) -> dict[str, Any]:
-        """Return what a result should say about where its data came from, as JSON."""
+        """Return what results say about where the data came from: values that JSON has."""
         return {}
 
     @abstractmethod
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
-        """Yield the steps 1 … horizon, in order; the same for every algorithm of one seed."""
+        """Yield the steps 1 … horizon, in order; for one seed always the same.
+
+        Parameters
+        ----------
+        horizon
+            T, the number of steps.
+        seed
+            The seed of the run.
+
+        Yields
+        ------
+        Block
+            The next steps, at most `block_steps()` of them.
+        """
 
     def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
-        """Yield the blocks, each checked: the steps 1 … horizon in order, and playable."""
+        """Yield `blocks(horizon, seed)`, each one checked.
+
+        Parameters
+        ----------
+        horizon
+            T, the number of steps.
+        seed
+            The seed of the run.
+
+        Yields
+        ------
+        Block
+            The next steps.
+
+        Raises
+        ------
+        InvalidInput
+            Where an engine cannot play a block, or a step is missing or comes twice.
+        """
         done = 0
         for block in self.blocks(horizon, seed):
             made = block.checked(self.problem, self.clients)
@@ -119,16 +219,28 @@ class Environment(ABC):
             raise InvalidInput("blocks", f"steps up to {done}", f"all steps up to {horizon}")
 
     def block_steps(self) -> int:
-        """Return how many steps make a block."""
+        """Return how many steps a block has, at most."""
         return max(1, BLOCK_NUMBERS // (self.clients * self.arms * self.problem.dim))
 
 
-def generator(seed: int, role: str) -> np.random.Generator:
-    """Return the random stream of one role ("parameter", "arms", "noise") under a seed.
+def generator(seed: int, role: Role) -> np.random.Generator:
+    """Return the random numbers of one role under a seed.
 
     Each role has a stream of its own, so that all algorithms of a comparison see the same arms
     and noise, however many numbers each role draws.
+
+    Parameters
+    ----------
+    seed
+        The seed of the run.
+    role
+        What the numbers are for.
+
+    Returns
+    -------
+    numpy.random.Generator
+        A new generator at the start of the stream.
     """
     integer("seed", seed, at_least=0)
-    key = ("parameter", "arms", "noise").index(role)
+    key = get_args(Role).index(role)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))

@@ -1,4 +1,4 @@
-"""A classification data set as a bandit problem: clusters of its rows are the arms."""
+"""A classification data set as a bandit problem: the arms are clusters of its rows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,40 @@ from fedglb.typing import FloatArray, IntArray
 
 @dataclass(frozen=True)
 class Classification(Environment):
-    """Clusters of labelled rows: playing one pays 1 as often as its rows have label 1.
+    """Clusters of labelled rows: an arm is a cluster, the reward is a label, 0 or 1.
 
-    In centroid mode the arms are the clusters' centroids and rewards are Bernoulli with the
-    cluster's rate, under any link. In member mode each step and client is offered one row of
-    each cluster, drawn uniformly, and the reward is that row's label. Regret is counted by the
-    clusters' rates in both: the best offered one less the chosen one.
+    In centroid mode an arm is the centroid of a cluster, and its reward is Bernoulli with the
+    cluster's rate of label 1, whatever the link. In member mode an arm is a row of a cluster,
+    drawn uniformly for each step and client, and its reward is the label of that row. In both
+    modes the regret of a choice is the highest rate among the clusters offered, less the rate
+    of the cluster chosen.
 
     Parameters
     ----------
     problem
-        The problem; its `dim` is that of the data.
+        The problem; its `dim` must be `data.dim`.
     clients
-        N.
+        N, the number of clients.
     data
-        What `fg.clustered` makes.
+        The clusters, from `fg.clustered`.
     offered
         How many clusters each client is offered in each step, drawn without replacement; None:
         all of them.
+
+    Attributes
+    ----------
+    arms
+        K, the number of arms offered to each client in each step.
+
+    Raises
+    ------
+    InvalidInput
+        Where the problem does not fit the data.
+
+    References
+    ----------
+    Centroid mode is from Filippi et al. (2010), *Parametric Bandits: The Generalized Linear
+    Case*, whom Li and Wang (2022), Section 5, follow.
 
     Examples
     --------
@@ -69,11 +85,11 @@ class Classification(Environment):
         object.__setattr__(self, "arms", K if self.offered is None else self.offered)
 
     def parameter(self, seed: int) -> FloatArray | None:
-        """Return None: no model is true of real data."""
+        """Return None: real data has no true parameter."""
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return where the data came from and how arms were made of it, as JSON."""
+        """Return where the data came from and how arms were made of it: values that JSON has."""
         return {**self.data.facts(), "offered": self.arms}
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
@@ -99,12 +115,12 @@ class Classification(Environment):
         K = self.data.clusters
         if self.arms == K:
             return np.broadcast_to(np.arange(K), (*shape, K))
-        # The places of the smallest of K uniforms are a subset drawn without replacement.
+        # The indices of the smallest of K uniforms are a subset drawn without replacement.
         order = np.argpartition(draw.random((*shape, K)), self.arms - 1, axis=-1)
         return np.sort(order[..., : self.arms], axis=-1)
 
     def _rows(self, uniforms: FloatArray, chosen: IntArray) -> IntArray:
-        """Return a row of each chosen cluster; uniforms in [0, 1) say which."""
+        """Return a row of each chosen cluster; numbers in [0, 1) say which."""
         assert self.data.offsets is not None
         sizes = self.data.sizes[chosen]
         # A product that rounds up to the size would be the next cluster's first row.

@@ -1,4 +1,4 @@
-"""A labelled table turned into arms: its rows in clusters, each with the rate of label 1."""
+"""Arms from a labelled table: clusters of its rows, each with its rate of label 1."""
 
 from __future__ import annotations
 
@@ -11,50 +11,69 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
 from fedglb.datasets import FeatureMap, Table, load
-from fedglb.datasets.feature_map import SCALES
+from fedglb.datasets.feature_map import Scale
 from fedglb.datasets.fetch import Progress
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.io.atomic import atomic_write, user_cache
 from fedglb.typing import FloatArray, IntArray
 
-MODES = ("centroid", "member")
-SAMPLE = 50_000  # rows that k-means is fitted on
-STARTS = 4
-KEPT = 4  # results that a process holds
+#: What an arm is: the centroid of a cluster, or one of its rows.
+Mode: TypeAlias = Literal["centroid", "member"]
+
+SAMPLE = 50_000  # rows that k-means is fitted on, at most
+STARTS = 4  # of k-means; the best one is taken
+KEPT = 4  # results that a process keeps in memory, at most
 _kept: dict[tuple[Any, ...], Clustered] = {}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Clustered:
-    """Clusters of a table's rows, as arms; made by `clustered`, equal where the digests are.
+    """Clusters of a table's rows, as arms. `fg.clustered` makes them.
+
+    Two are equal if their digests are. The arrays cannot be written to.
 
     Attributes
     ----------
-    dataset, sha256
-        The table's name, and the hash of its file (None for one's own data).
+    dataset
+        Name of the table.
+    sha256
+        Hash of the table's file; None for your own data.
     mode
         "centroid" or "member".
     seed
-        Of k-means.
+        Seed of k-means and of the sample it was fitted on.
     feature_map
-        The way from raw columns to arms.
-    rates, sizes
-        Mean label and number of rows of each cluster, shape (K,).
+        How arms are made of raw columns.
+    rates
+        Mean label of each cluster, shape (K,).
+    sizes
+        Number of rows of each cluster, shape (K,).
     arms
-        The clusters' centroids as arms, shape (K, d); None in member mode.
-    members, labels, offsets
-        The rows as arms, shape (n, d), cluster by cluster, their labels, and where each
-        cluster starts (and the last one ends), shape (K + 1,); None in centroid mode.
+        Centroids as arms, one row per cluster, shape (K, d); None in member mode.
+    members
+        The table's rows as arms, ordered by cluster, shape (n, d); None in centroid mode.
+    labels
+        The labels of `members`, shape (n,); None in centroid mode.
+    offsets
+        The rows of `members` in cluster k are offsets[k] … offsets[k + 1] − 1, shape (K + 1,);
+        None in centroid mode.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> table = fg.Table({"x": [0.0, 0.1, 5.0, 5.1]}, labels=[0, 0, 1, 0])
+    >>> fg.clustered(table, clusters=2)
+    Clustered('own', centroid mode, K=2, d=2, rates 0.000 to 0.500)
     """
 
     dataset: str
     sha256: str | None
-    mode: str
+    mode: Mode
     seed: int
     feature_map: FeatureMap
     rates: FloatArray
@@ -84,7 +103,7 @@ class Clustered:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything: the same arms, rates and labels have the same one."""
+        """SHA-256 of all attributes: equal for equal arms, rates and labels."""
         digest = hashlib.sha256(json.dumps(self._plain(), sort_keys=True).encode())
         for part in self._arrays():
             digest.update(f"{part.dtype.str} {part.shape}".encode())
@@ -100,7 +119,7 @@ class Clustered:
         }  # fmt: skip
 
     def facts(self) -> dict[str, Any]:
-        """Return what a result should say about the data, as JSON."""
+        """Return what results say about the data: values that JSON has."""
         return {**self._plain(), "digest": self.digest}
 
     def __eq__(self, other: object) -> bool:
@@ -119,36 +138,53 @@ class Clustered:
 def clustered(
     source: str | Table,
     clusters: int = 32,
-    mode: str = "centroid",
+    mode: Mode = "centroid",
     constant: bool = True,
-    scale: str = "largest",
+    scale: Scale = "largest",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Clustered:
     """Group a table's rows into clusters by k-means on their features, and make arms of them.
 
     K-means never sees the labels. It is fitted on a sample of at most 50,000 rows; then every
-    row joins the nearest cluster. Who is in which cluster is kept on disk.
+    row joins the nearest cluster. The cluster of each row is kept on disk for the next call.
 
     Parameters
     ----------
     source
         "covertype", "magic" or "mushroom", or a table of your own.
     clusters
-        K.
+        K, the number of clusters.
     mode
-        "centroid": a cluster is one arm, the mean of its rows, and pays 1 with the rate of its
-        labels (Filippi et al., 2010). "member": a cluster offers one of its rows, drawn anew
-        each time, and pays that row's label.
+        "centroid": a cluster is one arm, the mean of its rows; its reward is 1 with the rate of
+        its labels. "member": a cluster offers one of its rows, drawn anew each time; the reward
+        is the label of that row.
     constant
-        Whether arms have a feature that is always the same.
+        Whether arms have a constant feature (an intercept) besides those of the columns.
     scale
-        "largest": all arms are divided by the largest norm; "each": each by its own. Which of
-        the two decides how well a linear or a logistic model fits, so report it.
+        "largest": all arms are divided by the largest norm; "each": each by its own. The choice
+        changes how well a linear or a logistic model fits, so report it.
     seed
-        Of the sample and of k-means.
+        Seed of k-means and of the sample it is fitted on.
     progress
-        Called with a line of text for whatever takes time or goes wrong.
+        Called with a line of text before anything that takes long, and when a file is refused.
+
+    Returns
+    -------
+    Clustered
+        Arms and rates, for `fg.Classification`.
+
+    Raises
+    ------
+    InvalidInput
+        Where an argument is wrong, or the rows differ too little for so many clusters.
+    DataUnavailable
+        Where the data set is not on this machine and cannot be downloaded.
+
+    References
+    ----------
+    Filippi et al. (2010), *Parametric Bandits: The Generalized Linear Case*, turn data into arms
+    as centroid mode does; Li and Wang (2022), Section 5, follow them.
 
     Examples
     --------
@@ -162,10 +198,10 @@ def clustered(
     (20, 3)
     """
     if not isinstance(source, Table | str):
-        raise InvalidInput("source", source, 'a name, e.g. "magic", or a fg.Table')
+        raise InvalidInput("source", source, 'a name, e.g. "magic", or an fg.Table')
     clusters, seed = integer("clusters", clusters), integer("seed", seed, at_least=0)
-    one_of("mode", mode, MODES)
-    one_of("scale", scale, SCALES)
+    one_of("mode", mode, get_args(Mode))
+    one_of("scale", scale, get_args(Scale))
     instance("constant", constant, bool, "True")
     key = (source, clusters, mode, constant, scale, seed)
     made = _kept.get(key)
@@ -179,7 +215,7 @@ def clustered(
 
 
 def _build(
-    table: Table, clusters: int, mode: str, constant: bool, scale: str, seed: int,
+    table: Table, clusters: int, mode: Mode, constant: bool, scale: Scale, seed: int,
     progress: Progress | None,
 ) -> Clustered:  # fmt: skip
     if clusters > table.rows:
@@ -208,7 +244,7 @@ def _build(
 def _assignment(
     encoded: FloatArray, clusters: int, seed: int, name: str, progress: Progress | None
 ) -> IntArray:
-    """Return each row's cluster, from the disk if it is there."""
+    """Return the cluster of each row, read from disk where an earlier call has kept it."""
     method = f"{SAMPLE} {STARTS} {version('scikit-learn')}"
     key = hashlib.sha256(f"{encoded.shape} {clusters} {seed} {method}".encode())
     key.update(encoded.data)
@@ -232,21 +268,21 @@ def _k_means(encoded: FloatArray, clusters: int, seed: int) -> IntArray:
         drawn = np.random.default_rng(seed).choice(len(encoded), SAMPLE, replace=False)
         sample = encoded[np.sort(drawn)]
     model = KMeans(clusters, n_init=STARTS, random_state=seed % 2**32)
-    # One thread: sums that several threads share come out in another order every time.
+    # One thread: several would add up in another order, and so round differently, every time.
     with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # too few different rows: see below
+        warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters: an error, below
         assigned = model.fit(sample).predict(encoded).astype(np.int64)
     filled = len(np.unique(assigned))
     if filled < clusters:
-        allowed = f"at most {filled}: the rows differ too little for more, some cluster has none"
+        allowed = f"at most {filled}: the rows differ too little for more, a cluster stays empty"
         raise InvalidInput("clusters", clusters, allowed)
     return np.asarray(assigned)
 
 
 def _read(path: Path, rows: int, clusters: int) -> IntArray | None:
-    """Return what is kept, or None where it is not there, damaged, or makes no sense."""
+    """Return what is kept, or None where it is missing, damaged or of other data."""
     try:
-        # From memory: np.load leaves a file open that it finds to be damaged.
+        # From memory, as np.load does not close a file that turns out to be damaged.
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             assigned = kept["assigned"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
@@ -264,5 +300,5 @@ def _write(path: Path, assigned: IntArray) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, content.getvalue())
-    except OSError:  # a read-only home: computed anew in every process
+    except OSError:  # a read-only home: every process computes it anew
         return

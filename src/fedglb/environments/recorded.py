@@ -1,4 +1,4 @@
-"""Arms and rewards from arrays: what makes two implementations comparable choice by choice."""
+"""Arms and rewards from arrays: two implementations can be compared choice by choice on them."""
 
 from __future__ import annotations
 
@@ -14,24 +14,35 @@ from fedglb.typing import FloatArray
 
 
 class Recorded(Environment):
-    """A recorded stream.
+    """Arms and rewards from arrays.
+
+    Two implementations of an algorithm can be compared on them choice by choice.
 
     Parameters
     ----------
     problem
-        The problem.
+        What is known about the rewards.
     arms
         Shape (T, N, K, d), each arm of norm ≤ 1.
     means
-        Mean reward of each arm, shape (T, N, K): what regret is measured by.
+        Mean reward of each arm, shape (T, N, K). The regret of a choice is the highest mean
+        offered, less the mean chosen.
     uniforms
-        Shape (T, N): the reward of arm k is link.sample(means[t, i, k], uniforms[t, i]).
+        Numbers in [0, 1), shape (T, N): the reward of arm k for client i in row t is
+        link.sample(means[t, i, k], uniforms[t, i]).
     rewards
-        Shape (T, N, K), instead of `uniforms`: the reward that each arm would give.
+        Instead of `uniforms`, the reward that each arm would give, shape (T, N, K).
     active
-        Shape (T, N), bool: who acts in a step. None: everybody.
+        Which clients act in each step, bool of shape (T, N); None: all of them.
     parameter
-        θ*, shape (d,), where it is known: results then say whether the ellipsoids hold it.
+        θ*, shape (d,); None where it is not known. With it, results say whether the confidence
+        ellipsoids contain it.
+
+    Raises
+    ------
+    InvalidInput
+        Where a shape or a value is wrong, or not exactly one of `uniforms` and `rewards` is
+        given.
 
     Examples
     --------
@@ -82,7 +93,7 @@ class Recorded(Environment):
         return self._parameter
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
-        """Yield the recorded steps 1 … horizon; the seed plays no part."""
+        """Yield the recorded steps 1 … horizon, whatever the seed."""
         size = self.block_steps()
         for start in range(0, horizon, size):
             part = slice(start, min(start + size, horizon))

@@ -31,18 +31,23 @@ def place(arms: FloatArray, theta: FloatArray, mean: int, means: FloatArray) -> 
 
 @dataclass(frozen=True)
 class Synthetic(Environment):
-    """θ* uniform on the sphere of radius S; arms uniform on the unit sphere, always new.
+    """The paper's synthetic problem: new arms in every step, uniform on the unit sphere.
 
-    Rewards are the link's own: Bernoulli for logistic and probit, as in the paper.
+    θ* is uniform on the sphere of radius S. The link draws the rewards: Bernoulli for logistic
+    and probit.
 
     Parameters
     ----------
     problem
-        The problem.
+        What is known about the rewards.
     clients
-        N.
+        N, the number of clients.
     arms
         K, the number of arms offered to each client in each step.
+
+    References
+    ----------
+    Li and Wang (2022), Section 5.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Simulation: engines, and what a run leaves."""
+"""Simulation: two engines, and the results of a run."""
 
 from fedglb.simulation.lockstep import lockstep
 from fedglb.simulation.results import Run
-from fedglb.simulation.simulate import ENGINES, simulate
+from fedglb.simulation.simulate import ENGINES, EngineName, simulate
 
-__all__ = ["ENGINES", "Run", "lockstep", "simulate"]
+__all__ = ["ENGINES", "EngineName", "Run", "lockstep", "simulate"]

@@ -20,19 +20,33 @@ def lockstep(
     *,
     progress: Progress | None = None,
 ) -> list[Run]:
-    """Run several algorithms on the same arms and noise, drawn once; one result each, in order.
+    """Run several algorithms on the same arms and noise, which are drawn only once.
 
-    The results are those of `simulate`. Drawing a step's arms costs several times what an
-    algorithm needs to play it, so that a comparison is best run this way.
+    The results are those of `simulate`. To draw the arms of a step takes several times as long
+    as to play it, so this is the fast way to compare algorithms.
 
     Parameters
     ----------
     algorithms
-        From presets, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
-    env, horizon, seed
-        As in `simulate`.
+        What to run, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
+    env
+        Where arms and rewards come from.
+    horizon
+        T, the number of steps; None: all steps of a recorded environment.
+    seed
+        Seed of the true parameter, the arms and the noise.
     progress
-        Called with the number of steps that all of them have done.
+        Called with the number of steps that all algorithms have done so far, from time to time.
+
+    Returns
+    -------
+    list of Run
+        One result per algorithm, in their order.
+
+    Raises
+    ------
+    InvalidInput
+        Where an argument is wrong, or an algorithm does not fit the environment.
 
     Examples
     --------
@@ -61,7 +75,7 @@ def lockstep(
 
 
 def known_horizon(env: Environment, horizon: int | None) -> int:
-    """Return T, checked against what the environment has."""
+    """Return T: `horizon`, or else all steps of the environment, which must have so many."""
     limit = env.horizon
     if horizon is None:
         if limit is None:

@@ -1,4 +1,4 @@
-"""What a run leaves: totals, a trace over time, a row for every global update."""
+"""The results of a run: totals, a trace over time, one row per global update."""
 
 from __future__ import annotations
 
@@ -25,28 +25,59 @@ _UPDATES = {
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a simulation.
+    """The result of a simulation; `fg.simulate` and `fg.lockstep` return it.
 
     Attributes
     ----------
-    regret, reward, syncs, rounds, transfers, scalars
-        Totals at the horizon.
+    regret
+        R_T: the mean of the best arm offered less the mean of the arm chosen, summed over all
+        interactions.
+    reward
+        All rewards, summed.
+    syncs
+        Number of global updates. (For One-UCB-GLM the paper counts one per interaction.)
+    rounds
+        Number of times that all clients were asked for sums, over all global updates.
+    transfers
+        C_T: number of messages that carry numbers.
+    scalars
+        How many numbers these messages carry together.
     trace
-        One row a step, cumulative: t, regret, reward, syncs, rounds, transfers, scalars.
+        One row per step, T rows, each with the totals up to then: t, regret, reward, syncs,
+        rounds, transfers, scalars.
     updates
-        One row a global update: t, client (0-based; null for a schedule's), n, rounds,
-        gradient_norm, gap, projected, alpha and theta_star_inside right after it. (One-UCB-GLM
-        has none: its `syncs` are the paper's count, one an interaction.)
+        One row per global update (none for One-UCB-GLM): the step t; the client that asked for
+        it, counted from 0, or null where a schedule did; n, the number of samples; rounds; of
+        the fitted model gradient_norm, gap (the certified distance from the minimum) and
+        projected (whether it was moved into the ball); right after the update alpha, the
+        radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null where
+        θ* is not known).
     choices
-        Shape (T, N): the arms played, −1 where a client did not act.
+        The index of the arm that each client chose in each step, shape (T, N); −1 where a
+        client did not act.
     ledger
-        One row a message type: messages, transfers and scalars, up and down.
+        One row per message type and direction (up is to the coordinator): messages, transfers,
+        scalars.
     theta
-        The last shared model (None if there is none).
+        The last shared model, shape (d,); None if there is none.
     parameters
         What was run: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
     caveats
-        What is not proven in this run.
+        What is not proven about this run, one sentence each.
+
+    References
+    ----------
+    Li and Wang (2022), Section 3.1, define R_T and C_T.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+    >>> run = fg.simulate(fg.fedglb_ucb(1.0, fg.Newton()), env, horizon=20, seed=1)
+    >>> run.syncs, run.updates.height, run.trace["syncs"][-1]
+    (5, 5, 5)
+    >>> run.choices.shape
+    (20, 5)
     """
 
     regret: float
@@ -64,7 +95,7 @@ class Run:
     caveats: tuple[str, ...] = field(repr=False)
 
     def summary(self) -> dict[str, Any]:
-        """Return what a script would read: parameters, totals, caveats."""
+        """Return parameters, totals and caveats in one dict, for scripts."""
         totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
         return {
             **self.parameters,
@@ -74,16 +105,25 @@ class Run:
 
 
 class Recorder:
-    """Collects what a run leaves, step by step.
+    """Collects the results of a run, step by step.
+
+    Parameters
+    ----------
+    horizon
+        T, the number of steps.
+    clients
+        N, the number of clients.
+    parameter
+        θ*, shape (d,); None where it is not known.
 
     Attributes
     ----------
     log
-        Choices, and regret and reward so far at the end of each step.
+        Choices, and the totals of regret and reward at the end of each step.
     counts
-        At the end of each step: syncs, rounds, transfers, scalars; shape (4, T).
+        The totals of syncs, rounds, transfers and scalars at the end of each step, shape (4, T).
     updates
-        One row a global update.
+        One row per global update.
     """
 
     def __init__(self, horizon: int, clients: int, parameter: FloatArray | None) -> None:
@@ -104,7 +144,7 @@ class Recorder:
         self.log.totals[:] += (regret, reward, 1.0)
 
     def updated(self, record: UpdateRecord, client: Client) -> None:
-        """Enter one global update; `client` is any that holds the new model."""
+        """Enter one global update; `client` may be any client that has the new model."""
         alpha = client.alpha
         self.updates.append(
             (
@@ -114,34 +154,34 @@ class Recorder:
         )  # fmt: skip
 
     def stepped(self, t: int) -> None:
-        """Enter the regret and reward so far at the end of a step."""
+        """Enter the totals of regret and reward at the end of step t."""
         regret, reward, interactions = self.log.totals
         self.log.regret[t - 1] = regret
         self.log.reward[t - 1] = reward
         self.log.interactions[t - 1] = interactions
 
     def counted(self, first: int, last: int, coordinator: Coordinator) -> None:
-        """Enter the communication so far at the end of the steps `first` … `last`."""
+        """Enter the totals of communication at the end of the steps `first` … `last`."""
         ledger = coordinator.ledger
         totals = (coordinator.syncs, coordinator.rounds, ledger.transfers, ledger.scalars)
         self.counts[:, first - 1 : last] = np.array(totals)[:, None]
 
     def trace(self) -> pl.DataFrame:
-        """Return one row a step."""
+        """Return one row per step."""
         t = np.arange(1, self.log.regret.size + 1)
         return pl.DataFrame(
             [t, self.log.regret, self.log.reward, *self.counts], schema=_TRACE, orient="col"
         )
 
     def update_frame(self) -> pl.DataFrame:
-        """Return one row a global update."""
+        """Return one row per global update."""
         return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
 
 
 def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:
-    """Return whether the client's ellipsoid of radius α holds θ*; None if θ* is not known.
+    """Return whether the client's ellipsoid of radius α contains θ*; None if θ* is not known.
 
-    Before any data θ* on the sphere lies on its very edge: rounding must not push it out.
+    Before any data, a θ* of norm S lies exactly on its boundary, hence the slack for rounding.
     """
     if parameter is None:
         return None

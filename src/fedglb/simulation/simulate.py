@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final, Literal, TypeAlias, get_args
+
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
@@ -10,7 +12,8 @@ from fedglb.simulation.lockstep import known_horizon, lockstep
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
 
-ENGINES = ("compiled", "reference")
+EngineName: TypeAlias = Literal["compiled", "reference"]
+ENGINES: Final[tuple[EngineName, ...]] = get_args(EngineName)
 
 
 def simulate(
@@ -18,7 +21,7 @@ def simulate(
     env: Environment,
     horizon: int | None = None,
     seed: int = 0,
-    engine: str = "compiled",
+    engine: EngineName = "compiled",
     *,
     observer: Observer | None = None,
     progress: Progress | None = None,
@@ -28,21 +31,36 @@ def simulate(
     Parameters
     ----------
     algorithm
-        From a preset, e.g. `fg.fedglb_ucb(threshold=10.0)`.
+        What to run, e.g. `fg.fedglb_ucb(threshold=10.0)`.
     env
         Where arms and rewards come from.
     horizon
-        T; None: all steps of a recorded environment.
+        T, the number of steps; None: all steps of a recorded environment.
     seed
-        Seeds parameter, arms and noise; runs of one seed see the same.
+        Seed of the true parameter, the arms and the noise: algorithms that are run with the
+        same seed see the same ones.
     engine
-        "compiled": blocks of interactions at a time; "reference": the protocol, message by
-        message. They agree to the bit.
+        "compiled" plays blocks of interactions in compiled code, "reference" delivers each
+        message of the protocol. They give the same results, to the bit.
     observer
-        Called as observer(t, i, client) before client i chooses in step t; with the reference
-        engine only.
+        Called as observer(t, i, client) before client i chooses in step t; only with
+        engine="reference".
     progress
-        Called with the number of steps done, now and then.
+        Called with the number of steps done so far, from time to time.
+
+    Returns
+    -------
+    Run
+        Regret, reward and communication, in total and step by step.
+
+    Raises
+    ------
+    InvalidInput
+        Where an argument is wrong, or algorithm and environment do not fit together.
+
+    References
+    ----------
+    Li and Wang (2022), Section 3.1: the order of interactions, and what regret is.
 
     Examples
     --------

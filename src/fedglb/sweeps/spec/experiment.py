@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -156,8 +156,8 @@ def _environment(
     with under("environment"):
         one_of("dataset", table.dataset, DATASETS)
         data = clustered(
-            table.dataset, table.clusters, mode=table.mode, constant=table.constant,
-            scale=table.scale, progress=progress,
+            table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
+            scale=cast("Any", table.scale), progress=progress,
         )  # fmt: skip
     with under("problem"):
         if problem.dim not in (None, data.dim):

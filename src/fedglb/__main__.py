@@ -1,0 +1,5 @@
+"""`python -m fedglb`: the command line."""
+
+from fedglb.cli import main
+
+main()

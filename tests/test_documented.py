@@ -1,0 +1,143 @@
+"""Every public class and function explains itself: parameters, what it returns, an example."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import fedglb as fg
+
+PENDING: tuple[str, ...] = (
+    "AGD", "Agent", "Algorithm.*", "Client", "Coordinator", "Experiment", "FedGLBPrinted",
+    "Fixed", "Identity.*", "InvalidInput", "LBFGS", "Link", "Logistic.*", "Newton", "Poisson.*",
+    "Probit.*", "SweepFailed", "SweepResult", "dislinucb", "fedglb_ucb", "fedglb_ucb_1",
+    "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "read_experiment", "sweep",
+)  # fmt: skip
+
+
+def sections(text: str) -> dict[str, str]:
+    """Return the sections of a numpydoc docstring by their titles; "" is what comes first."""
+    parts = re.split(r"^(\S[^\n]*)\n-{3,}$", inspect.cleandoc(text), flags=re.M)
+    return {"": parts[0], **dict(zip(parts[1::2], parts[2::2], strict=True))}
+
+
+def entries(section: str) -> set[str]:
+    """Return the names that a section of parameters or attributes explains."""
+    explained = set()
+    for line, following in pairwise(section.splitlines()):
+        if line and not line[0].isspace() and following.startswith(" "):
+            explained |= {name.strip("* ") for name in line.partition(" : ")[0].split(",")}
+    return explained
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    try:
+        given = inspect.signature(function).parameters.values()
+    except ValueError:  # an exception without a constructor of its own
+        return []
+    return [p.name for p in given if p.kind not in variadic and p.name not in ("self", "cls")]
+
+
+def own(kind: type) -> list[type]:
+    """Return a class and those of its bases that the package defines."""
+    return [base for base in kind.__mro__ if base.__module__.startswith("fedglb")]
+
+
+def is_public(kind: type) -> bool:
+    return getattr(fg, kind.__name__, None) is kind
+
+
+def methods(kind: type) -> dict[str, Callable[..., Any]]:
+    """Return the public methods by name, without those of a base class that is public too."""
+    bases = [base for base in own(kind) if base is kind or not is_public(base)]
+    names = {name for base in bases for name in vars(base) if not name.startswith("_")}
+    found = {name: inspect.getattr_static(kind, name) for name in sorted(names)}
+    unwrapped = {
+        name: member.__func__ if isinstance(member, classmethod | staticmethod) else member
+        for name, member in found.items()
+    }
+    return {name: member for name, member in unwrapped.items() if inspect.isfunction(member)}
+
+
+def public(kind: Callable[[Any], bool]) -> list[str]:
+    return [name for name in fg.__all__ if name not in PENDING and kind(getattr(fg, name))]
+
+
+def public_methods() -> Iterator[tuple[str, str]]:
+    for name in public(inspect.isclass):
+        if f"{name}.*" not in PENDING:
+            yield from ((name, method) for method in methods(getattr(fg, name)))
+
+
+def returns_something(function: Callable[..., Any]) -> bool:
+    return inspect.signature(function).return_annotation not in (None, "None")
+
+
+@pytest.mark.parametrize("name", public(inspect.isclass))
+def test_a_class_explains_its_parameters_and_shows_an_example(name):
+    kind = getattr(fg, name)
+    assert kind.__doc__ is not None
+    found = sections(kind.__doc__)
+    explained = entries(found.get("Parameters", "")) | entries(found.get("Attributes", ""))
+    assert set(parameters(kind)) <= explained
+    assert ">>> " in found.get("Examples", "")
+
+
+@pytest.mark.parametrize("name", public(inspect.isfunction))
+def test_a_function_explains_its_parameters_and_what_it_returns(name):
+    function = getattr(fg, name)
+    found = sections(function.__doc__)
+    assert entries(found.get("Parameters", "")) == set(parameters(function))
+    assert not returns_something(function) or found.get("Returns", "").strip()
+    assert ">>> " in found.get("Examples", "")
+
+
+@pytest.mark.parametrize(("name", "method"), [*public_methods()])
+def test_a_method_explains_its_parameters_and_what_it_returns(name, method):
+    """A base class may do so; without parameters, one line that begins with "Return" is enough."""
+    kind = getattr(fg, name)
+    function = methods(kind)[method]
+    texts = [vars(base)[method].__doc__ for base in own(kind) if method in vars(base)]
+    found = [sections(text) for text in texts if text]
+    assert found
+    explained = set().union(*(entries(part.get("Parameters", "")) for part in found))
+    assert set(parameters(function)) <= explained
+    if returns_something(function):
+        brief = not parameters(function) and found[0][""].startswith("Return ")
+        assert brief or any("Returns" in part or "Yields" in part for part in found)
+
+
+@pytest.mark.parametrize("name", public(inspect.isclass))
+def test_a_property_explains_itself(name):
+    for base in own(getattr(fg, name)):
+        for key, member in vars(base).items():
+            if isinstance(member, property) and not key.startswith("_"):
+                assert member.__doc__, key
+
+
+def test_the_parser_sees_what_is_missing():
+    text = """Do something.
+
+    Parameters
+    ----------
+    a, b
+        Explained.
+    c : int
+        Explained too.
+    d
+
+    Returns
+    -------
+    int
+        A number.
+    """
+    found = sections(text)
+    assert list(found) == ["", "Parameters", "Returns"]
+    assert entries(found["Parameters"]) == {"a", "b", "c"}

@@ -1,0 +1,84 @@
+"""What `import fedglb` loads, and what it leaves for later."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import fedglb as fg
+
+
+def python(script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_federation_is_loaded_with_the_first_agent():
+    script = """
+import sys
+import fedglb as fg
+
+loaded = lambda: any(name.startswith("fedglb.federation") for name in sys.modules)
+assert "Agent" in fg.__all__ and "Agent" in dir(fg)
+assert not loaded()
+fg.Agent
+assert loaded()
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_agent_on_its_own_needs_no_package_of_the_federation(tmp_path):
+    script = f"""
+import sys
+sys.modules["nats"] = sys.modules["cryptography"] = None  # an import of these fails
+import fedglb as fg
+
+with fg.Agent.open({str(tmp_path / "shop.db")!r}, fg.Problem(dim=2)) as agent:
+    decision = agent.choose([[1.0, 0.0], [0.0, 1.0]])
+    agent.observe(decision.id, 1.0)
+    print(agent.export()["reward"].to_list())
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[1.0]\n"
+
+
+def test_a_bundle_needs_them_and_says_so(tmp_path):
+    script = f"""
+import sys
+sys.modules["nats"] = sys.modules["cryptography"] = None
+import fedglb as fg
+
+try:
+    fg.Agent.open({str(tmp_path / "shop.db")!r}, fg.Problem(dim=2), bundle="shop")
+except fg.InvalidInput as error:
+    print(error)
+"""
+    done = python(script)
+    assert done.returncode == 0, done.stderr
+    assert "install fedglb[federation]" in done.stdout
+
+
+def test_every_public_name_is_there():
+    assert len(set(fg.__all__)) == len(fg.__all__)
+    for name in fg.__all__:
+        assert getattr(fg, name) is not None
+    assert set(fg.__all__) <= set(dir(fg))
+
+
+def test_an_unknown_name_is_named():
+    with pytest.raises(AttributeError, match="'fedglb' has no attribute 'Agnt'"):
+        fg.Agnt  # noqa: B018
+
+
+def test_no_public_name_hides_a_module():
+    import fedglb.simulation.compiled
+    import fedglb.sweeps.results.tables
+
+    assert fedglb.simulation.compiled.CompiledEngine.name == "compiled"
+    assert fedglb.simulation.simulate is fg.simulate
+    assert fedglb.sweeps.sweep is fg.sweep
