@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections import defaultdict
@@ -115,3 +116,20 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_the_walks_through_the_code_name_what_is_there():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    walked = re.findall(r"`([\w/]+\.py)`(?:\s+`(\w+)`)?", text.partition("three walks")[2])
+    assert len(walked) > 30
+    for file, name in walked:
+        source = (ROOT / "src" / "fedglb" / file).read_text()
+        assert not name or re.search(rf"^ *(class|(async )?def) {name}\b", source, re.M), (
+            file,
+            name,
+        )
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_layers():
+    drawn = runpy.run_path(str(ROOT / "docs" / "figures" / "rooms.py"))["drawing"]()
+    assert (ROOT / "docs" / "figures" / "rooms.svg").read_text() == drawn
