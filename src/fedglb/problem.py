@@ -105,6 +105,11 @@ class Problem:
         return float(self.link.k_mu(self.S))
 
     @property
+    def provable(self) -> bool:
+        """Whether radii are proven for this problem: sub-Gaussian noise, a true curvature."""
+        return self.link.sub_gaussian and self.c_mu <= self.slope_infimum
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """What is not proven for this problem."""
         notes = self.link.caveats

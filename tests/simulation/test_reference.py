@@ -69,6 +69,19 @@ def test_the_result_says_what_is_not_proven():
     assert "2δ" in caveats(fg.fedglb_ucb_3(1), fg.Problem(2, fg.Identity()))
 
 
+@pytest.mark.parametrize(
+    ("problem", "why"),
+    [
+        (fg.Problem(2, fg.Poisson(), noise=1.0), "not sub-Gaussian: no coverage is claimed"),
+        (fg.Problem(2, fg.Identity(), curvature=1.5), "curvature 1.5 exceeds"),
+    ],
+)
+def test_variant_3_claims_no_sets_where_nothing_is_proven(problem, why):
+    """Its caveat for unbounded rewards says with what probability sets hold: here they need not."""
+    (caveat,) = fg.simulate(fg.fedglb_ucb_3(1), fg.Synthetic(problem, 2, 3), 2).caveats
+    assert why in caveat
+
+
 def test_exploration_is_in_every_result():
     run = fg.simulate(fg.n_ons_glm(exploration=0.3), ENV, 3)
     assert run.parameters["exploration"] == 0.3

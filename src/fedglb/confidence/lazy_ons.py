@@ -105,8 +105,9 @@ class LazyONS(Confidence[LazyOnsState]):
         return in_order({BATCH_NORMS: norm, BATCH_SQUARES: squares})
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that unbounded rewards cost another δ, where the rewards are unbounded."""
-        if all(math.isfinite(end) for end in problem.link.support):
+        """Return that unbounded rewards cost another δ, where anything is proven at all."""
+        bounded = all(math.isfinite(end) for end in problem.link.support)
+        if bounded or not problem.provable:
             return ()
         return ("unbounded rewards: their bound G may fail too, so the sets hold with 1 − 2δ",)
 

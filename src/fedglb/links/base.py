@@ -50,6 +50,9 @@ class Link(ABC):
         Smallest and largest reward.
     default_noise
         Sub-Gaussian parameter R of the rewards, or None where the caller must give one.
+    sub_gaussian
+        Whether the rewards have such a parameter at all. False: nothing is proven, whatever
+        `noise` is given.
     caveats
         What is not proven with this link, one sentence each; it goes into every result.
 
@@ -92,6 +95,8 @@ class Link(ABC):
     name: ClassVar[str]
     support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     default_noise: ClassVar[float | None] = None
+    sub_gaussian: ClassVar[bool] = True
+    #: Statements about what is not proven with this link; they go into every result.
     caveats: ClassVar[tuple[str, ...]] = ()
 
     @staticmethod

@@ -35,6 +35,7 @@ class Poisson(Link):
     name = "poisson"
     support = (0.0, math.inf)
     default_noise = None
+    sub_gaussian = False
     caveats = ("Poisson rewards are not sub-Gaussian: no coverage is claimed",)
 
     @staticmethod

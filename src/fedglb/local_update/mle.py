@@ -188,7 +188,7 @@ def mle_step(
             length = safe_step(s * distance)
             if length == 1.0:
                 if remainder_gap(H, delta, nu, theta, S, s, floor) <= tolerance:
-                    # μ′(z) ≤ μ′(0)e^{s|z|}; an exponent beyond 700 is one where k is less
+                    # μ′(z) ≤ μ′(0)e^{s|z|}; from e^700 on, near overflow, k is the smaller
                     reach = math.exp(min(s * norm(anchor), 700.0))
                     steepest = min(k, call1(variance, 0.0) * reach)
                     return remainder_norm(H, delta, s, steepest, ridge), nu, floor, passes
