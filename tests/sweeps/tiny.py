@@ -74,7 +74,7 @@ def parts(folder: Path) -> list[Path]:
 
 def until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
     """Wait until something holds; fail if the process ends before."""
-    for _ in range(30_000):
+    for _ in range(75_000):  # five minutes
         if condition():
             return
         if process is not None and process.poll() is not None:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.federation.helpers import killable_process_main as child
+from tests.federation.helpers.nats_federation import PATIENCE
 
-PATIENCE = 120.0  # seconds after which a test gives up
 # Real processes, but what they all load is loaded once: a start takes a tenth of the time.
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload([child.__name__])

@@ -118,7 +118,7 @@ class Coordinating(Obedient):
         service.CoordinatorSession = Watched  # type: ignore[misc]
         threading.Thread(target=listen, daemon=True).start()
         # Long timeouts: no client is excluded while a process starts again.
-        policy = Policy(time_limit=120.0, absent_after=60.0, grace=60.0)
+        policy = Policy(time_limit=600.0, absent_after=600.0, grace=600.0)
         service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
 
 
