@@ -3,11 +3,9 @@
 from collections.abc import Callable
 
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
-from fedglb.algorithms.n_ons_glm import n_ons_glm
-from fedglb.algorithms.n_ucb_glm import n_ucb_glm
-from fedglb.algorithms.one_ucb_glm import one_ucb_glm
 
 #: Every preset by its name on the command line.
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
