@@ -43,6 +43,8 @@ class InvalidInput(ValueError):
 
     Attributes
     ----------
+    value, allowed
+        As given.
     path
         The place as a tuple; whoever knows what lies around it extends it with `under`.
     source
@@ -50,9 +52,13 @@ class InvalidInput(ValueError):
 
     Examples
     --------
-    >>> str(InvalidInput("ridge", -1.0, "a finite number > 0"))
-    'ridge = -1.0 is not allowed: give a finite number > 0'
-    >>> InvalidInput(("algorithm", 2, "ridge"), -1.0, "a finite number > 0").argument
+    >>> import fedglb as fg
+    >>> try:
+    ...     fg.n_ons_glm(ridge=-1.0)
+    ... except fg.InvalidInput as error:
+    ...     print(error)
+    ridge = -1.0 is not allowed: give a finite number > 0
+    >>> fg.InvalidInput(("algorithm", 2, "ridge"), -1.0, "a finite number > 0").argument
     'algorithm[2].ridge'
     """
 

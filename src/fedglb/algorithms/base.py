@@ -171,7 +171,28 @@ class Algorithm:
         return setting
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven of this algorithm on this problem, one sentence each."""
+        """Return what is not proven of this algorithm on this problem, one sentence each.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+
+        Returns
+        -------
+        tuple of str
+            Of the problem and its link, the radius, the local update and `exploration`.
+
+        References
+        ----------
+        docs/theory.md, section 2.7.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> fg.fedglb_ucb(threshold=10.0, exploration=0.3).caveats(fg.Problem(dim=2))
+        ('exploration 0.3 < 1 shrinks the proven radius',)
+        """
         notes = problem.caveats + self.confidence.caveats(problem) + self.local_update.caveats()
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)

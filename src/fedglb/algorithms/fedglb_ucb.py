@@ -67,8 +67,8 @@ def fedglb_ucb(
     --------
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton(), exploration=0.3)
-    >>> algorithm.name, algorithm.solver.stop
-    ('FedGLB-UCB', 'certificate')
+    >>> algorithm.name, algorithm.trigger
+    ('FedGLB-UCB', Event(threshold=10.0))
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
     >>> fg.simulate(algorithm, env, horizon=20, seed=1).syncs
     2

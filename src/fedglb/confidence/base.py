@@ -53,12 +53,34 @@ class Confidence(ABC, Generic[State]):
         return ()
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven of this radius for a problem, one sentence each."""
+        """Return what is not proven of this radius for a problem, one sentence each.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+
+        Returns
+        -------
+        tuple of str
+            None by default: all is proven.
+        """
         return ()
 
     @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return the numbers that `formula` needs, in the order in which it reads them."""
+        """Return the numbers that `formula` needs and that no sample changes.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        tuple of float
+            In the order in which `formula` reads them.
+        """
 
     def radius(self, setting: Setting, state: State) -> float:
         """Return α for a client in this state.

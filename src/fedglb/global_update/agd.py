@@ -70,8 +70,8 @@ class AGD(IterativeSolver):
     >>> import fedglb as fg
     >>> fg.AGD(stop="fixed", rounds=20)
     AGD(tolerance=None, stop='fixed', rounds=20, projection='ball')
-    >>> fg.fedglb_ucb(threshold=10.0, solver=fg.AGD(tolerance=1e-8)).solver.tolerance
-    1e-08
+    >>> fg.fedglb_ucb(threshold=10.0, solver=fg.AGD(tolerance=1e-8)).solver
+    AGD(tolerance=1e-08, stop='certificate', rounds=None, projection='ball')
     """
 
     stored_name = "AGD"

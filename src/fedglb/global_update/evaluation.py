@@ -160,5 +160,16 @@ class IterativeSolver(GlobalUpdate):
         return self.projection == "ball"
 
     def epsilon(self, objective: Objective) -> float:
-        """Return ε: `tolerance`, or 1/n²."""
+        """Return ε: `tolerance`, or 1/n².
+
+        Parameters
+        ----------
+        objective
+            What is to be fitted; it has n.
+
+        Returns
+        -------
+        float
+            The most by which F(θ) may exceed the minimum of F.
+        """
         return 1.0 / objective.samples**2 if self.tolerance is None else self.tolerance

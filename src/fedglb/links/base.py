@@ -79,14 +79,14 @@ class Link(ABC):
     ...     support = (0.0, 1.0)
     ...     default_noise = 0.5
     ...     @staticmethod
-    ...     def scalar_cumulant(z):
+    ...     def scalar_cumulant(z: float) -> float:
     ...         return 0.5 * (z + math.sqrt(1.0 + z * z))
     ...     @staticmethod
-    ...     def scalar_mean(z):
+    ...     def scalar_mean(z: float) -> float:
     ...         return 0.5 * (1.0 + z / math.sqrt(1.0 + z * z))
     ...     @staticmethod
-    ...     def scalar_variance(z):
-    ...         return 0.5 / (1.0 + z * z) ** 1.5
+    ...     def scalar_variance(z: float) -> float:
+    ...         return 0.5 / math.pow(1.0 + z * z, 1.5)
     >>> link = Hyperbolic()
     >>> link.mean(0.0), round(link.c_mu(1.0), 4), round(link.k_mu(1.0), 4)
     (0.5, 0.1768, 0.5)
@@ -102,17 +102,50 @@ class Link(ABC):
     @staticmethod
     @abstractmethod
     def scalar_cumulant(z: float) -> float:
-        """Return m(z)."""
+        """Return the cumulant m(z). It is compiled.
+
+        Parameters
+        ----------
+        z
+            xᵀθ of an arm x.
+
+        Returns
+        -------
+        float
+            m(z).
+        """
 
     @staticmethod
     @abstractmethod
     def scalar_mean(z: float) -> float:
-        """Return μ(z) = m′(z)."""
+        """Return the mean reward μ(z) = m′(z). It is compiled.
+
+        Parameters
+        ----------
+        z
+            xᵀθ of an arm x.
+
+        Returns
+        -------
+        float
+            μ(z).
+        """
 
     @staticmethod
     @abstractmethod
     def scalar_variance(z: float) -> float:
-        """Return μ′(z)."""
+        """Return the derivative μ′(z). It is compiled.
+
+        Parameters
+        ----------
+        z
+            xᵀθ of an arm x.
+
+        Returns
+        -------
+        float
+            μ′(z) > 0.
+        """
 
     def scalar_sampler(self) -> Callable[[float, float, float], float]:
         """Return a function (mean, u, noise) → reward, from one uniform u; it is compiled.
@@ -168,7 +201,18 @@ class Link(ABC):
     @overload
     def mean(self, z: FloatArray) -> FloatArray: ...
     def mean(self, z: ArrayLike) -> float | FloatArray:
-        """Return the mean reward μ(z), element by element."""
+        """Return the mean reward μ(z), element by element.
+
+        Parameters
+        ----------
+        z
+            A number or an array.
+
+        Returns
+        -------
+        float or array
+            μ(z), of the shape of `z`.
+        """
         return _elementwise(self.compiled_mean, z)
 
     @overload
@@ -176,7 +220,18 @@ class Link(ABC):
     @overload
     def variance(self, z: FloatArray) -> FloatArray: ...
     def variance(self, z: ArrayLike) -> float | FloatArray:
-        """Return μ′(z), element by element."""
+        """Return the derivative μ′(z), element by element.
+
+        Parameters
+        ----------
+        z
+            A number or an array.
+
+        Returns
+        -------
+        float or array
+            μ′(z), of the shape of `z`.
+        """
         return _elementwise(self.compiled_variance, z)
 
     @overload
@@ -184,7 +239,18 @@ class Link(ABC):
     @overload
     def cumulant(self, z: FloatArray) -> FloatArray: ...
     def cumulant(self, z: ArrayLike) -> float | FloatArray:
-        """Return m(z), element by element."""
+        """Return the cumulant m(z), element by element.
+
+        Parameters
+        ----------
+        z
+            A number or an array.
+
+        Returns
+        -------
+        float or array
+            m(z), of the shape of `z`.
+        """
         return _elementwise(self.compiled_cumulant, z)
 
     @overload
@@ -192,7 +258,20 @@ class Link(ABC):
     @overload
     def loss(self, z: FloatArray, y: ArrayLike) -> FloatArray: ...
     def loss(self, z: ArrayLike, y: ArrayLike) -> float | FloatArray:
-        """Return the negative log-likelihood l(z, y) = m(z) − y z (up to a constant in y)."""
+        """Return the negative log-likelihood l(z, y) = m(z) − y z (up to a constant in y).
+
+        Parameters
+        ----------
+        z
+            A number or an array.
+        y
+            Rewards.
+
+        Returns
+        -------
+        float or array
+            Of the shape to which `z` and `y` broadcast.
+        """
         m = _elementwise(self.compiled_cumulant, z)
         out = m - np.asarray(y) * np.asarray(z)
         return float(out) if np.ndim(out) == 0 else out
@@ -230,19 +309,62 @@ class Link(ABC):
     # -- constants ---------------------------------------------------------------------------
 
     def k_mu(self, radius: float) -> float:
-        """Return k_μ = sup μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        """Return the largest slope of the mean, sup μ′ over |z| ≤ radius.
+
+        By a fine search; override it where it is known.
+
+        Parameters
+        ----------
+        radius
+            ρ ≥ 0; in a problem it is S.
+
+        Returns
+        -------
+        float
+            k_ρ; k_μ for ρ = S.
+
+        References
+        ----------
+        Li and Wang (2022), Assumption 1; docs/theory.md, section 1.
+        """
         return -_search(lambda z: -self.variance(z), radius)
 
     def c_mu(self, radius: float) -> float:
-        """Return c_μ = inf μ′ over |z| ≤ radius (by a fine search; override where it is known)."""
+        """Return the smallest slope of the mean, inf μ′ over |z| ≤ radius.
+
+        By a fine search; override it where it is known.
+
+        Parameters
+        ----------
+        radius
+            ρ ≥ 0; in a problem it is S.
+
+        Returns
+        -------
+        float
+            c_ρ; c_μ for ρ = S.
+
+        References
+        ----------
+        Li and Wang (2022), Assumption 1; docs/theory.md, section 1.
+        """
         return _search(self.variance, radius)
 
     def self_concordance(self, radius: float) -> float | None:
         """Return an s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
 
         With it there are tight certificates for Newton's steps and the exact MLE (docs/theory.md,
-        sections 3 to 5); without it there are looser ones, which need `c_mu` only. `radius` may
-        be infinite.
+        sections 3 to 5); without it there are looser ones, which need `c_mu` only.
+
+        Parameters
+        ----------
+        radius
+            ρ ≥ 0; it may be infinite.
+
+        Returns
+        -------
+        float or None
+            s; None by default.
         """
         return None
 

@@ -69,20 +69,28 @@ class Adoption:
 class Client:
     """One client of a federation: a state machine without input or output of its own.
 
+    `choose` and `observe` are the application's calls, `receive` takes the coordinator's messages;
+    whoever calls them delivers the messages that they return.
+
     Parameters
     ----------
     id
-        Its identity.
+        Its identity, a whole number or a name.
     algorithm
         The algorithm that the federation runs.
     setting
         From `algorithm.setting(problem, clients, horizon)`.
 
+    References
+    ----------
+    Li and Wang (2022), Algorithm 1, the clients' part, and Algorithm 2, the local update of
+    FedGLB-UCB; docs/protocol.md.
+
     Examples
     --------
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_ucb(threshold=1.0)
-    >>> client = Client(0, algorithm, algorithm.setting(fg.Problem(dim=2), 1, None))
+    >>> client = fg.Client(0, algorithm, algorithm.setting(fg.Problem(dim=2), 1, None))
     >>> arm = client.choose([[1.0, 0.0], [0.0, 1.0]])
     >>> client.observe([1.0, 0.0], reward=1.0, t=1)
     []
@@ -107,7 +115,13 @@ class Client:
 
     @property
     def alpha(self) -> float:
-        """The radius by which the next arm is chosen."""
+        """The radius by which the next arm is chosen.
+
+        Raises
+        ------
+        InvalidInput
+            If it is too large for a double.
+        """
         radius = self.algorithm.confidence.radius(self.setting, self.state)
         scalable = self.algorithm.confidence.scalable
         if not math.isfinite(radius):
@@ -119,16 +133,63 @@ class Client:
         return radius * self.algorithm.exploration if scalable else radius
 
     def choose(self, arms: ArrayLike) -> int:
-        """Return the index of the arm to play; `arms` is (K, d). Changes nothing."""
+        """Return the arm to play: the one of the largest upper confidence bound. Changes nothing.
+
+        Parameters
+        ----------
+        arms
+            Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1.
+
+        Returns
+        -------
+        int
+            The index of the arm, the first of equal ones (up to rounding).
+
+        Raises
+        ------
+        InvalidInput
+            If `arms` has another shape, numbers that are not finite, or an arm that is too long.
+
+        References
+        ----------
+        Li and Wang (2022), Eq. (5): arm selection.
+        """
         return self.choose_unchecked(self._columns(arms))
 
     def choose_unchecked(self, columns: FloatArray) -> int:
-        """`choose` for arms that are checked and (d, K) already. Internal: engines call it."""
+        """`choose` for arms that are checked already. Internal: engines call it.
+
+        Parameters
+        ----------
+        columns
+            The arms as columns, shape (d, K).
+
+        Returns
+        -------
+        int
+            The index of the arm, the first of equal ones (up to rounding).
+        """
         scores, widths = np.empty((2, columns.shape[1]))
         return choose(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
 
     def scores(self, arms: ArrayLike) -> FloatArray:
-        """Return the upper confidence bound of each arm; `arms` is (K, d)."""
+        """Return the upper confidence bound of each arm. Changes nothing.
+
+        Parameters
+        ----------
+        arms
+            As for `choose`, shape (K, d).
+
+        Returns
+        -------
+        array
+            xᵀθ + α‖x‖_{A⁻¹} of each arm x, θ being the centre of the ellipsoid; shape (K,).
+
+        Raises
+        ------
+        InvalidInput
+            If `arms` is not allowed, as for `choose`.
+        """
         columns = self._columns(arms)
         scores, widths = np.empty((2, columns.shape[1]))
         upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
@@ -139,7 +200,27 @@ class Client:
         return np.ascontiguousarray(arms_in_unit_ball("arms", table).T)
 
     def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
-        """Learn from the reward of the arm `x` played in step t; return what is to be sent."""
+        """Learn from a reward, and ask for a global update if the trigger fires.
+
+        Parameters
+        ----------
+        x
+            The arm that was played, shape (d,).
+        reward
+            Its reward, as the problem's link allows it.
+        t
+            The step in which it was played, t ≥ 1.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent to the coordinator: a `SyncRequest`, or nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If `x`, `reward` or `t` is not allowed; the client is then as it was.
+        """
         features = array("x", x, (self.setting.problem.dim,))
         arms_in_unit_ball("x", features)
         y = self.setting.problem.check_reward(reward)
@@ -147,9 +228,17 @@ class Client:
         return [self.sync_request(t)] if self.observe_unchecked(features, y, t) else []
 
     def observe_unchecked(self, x: FloatArray, y: float, t: int) -> bool:
-        """`observe` for a sample that is checked already: return whether the trigger fired.
+        """`observe` for a sample that is checked already. Internal: engines and agents call it.
 
-        Internal: engines and agents call it. They make the `sync_request` when they send it.
+        Parameters
+        ----------
+        x, y, t
+            The arm that was played, its reward, and the step.
+
+        Returns
+        -------
+        bool
+            Whether the trigger fired; the caller makes the `sync_request` when it sends it.
         """
         self._add(x, y)
         self.last_t = max(self.last_t, t)
@@ -158,11 +247,36 @@ class Client:
         return self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain)
 
     def sync_request(self, t: int) -> SyncRequest:
-        """Return the request for a global update of a client whose trigger fired in step t."""
+        """Return the request for a global update.
+
+        Parameters
+        ----------
+        t
+            The step in which the trigger fired.
+
+        Returns
+        -------
+        SyncRequest
+            For the coordinator. It is void once there is a newer model than the client's.
+        """
         return SyncRequest(self.id, t, self.adopted)
 
     def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
-        """Take in existing samples before the first step (warm start); X is (n, d), y (n,)."""
+        """Take in existing samples before the first step (warm start).
+
+        Parameters
+        ----------
+        X
+            The arms that were played, shape (n, d).
+        y
+            Their rewards, shape (n,).
+
+        Raises
+        ------
+        InvalidInput
+            If a sample is not allowed, or the client has made a step or taken part in an update;
+            no sample is then taken in.
+        """
         if self.last_t > 0 or self.update > 0:
             raise InvalidInput(
                 "absorb", f"called after step {self.last_t}", "samples before the first step only"
@@ -178,7 +292,23 @@ class Client:
     # -- the coordinator's messages ------------------------------------------------------------
 
     def receive(self, message: Message) -> list[Message]:
-        """Handle a message from the coordinator; return what is to be sent."""
+        """Handle a message from the coordinator; one that is repeated or too late does no harm.
+
+        Parameters
+        ----------
+        message
+            A `CovarianceRequest`, an `Evaluate` or a `NewModel`.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent to the coordinator: an answer, or nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If the message is none that goes down, or what it says cannot be.
+        """
         match message:
             case CovarianceRequest():
                 return self._begin_update(message)
@@ -239,6 +369,22 @@ class Client:
         Changes nothing, and may run in one thread while the client chooses and learns in
         another: samples are only ever appended, and what an adopted state depends on (the
         shared models so far) does not change with them.
+
+        Parameters
+        ----------
+        message
+            The new model.
+
+        Returns
+        -------
+        Adoption or None
+            For `install`.
+
+        Raises
+        ------
+        InvalidInput
+            If the model does not fit the algorithm and the setting, or covers more samples than
+            the client has.
         """
         if message.update <= self.adopted:
             return None  # delivered twice
@@ -251,7 +397,13 @@ class Client:
         return adoption
 
     def install(self, adoption: Adoption) -> None:
-        """Hold a state that `prepare` worked out, with the samples that have come since."""
+        """Hold a state that `prepare` worked out, with the samples that have come since.
+
+        Parameters
+        ----------
+        adoption
+            From `prepare`.
+        """
         adoption.catch_up(self)
         self.adopted, self.covered = adoption.update, adoption.covered
         self.state = adoption.state
@@ -274,8 +426,22 @@ class Client:
     ) -> Client:
         """Return the client that has these samples: it goes on exactly as the one that met them.
 
-        `base` is that of the last `Adoption`, None before the first; `numbers` are `covered`,
-        `frozen`, `update`, `adopted` and `last_t`.
+        Parameters
+        ----------
+        id, algorithm, setting
+            As for a new client.
+        samples
+            All of its samples, in the order in which they came. The client goes on with this
+            object, and appends to it.
+        base
+            That of the last `Adoption`; None before the first.
+        **numbers
+            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
+
+        Returns
+        -------
+        Client
+            With the state that follows from `base` and the samples.
         """
         client = cls(id, algorithm, setting)
         client.samples = samples
@@ -309,7 +475,20 @@ class Client:
         setting: Setting,
         arrays: Mapping[str, NDArray[Any]],
     ) -> Client:
-        """Return the client whose state `to_arrays` gave: it goes on exactly as that one."""
+        """Return the client whose state `to_arrays` gave: it goes on exactly as that one.
+
+        Parameters
+        ----------
+        id, algorithm, setting
+            As for a new client, and the same as that one's.
+        arrays
+            From `to_arrays`.
+
+        Returns
+        -------
+        Client
+            With a state of its own: it shares nothing with `arrays`.
+        """
         client = cls(id, algorithm, setting)
         for x, y in zip(arrays["X"], arrays["y"], strict=True):
             client.samples.append(x, float(y))

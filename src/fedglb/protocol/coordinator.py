@@ -58,6 +58,30 @@ class Coordinator:
     reward_limit
         The largest |reward|, where the link's rewards have no bound: without one, nobody can say
         how large a gradient may be.
+
+    Raises
+    ------
+    InvalidInput
+        If there are more clients than the setting has, two of one identity, or names among
+        numbers; or `reward_limit` is not allowed.
+
+    References
+    ----------
+    Li and Wang (2022), Algorithm 1, the server's part; docs/protocol.md.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> algorithm = fg.fedglb_ucb(threshold=0.0, solver=fg.Newton())  # asks after every reward
+    >>> setting = algorithm.setting(fg.Problem(dim=2), clients=2, horizon=None)
+    >>> clients = [fg.Client(i, algorithm, setting) for i in range(2)]
+    >>> coordinator = fg.Coordinator(algorithm, setting, [client.id for client in clients])
+    >>> up = clients[0].observe([1.0, 0.0], reward=1.0, t=1)
+    >>> while up:  # deliver messages until nobody has any
+    ...     down = [sent for m in up for sent in coordinator.receive(m)]
+    ...     up = [sent for m in down for sent in clients[int(m.client)].receive(m)]
+    >>> coordinator.syncs, [client.adopted for client in clients]
+    (1, [1, 1])
     """
 
     def __init__(
@@ -88,14 +112,37 @@ class Coordinator:
     # -- members -------------------------------------------------------------------------------
 
     def join(self, client: ClientId) -> None:
-        """Make `client` a member: of the next update, and it gets the model of a running one."""
+        """Make `client` a member: of the next update, and it gets the model of a running one.
+
+        Parameters
+        ----------
+        client
+            Its identity; that of a member changes nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If there are as many members as the setting has clients, or the identity is a name
+            where the others are numbers, or the reverse.
+        """
         if client not in self.clients:
             ids = check_identities([*self.clients, client], self.setting.clients)
             check_one_kind([*self.covered, client])  # some of which may have left
             self.clients = dict.fromkeys(ids)
 
     def leave(self, client: ClientId) -> list[Message]:
-        """Send `client` nothing more, and go on without it; what the model covers stays in it."""
+        """Send `client` nothing more, and go on without it; what the model covers stays in it.
+
+        Parameters
+        ----------
+        client
+            Who leaves; one that is no member changes nothing.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent to the others, as for `exclude`.
+        """
         self.clients.pop(client, None)
         return self.exclude(client)
 
@@ -103,14 +150,39 @@ class Coordinator:
         """Go on without the samples of `client`, which has lost them: none that it has is covered.
 
         Where updates do not refit, those that the model has stay in it.
+
+        Parameters
+        ----------
+        client
+            Who has lost its samples.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent to the others, as for `exclude`.
         """
         self.covered.pop(client, None)
         return self.exclude(client)
 
     def model_for(self, client: ClientId, *, again: bool = False) -> NewModel | None:
-        """Return the newest model, if there is one, for a member that may have missed it.
+        """Return the newest model for a member that may have missed it.
 
-        `again`: it was sent this model before, and the ledger counts it once.
+        Parameters
+        ----------
+        client
+            The member.
+        again
+            Whether it was sent this model before: the ledger counts it once.
+
+        Returns
+        -------
+        NewModel or None
+            None: there is no model yet.
+
+        Raises
+        ------
+        InvalidInput
+            If `client` is no member.
         """
         self._check_member(client)
         if self.model is None:
@@ -152,9 +224,26 @@ class Coordinator:
         return [] if self.update is None else [self.update.request(c) for c in self.missing()]
 
     def receive(self, message: Message) -> list[Message]:
-        """Handle a message from a client. A bad one raises `InvalidInput` and changes nothing.
+        """Handle a message from a client.
 
         An answer that nobody waits for (repeated, or to what is over) is dropped unseen.
+
+        Parameters
+        ----------
+        message
+            A `SyncRequest`, a `Covariance` or a `Derivatives`.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent: the next request to every participant, or the new model to every
+            member, or nothing while answers are missing.
+
+        Raises
+        ------
+        InvalidInput
+            If the message is bad: its sender is no member, it is none that goes up, or what it
+            says cannot be. Nothing has changed.
         """
         self._check_member(message.client)
         match message:
@@ -174,7 +263,18 @@ class Coordinator:
         raise InvalidInput("message", type(message).__name__, "a message that goes up")
 
     def end_step(self, t: int) -> list[Message]:
-        """Begin an update if one is due at the end of step t."""
+        """Begin an update if the trigger's schedule has one at the end of step t.
+
+        Parameters
+        ----------
+        t
+            The step, 1 ≤ t ≤ T.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent: a request to every member, or nothing.
+        """
         due = self.update is None and self.algorithm.trigger.due(self.setting, t)
         return self.begin(t) if due else []
 
@@ -182,11 +282,42 @@ class Coordinator:
         """Begin a global update in step t, on behalf of `client` where one asked for it.
 
         Without members there is nothing to be done.
+
+        Parameters
+        ----------
+        t
+            The step.
+        client
+            Who asked for it; None: nobody, it is a schedule's.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent: a request to every member.
+
+        Raises
+        ------
+        InvalidInput
+            If an update is in progress, or the algorithm makes none.
         """
         return self._ask(self.start_update(t, client)) if self.clients else []
 
     def exclude(self, *clients: ClientId) -> list[Message]:
-        """Go on with the update without `clients`, from the start if rounds were made with them."""
+        """Go on with the update without `clients`, from the start if rounds were made with them.
+
+        Without anybody left, the update is abandoned.
+
+        Parameters
+        ----------
+        *clients
+            Who is left out; who takes no part changes nothing.
+
+        Returns
+        -------
+        list of Message
+            What is to be sent, if no covariance of those left is missing: the next request, or
+            the model. Otherwise nothing.
+        """
         leaving = [client for client in clients if client in self.participants]
         if self.update is None or not leaving:
             return []
@@ -206,6 +337,21 @@ class Coordinator:
         """Make an update of all members the one in progress; nobody has been asked anything yet.
 
         For who drives the update without messages (`simulation.bulk_update`); others `begin`.
+
+        Parameters
+        ----------
+        t, client
+            As for `begin`.
+
+        Returns
+        -------
+        Update
+            The update in progress.
+
+        Raises
+        ------
+        InvalidInput
+            If an update is in progress, or the algorithm makes none.
         """
         if self.algorithm.global_update is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
@@ -214,7 +360,10 @@ class Coordinator:
         return self.update
 
     def finish_update(self) -> SharedModel:
-        """End the update in progress, which is solved; return its model, which is now ours."""
+        """Return the model of the update in progress, which is solved. It is now ours.
+
+        The update ends. For who drives it without messages, as `start_update`.
+        """
         update, solver = self.update, self.algorithm.global_update
         assert update is not None
         assert solver is not None
@@ -286,7 +435,20 @@ class Coordinator:
         *,
         reward_limit: float | None = None,
     ) -> Coordinator:
-        """Return the coordinator whose state `to_arrays` gave: it goes on exactly as that one."""
+        """Return the coordinator whose state `to_arrays` gave: it goes on exactly as that one.
+
+        Parameters
+        ----------
+        algorithm, setting, reward_limit
+            As for a new coordinator, and the same as that one's.
+        arrays
+            From `to_arrays`.
+
+        Returns
+        -------
+        Coordinator
+            With an update in progress where that one had one.
+        """
         self = cls(algorithm, setting, arrays["clients"].tolist(), reward_limit=reward_limit)
         for name in _NUMBERS:
             setattr(self, name, int(arrays[name]))

@@ -22,7 +22,27 @@ from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
 
 class SweepFailed(Exception):
-    """A sweep could not be completed; what was finished is kept, and a rerun resumes."""
+    """A sweep could not be completed; what was finished is kept, and a rerun resumes.
+
+    The message says which runs failed and why, or that the cluster was lost.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> folder = getfixture("tmp_path") / "results"
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> try:
+    ...     result = fg.sweep(tables, folder, jobs=1)
+    ... except fg.SweepFailed as error:  # the same call, made again, goes on from here
+    ...     print(error)
+    ...     result = fg.load_sweep(folder, partial=True)
+    >>> result.runs.height
+    2
+    """
 
 
 def sweep(
@@ -49,17 +69,31 @@ def sweep(
     progress
         Called now and then with a `SweepStatus`.
 
+    Returns
+    -------
+    SweepResult
+        One row per run and one per recorded step, in the order of the experiment, whatever the
+        order in which the runs ended.
+
+    Raises
+    ------
+    InvalidInput
+        If the experiment is not allowed, or the folder is in use or holds anything but a part of
+        this very sweep.
+    DataUnavailable
+        If the experiment needs a data set that was found nowhere.
+    SweepFailed
+        If a run failed, worker processes died again and again, or the cluster was lost.
+
     Examples
     --------
-    >>> import tempfile
     >>> import fedglb as fg
     >>> tables = {
     ...     "name": "example", "horizon": 20, "seeds": 2,
     ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
     ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
     ... }
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     result = fg.sweep(tables, folder, jobs=1)
+    >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
     >>> result.runs.height, result.traces.height
     (6, 120)
     """

@@ -35,15 +35,25 @@ ALONE = "alone"  # the name of an agent without a federation
 class Agent:
     """Chooses arms and learns from rewards, alone or in a federation.
 
-    Make one with `Agent.open`. One agent is one file and, in a federation, one certificate; all
-    threads of a process may share it. `choose` never waits for the network or a global update.
-    A ``with`` block closes it.
+    Make one with `Agent.open`, which documents what you may give. One agent is one file and, in a
+    federation, one certificate; all threads of a process may share it. `choose` never waits for
+    the network or a global update. A ``with`` block closes it.
+
+    Parameters
+    ----------
+    client, session, connection
+        What `Agent.open` puts together: the client with its file, its part in the federation, and
+        the connection (None: alone). They are internal.
+
+    References
+    ----------
+    docs/protocol.md (what agents and the coordinator promise each other) and docs/deploy.md.
 
     Examples
     --------
     >>> import fedglb as fg
     >>> folder = getfixture("tmp_path")
-    >>> with Agent.open(folder / "shop-17.db", fg.Problem(dim=2)) as agent:
+    >>> with fg.Agent.open(folder / "shop-17.db", fg.Problem(dim=2)) as agent:
     ...     decision = agent.choose([[1.0, 0.0], [0.0, 1.0]], ids=["red", "blue"])
     ...     agent.observe(decision.id, 1.0)
     ...     agent.export()["reward"].to_list()
@@ -119,7 +129,7 @@ class Agent:
         --------
         >>> import fedglb as fg
         >>> path = getfixture("tmp_path") / "shop-17.db"
-        >>> agent = Agent.open(path, fg.Problem(dim=2), explore=0.1, durable="power")
+        >>> agent = fg.Agent.open(path, fg.Problem(dim=2), explore=0.1, durable="power")
         >>> agent.close()
         """
         number("beat", beat, above=0.0)
@@ -184,7 +194,7 @@ class Agent:
         Examples
         --------
         >>> import fedglb as fg
-        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the longer one: nothing is known yet
         1
         """
@@ -216,7 +226,7 @@ class Agent:
         Examples
         --------
         >>> import fedglb as fg
-        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     decision = agent.choose([[0.6, 0.0], [0.0, 1.0]])
         ...     agent.observe(decision.id, reward=0.0)
         ...     agent.status.samples
@@ -248,7 +258,7 @@ class Agent:
         Examples
         --------
         >>> import fedglb as fg
-        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     _ = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
         ...     agent.export()["arm_id", "outcome"].rows()
         [('blue', 'pending')]
@@ -278,7 +288,7 @@ class Agent:
         Examples
         --------
         >>> import fedglb as fg
-        >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     decision = agent.choose([[1.0, 0.0], [0.0, 1.0]])
         ...     agent.observe(decision.id, 1.0)
         ...     agent.forget([decision.id])

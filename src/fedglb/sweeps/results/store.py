@@ -104,6 +104,20 @@ class SweepResult:
         One row per recorded step of a run, cumulative; at most 500 per run.
     manifest
         What was run, with what, on what machine, how long it took.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
+    >>> result.runs["label", "seed"].rows()
+    [('N-ONS-GLM', 1), ('N-ONS-GLM', 2)]
+    >>> result.manifest["complete"]
+    True
     """
 
     runs: pl.DataFrame
@@ -156,6 +170,30 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
         Where the sweep was run.
     partial
         Take what there is of a sweep that is not complete; otherwise it is refused.
+
+    Returns
+    -------
+    SweepResult
+        What `sweep` returned, or the runs that are finished.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder holds no sweep, one that is not complete (without `partial`), one of another
+        version of these files, or a damaged one.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 1,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> folder = getfixture("tmp_path") / "results"
+    >>> result = fg.sweep(tables, folder, jobs=1)
+    >>> fg.load_sweep(folder).runs.equals(result.runs)
+    True
     """
     path = Path(folder)
     manifest = _manifest(path)

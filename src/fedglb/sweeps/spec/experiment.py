@@ -43,6 +43,17 @@ class Experiment:
         The algorithms, in the order of the results.
     document
         The tables of the file, as JSON: what a worker needs to build the same experiment.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> experiment = fg.read_experiment({
+    ...     "name": "example", "horizon": 100, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 5, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [1, 10]}],
+    ... })
+    >>> experiment.runs, experiment.interactions
+    (4, 500)
     """
 
     name: str
@@ -73,15 +84,28 @@ def read_experiment(
     Parameters
     ----------
     source
-        A TOML file, or its tables as a dictionary.
+        A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys.
     seeds
         Instead of the file's own: a number n for 1 … n, or a list.
     progress
         Called with a line of text where data has to be fetched and grouped first.
 
+    Returns
+    -------
+    Experiment
+        For `sweep`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, or a key or its value is not allowed; the message says which.
+    DataUnavailable
+        If the experiment needs a data set that was found nowhere.
+
     Examples
     --------
-    >>> experiment = read_experiment({
+    >>> import fedglb as fg
+    >>> experiment = fg.read_experiment({
     ...     "name": "example", "horizon": 100, "seeds": 2,
     ...     "problem": {"dim": 3}, "environment": {"clients": 5, "arms": 4},
     ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [1, 10], "solver": "newton"}],
