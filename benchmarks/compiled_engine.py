@@ -21,7 +21,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.kernels.scoring import choose
 from fedglb.kernels.sums import add_derivatives
-from fedglb.simulation.compiled import CompiledEngine, offer
+from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.typing import FloatArray
 from tests import plain
 
@@ -85,7 +85,7 @@ def _in_turn(
     drawing = playing = scoring = 0.0
     start = time.perf_counter()
     for block in env.checked_blocks(T, seed=1):
-        shared = offer(block)
+        shared = block_arrays(block)
         drawn = time.perf_counter()
         for engine in engines:
             engine.play(shared)

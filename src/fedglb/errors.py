@@ -18,7 +18,7 @@ Place: TypeAlias = tuple[str | int, ...]
 
 
 def as_text(place: Place) -> str:
-    """Return a place as it is written.
+    """Return a place as text.
 
     Examples
     --------
@@ -39,14 +39,14 @@ class InvalidInput(ValueError):
     value
         What was given.
     allowed
-        What is allowed, and where it helps what to do.
+        What is allowed and, where that helps, what to do.
 
     Attributes
     ----------
     value, allowed
         As given.
     path
-        The place as a tuple; whoever knows what lies around it extends it with `under`.
+        The place as a tuple; code that knows the surrounding keys adds them with `under`.
     source
         The file that the place is in, or None.
 
@@ -90,9 +90,9 @@ def _unpickled(kind: type[InvalidInput], args: tuple[Any, ...], state: dict[str,
 
 @contextmanager
 def under(*place: str | int, source: str | None = None) -> Iterator[None]:
-    """Say of errors inside that they are about something at this place, in this file.
+    """Add this place, and this file, to errors that are raised inside.
 
-    Where several name a file, the outermost one holds: it knows what the user has given.
+    If several name a file, the outermost one counts: it knows which file the user gave.
 
     Examples
     --------
@@ -112,7 +112,7 @@ number > 0
 
 @contextmanager
 def relocated(move: Callable[[Place], Place]) -> Iterator[None]:
-    """Say of errors inside where else they are: what an argument is called further out.
+    """Change the place of errors that are raised inside, to what the caller calls it.
 
     Examples
     --------
@@ -144,8 +144,8 @@ def number(
         raise InvalidInput(argument, value, text)
     try:
         x = float(value)
-    except OverflowError:  # a whole number beyond all doubles
-        raise InvalidInput(argument, "a number of too many digits", text) from None
+    except OverflowError:  # a whole number larger than any double
+        raise InvalidInput(argument, "a number with too many digits", text) from None
     finite = math.isfinite(x) or (allow_infinite and x == math.inf)
     if not finite or not (x > above and x >= at_least and (x < below or x == below == math.inf)):
         raise InvalidInput(argument, value, text)
@@ -165,7 +165,7 @@ def integer(
 
 
 def one_of(argument: str | Place, value: object, known: Iterable[str]) -> str:
-    """Return `value` if it is a known name; else raise, naming the nearest known ones."""
+    """Return `value` if it is a known name; else raise, naming the most similar ones."""
     names = list(known)
     if isinstance(value, str) and value in names:
         return value
@@ -173,7 +173,7 @@ def one_of(argument: str | Place, value: object, known: Iterable[str]) -> str:
 
 
 def names_near(value: object, known: Iterable[str]) -> str:
-    """Return what is allowed where `value` is no known name: all names, then the nearest ones.
+    """Return what is allowed instead of an unknown name: all names, then the most similar ones.
 
     Examples
     --------
@@ -199,7 +199,7 @@ def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Flo
 
 
 def shaped(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
-    """Do as `array` does, but for numbers that may not be finite."""
+    """Do as `array` does, but allow numbers that are not finite."""
     try:
         out = np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):

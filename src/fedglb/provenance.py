@@ -15,7 +15,8 @@ from typing import Any
 
 #: The folder of the package's sources.
 PACKAGE = Path(__file__).resolve().parent
-#: What can change a number of a sweep: an edit here makes another sweep. `LEFT_OUT` has the rest.
+#: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
+#: All other sources are in `LEFT_OUT`.
 NUMBERS = (
     "algorithms", "confidence", "datasets", "environments", "global_update", "kernels",
     "lazy_rate.py", "links", "local_update", "model.py", "problem.py", "problem_table.py",
@@ -23,20 +24,20 @@ NUMBERS = (
     "sweeps/spec", "sweeps/execution/task.py", "sweeps/results/parts.py",
     "sweeps/results/tables.py", "sweeps/fixed_models.py",
 )  # fmt: skip
-#: What cannot, and why.
+#: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",
     "__main__.py": "starts the command line",
     "cli": "shows results",
-    "demo": "a federation's, and no run's",
-    "errors.py": "refuses input; what passes, passes as it was given",
-    "federation": "messages between machines, and no run",
-    "io": "bytes of files; what an experiment's file says is in the identity itself",
+    "demo": "part of a federation, not of a run",
+    "errors.py": "refuses input, and changes none",
+    "federation": "messages between machines; no run uses it",
+    "io": "reads and writes files; the identity includes what an experiment's file says",
     "provenance.py": "versions and digests",
     "report": "looks at results",
-    "reproduce": "chooses what is run; what it chose is in the identity itself",
+    "reproduce": "chooses what is run; the identity includes what it chose",
     "sweeps/__init__.py": "names",
-    "sweeps/sweep.py": "when a run is done, and not what comes out",
+    "sweeps/sweep.py": "decides when a run is done, not its result",
     "sweeps/execution/__init__.py": "names",
     "sweeps/execution/cluster.py": "where a run is done",
     "sweeps/execution/local.py": "where a run is done",
@@ -47,9 +48,9 @@ LEFT_OUT = {
     "sweeps/results/store.py": "keeps the tables as they were made; its files have a version",
     "typing.py": "types for readers and checkers",
 }
-#: What the numbers of a run depend on.
+#: Packages that the numbers of a run depend on.
 _NUMERIC = ("numpy", "scipy", "numba", "llvmlite")
-#: What its files depend on besides.
+#: Other packages, which its files depend on.
 _OTHER = ("polars", "joblib", "msgspec", "scikit-learn", "matplotlib", "distributed")
 
 
@@ -74,9 +75,9 @@ def counted(package: Path = PACKAGE) -> list[Path]:
 
 @functools.cache
 def source_digest() -> str:
-    """Return a digest of these sources, byte by byte: quick, for what every import asks.
+    """Return a digest of the bytes of these sources: quick, because every import needs it.
 
-    Compiled kernels are kept under it: to compile once more after an edit of a comment is cheap.
+    Compiled kernels are cached under it: compiling again after an edit of a comment is cheap.
     """
     digest = hashlib.sha256()
     for source in counted():
@@ -89,7 +90,7 @@ def source_digest() -> str:
 def meaning_digest(package: Path = PACKAGE) -> str:
     """Return a digest of what these sources do: comments, docstrings and layout do not count.
 
-    Results are kept under it: to compute them once more after an edit of a comment is dear.
+    Results are kept under it: computing them again after an edit of a comment would be costly.
     """
     trees = {
         source.relative_to(package).as_posix(): _meaning(ast.parse(source.read_bytes()))
@@ -99,9 +100,9 @@ def meaning_digest(package: Path = PACKAGE) -> str:
 
 
 def _meaning(node: object) -> Any:
-    """Return a syntax tree as lists and texts, the same ones in every version of Python.
+    """Return a syntax tree as lists and strings, the same in every version of Python.
 
-    `ast.dump` is not: versions differ in the empty fields that they add and show.
+    `ast.dump` is not the same: versions differ in the empty fields that they add and show.
     """
     if node is None:
         return None
@@ -119,17 +120,17 @@ def _meaning(node: object) -> Any:
 
 @functools.cache
 def code_digest() -> str:
-    """Return what two processes must share to give the same numbers: sources and numerics."""
+    """Return a digest of what two processes must share to give equal numbers: sources, packages."""
     return _digest([meaning_digest(), versions(_NUMERIC)])
 
 
 def data_digest(facts: Mapping[str, Any]) -> str:
-    """Return what two processes must share besides: the data that arms and rewards come from."""
+    """Return a digest of the data that arms and rewards come from: processes must share it too."""
     return _digest(facts)
 
 
 def identity(document: str, facts: Mapping[str, Any]) -> str:
-    """Return what tells one sweep from another: the experiment, its data and the code."""
+    """Return a digest that tells sweeps apart: of the experiment, its data and the code."""
     return _digest([document, facts, code_digest()])
 
 
@@ -138,7 +139,7 @@ def _digest(value: object) -> str:
 
 
 def software() -> dict[str, Any]:
-    """Return the versions of everything."""
+    """Return the versions of the package, Python and all dependencies."""
     return {
         "fedglb": versions(("fedglb",)).get("fedglb"),
         "sources": meaning_digest(),

@@ -130,7 +130,7 @@ def test_page_says_everything(whole):
         report.headline, *report.sentences, "A <b>& title", "x <b>& y", "a < b & c", "quick",
         "least & <i>best</i>", "FedGLB <x>", "12.5", "ridge 2", "D<&", "feed", "random play",
         "8, 9", '"note": "<b>&"', "abc", "12 min", "✓ holds", "? not decided",
-        "without a part in the search: N-ONS <y>, other.",
+        "not part of the search: N-ONS <y>, other.",
         "A best-fitting model is the fixed model that fits the mean rewards",
     ):  # fmt: skip
         assert part in text, part

@@ -14,7 +14,7 @@ import fedglb as fg
 from fedglb.confidence import FedGLB
 from fedglb.kernels.compile import kernel
 from fedglb.local_update import Ons
-from fedglb.simulation.compiled import CompiledEngine, offer
+from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
 from fedglb.trigger import Always, Event, Never, Schedule
 from tests.links.families import Hyperbolic
@@ -67,7 +67,7 @@ def play(algorithm, env, horizon=T, seed=3):
     reference.run()
     compiled = CompiledEngine(algorithm, env, horizon, seed)
     for block in env.checked_blocks(horizon, seed):
-        compiled.play(offer(block))
+        compiled.play(block_arrays(block))
     return reference, compiled
 
 

@@ -15,7 +15,7 @@ from fedglb.datasets import DATASETS, Dataset, fetch, find
 from fedglb.datasets.fetch import Progress
 from fedglb.errors import one_of
 
-app = typer.Typer(no_args_is_help=True, help="Fetch the data sets of the experiments, list them.")
+app = typer.Typer(no_args_is_help=True, help="Fetch or list the data sets of the experiments.")
 
 
 @app.command("fetch")
@@ -24,13 +24,14 @@ def fetch_data(
         str, typer.Argument(metavar="NAME", help=f"{', '.join(DATASETS)}, or all of them: all.")
     ],
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Download it again, whatever is here.")
+        bool, typer.Option("--refresh", help="Download again, even if it is here.")
     ] = False,
 ) -> None:
-    """Fetch a data set's raw file, unless it is here; say where it is.
+    """Fetch a data set's raw file, unless it is on this machine; print its path.
 
-    It is looked for in the folder that the environment variable FEDGLB_DATA names (there it may
-    be compressed, .xz or .gz), then in the cache folder, and then downloaded to the latter.
+    It is looked for in the folder named by the environment variable FEDGLB_DATA (there it may be
+    compressed, .xz or .gz), then in the cache folder; if it is in neither, it is downloaded to the
+    cache folder.
 
     Example: fedglb data fetch magic
     """
@@ -80,7 +81,7 @@ def _plain(dataset: Dataset, path: str | None) -> dict[str, str | int | None]:
 
 @contextmanager
 def _telling() -> Iterator[Progress]:
-    """Give a function that writes a line to standard error; a terminal shows a sign of life."""
+    """Give a function that writes a line to standard error; a terminal shows a spinner."""
     console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
     with console.status("reading the files"):
         yield lambda text: console.print(text, style="dim")

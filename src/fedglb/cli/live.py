@@ -48,7 +48,7 @@ def view() -> Iterator[Callable[[str, SweepStatus | None], None]]:
 
 
 def in_a_line(status: SweepStatus) -> str:
-    """Return the status in words.
+    """Return the status as one line of text.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def drawing(title: str, status: SweepStatus) -> RenderableType:
 
 
 def trade_offs(finished: Sequence[Finished]) -> list[tuple[str, float, float]]:
-    """Return those that no other beats in both mean regret and mean transfers, a few of them.
+    """Return up to 5 configurations of the Pareto front: label, mean regret, mean transfers.
 
     Examples
     --------

@@ -21,9 +21,9 @@ def say(text: str) -> None:
     console.print(text, style="dim")
 
 
-@functools.cache  # once a process
+@functools.cache  # once per process
 def announce_compilation() -> None:
-    """Say that the first run compiles, where it does."""
+    """Say that kernels are compiled, if this is the first run."""
     if cache().fresh:
         text = "compiling the kernels (once; later runs start at once)"
         Console(stderr=True).print(text, style="dim")

@@ -1,4 +1,4 @@
-"""`fedglb report`: figures and page of results that are there."""
+"""`fedglb report`: write figures and page for results of an earlier run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report(
     ] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Draw the figures and write the page of results that are there.
+    """Write the report (figures and page) of results that were computed before.
 
     Example: fedglb report results/synthetic-quick
     """
@@ -42,7 +42,7 @@ def report(
 
 
 def answer(made: Report, *, as_json: bool) -> None:
-    """Name the report and its headline."""
+    """Print where the report is, and its headline."""
     if as_json:
         said = {
             "report": str(made.page), "headline": made.headline,

@@ -1,4 +1,4 @@
-"""What can go wrong while a sweep runs, each in one line and with an exit code."""
+"""Report errors of a running sweep: one line each, with an exit code."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _KEPT = "what is finished is kept, and the same command resumes"
 
 @contextmanager
 def as_options(names: Mapping[Place, str]) -> Iterator[None]:
-    """Name in errors inside the option at fault; a place in a file keeps its keys.
+    """Make errors raised inside name the option at fault; places in a file stay as they are.
 
-    `names` holds the option for an argument, or for a place in one.
+    `names` maps an argument, or a place within one, to its option.
 
     Examples
     --------
@@ -47,9 +47,9 @@ def as_options(names: Mapping[Place, str]) -> Iterator[None]:
 
 @contextmanager
 def report_errors(place: Path, **names: str) -> Iterator[None]:
-    """Report what happens inside: stopped, failed, no room, an option that is not allowed.
+    """Report errors raised inside: Ctrl-C, a failed sweep, missing data, a full disk.
 
-    `names` says what an argument is called on this command line, where it is not an option.
+    `names` maps an argument that is not an option to its name on this command line.
     """
     called: dict[Place, str] = {**_OPTIONS, **{(key,): name for key, name in names.items()}}
     try:
@@ -67,7 +67,7 @@ def report_errors(place: Path, **names: str) -> Iterator[None]:
 
 
 def fail(text: str, code: int) -> NoReturn:
-    """Say it on standard error and leave."""
+    """Print the text to standard error and exit."""
     console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
     console.print(f"fedglb: {text}", style="red")
     raise typer.Exit(code)

@@ -29,7 +29,7 @@ from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
-_NAMES = ("message", "direction")  # columns of the ledger that hold words
+_NAMES = ("message", "direction")  # columns of the ledger that hold text
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
 
 
@@ -133,7 +133,7 @@ def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
 
 
 def _options(values: Collection[str]) -> dict[Place, str]:
-    """Return which option says what of a problem, an environment or an algorithm."""
+    """Return the option for each argument of a problem, an environment or an algorithm."""
     return {
         **{(key,): f"--{_dashed(key)}" for key in values},
         **{("solver", key): f"--{_dashed(key)}" for key in _OF_SOLVER},
@@ -150,7 +150,7 @@ def _refuse(given: dict[str, Any], takes: Collection[str], whose: str) -> None:
 
 
 def _radius(values: dict[str, Any], given: set[str]) -> str | dict[str, float]:
-    """Return the radius in words."""
+    """Return the confidence radius as an experiment's file writes it."""
     kind = one_of("--confidence", values["confidence"], RADII)
     if kind == "fixed":
         if values["alpha"] is None:
@@ -166,7 +166,7 @@ def _dashed(name: str) -> str:
 
 
 def _plain(result: Run) -> dict[str, Any]:
-    """Return the summary, the ledger and the updates, as JSON allows them."""
+    """Return the summary, the ledger and the updates for JSON; infinity and nan become null."""
 
     def finite(value: Any) -> Any:
         return None if isinstance(value, float) and not math.isfinite(value) else value

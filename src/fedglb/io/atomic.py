@@ -1,4 +1,4 @@
-"""Files that are either whole or not there, and the folder in which the package keeps some."""
+"""Files that are either complete or absent, and the package's cache folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNFINISHED = ".unfinished-"
 
 
 def user_cache() -> Path:
-    """Return the user's folder for what can be made or downloaded again."""
+    """Return the user's cache folder: for files that can be made or downloaded again."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(root, "fedglb")
 
@@ -21,11 +21,11 @@ def user_cache() -> Path:
 def atomic_write(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file so that a crash at any moment leaves the old one or the new one.
 
-    Under another name first, forced to the disk, then renamed; the folder is forced to the
-    disk too, or the name itself could be lost. Raises `OSError` and leaves nothing behind
-    where there is no room. The other name is never the same twice: two processes may write
-    one file at a time, and none renames what the other has half written. `mode` holds from the
-    first byte on: 0o600 for a secret.
+    The content is written under a temporary name, synced to the disk, and renamed; then the folder
+    is synced, because the new name could be lost otherwise. Where there is no room this raises
+    `OSError` and leaves nothing behind. Every call has a temporary name of its own: of two
+    processes that write one file at a time, neither renames what the other has half written.
+    The file has `mode` from the first byte on: 0o600 for a secret.
     """
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
     try:
@@ -53,7 +53,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_unfinished(folder: Path, older_than: float = 0.0) -> None:
-    """Remove what a killed process was writing, if that was `older_than` seconds ago."""
+    """Remove the temporary files of killed processes that are older than `older_than` seconds."""
     for path in folder.glob(UNFINISHED + "*"):
         with contextlib.suppress(FileNotFoundError):
             if older_than <= 0.0 or path.stat().st_mtime < time.time() - older_than:

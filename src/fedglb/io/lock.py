@@ -1,4 +1,4 @@
-"""A folder that only one process writes to."""
+"""A lock, so that only one process writes to a folder."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def exclusive_lock(folder: Path, busy: str = "a sweep is running in this one") -> Iterator[None]:
-    """Hold the folder's lock; a process that ends, however it ends, lets go of it.
+    """Hold the folder's lock; it is released when the process ends, even by a crash.
 
-    `busy` says to whoever comes second what the first one does.
+    `busy` tells a second process what the first one is doing.
     """
     try:
         import fcntl

@@ -1,4 +1,4 @@
-"""Files in TOML: read with messages that name file, key and what is allowed; and written."""
+"""Read and write TOML; error messages name the file, the key and what is allowed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_file(path: Path, argument: str = "FILE") -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(
-            argument, str(path), f"a TOML file; this one breaks off: {error}"
+            argument, str(path), f"a valid TOML file; this one is not: {error}"
         ) from None
     except UnicodeDecodeError:
         raise InvalidInput(argument, str(path), "a TOML file, which is text in UTF-8") from None
@@ -44,7 +44,7 @@ def read_file(path: Path, argument: str = "FILE") -> dict[str, Any]:
 
 
 def convert(raw: object, kind: type[T], source: str) -> T:
-    """Return the tables of a file as a `kind` of struct, or raise with the key at fault.
+    """Return the tables of a file as a struct of type `kind`, or raise with the key at fault.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def convert(raw: object, kind: type[T], source: str) -> T:
 
 
 def _check(value: Any, kind: inspect.Type, source: str) -> None:
-    """Raise unless `value` is of this kind: what msgspec would refuse, with the place."""
+    """Raise where msgspec would refuse `value`, but with the place in the file."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         match option:
@@ -107,7 +107,7 @@ def _fits(value: object, kind: Any) -> bool:
 
 
 def to_toml(table: Mapping[str, Any], name: str = "") -> str:
-    """Write tables of numbers, words and lists as TOML; what is None is left out.
+    """Write tables of numbers, text and lists as TOML; keys with the value None are left out.
 
     Examples
     --------
@@ -139,9 +139,9 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)  # inf and nan are TOML's words too
+        return repr(value)  # TOML writes inf and nan as Python does
     if isinstance(value, str):  # JSON's escapes are TOML's, except for the character DEL
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return f"[{', '.join(_value(each) for each in value)}]"
-    raise InvalidInput("value", value, "numbers, words, lists and tables of them")
+    raise InvalidInput("value", value, "numbers, text, lists and tables of them")

@@ -1,4 +1,4 @@
-"""A global update without its messages: what is fitted, and the model that comes of it."""
+"""The arithmetic of a global update, without messages: what is fitted, and the resulting model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one client's samples amount to: their number, Σ x xᵀ, and Σ x y where shared."""
+    """What one client contributes: the number of its samples, Σ x xᵀ, and Σ x y where shared."""
 
     samples: int
     matrix: FloatArray
@@ -33,7 +33,7 @@ class UpdateRecord:
     t, client
         The step, and the client whose trigger fired (None: a schedule's).
     samples
-        n, the samples of the clients that took part.
+        n, the number of samples of the clients that took part.
     rounds
         Derivative evaluations over all clients.
     gradient_norm
@@ -63,7 +63,7 @@ def objective(
 ) -> Objective:
     """Return what is to be fitted: sums over `clients`, in their order.
 
-    What `kept` holds is in `model` already (nothing, where every update refits).
+    The samples in `kept` are in `model` already (none, if every update fits all samples again).
     """
     solver, d = algorithm.global_update, setting.problem.dim
     assert solver is not None
@@ -82,7 +82,7 @@ def objective(
         prior = model.matrix
     return Objective(
         setting=setting,
-        samples=max(n, 1),  # F of no samples is the regulariser alone
+        samples=max(n, 1),  # without samples, F is the regulariser alone
         covariance=M,
         matrix=prior + M,
         previous=model,

@@ -1,6 +1,6 @@
-"""How large a client's sums can be, whatever its samples: no honest answer exceeds these bounds.
+"""How large a client's sums can be for any samples: no honest answer exceeds these bounds.
 
-A lie within them cannot be told from the truth: nobody but the client sees its samples.
+A false answer within them cannot be detected: nobody but the client sees its samples.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from fedglb.links import Link
 from fedglb.protocol.assembly import Contribution
 from fedglb.typing import FloatArray
 
-# Relative. A search for a link's extremes on a grid may be off by this, and it is far more than
-# the rounding errors of sums over up to 10⁹ samples.
+# Relative. The extremes of a link are searched on a grid, which may be off by this much; rounding
+# errors of sums over up to 10⁹ samples are far smaller.
 MARGIN = 1e-3
 _UNIT = 2.0**-53
-_FAR = 700.0  # a link need not be safe beyond
+_FAR = 700.0  # a link's functions may overflow at larger |z|
 _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 
 
@@ -29,7 +29,7 @@ _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 class Batch:
     """The samples that a sum ranges over: n, M = Σ x xᵀ, and how far M can be off by rounding.
 
-    With `before`, they are those of `part` that came after it.
+    With `before`: only the samples of `part` that are not in `before`.
     """
 
     part: Contribution
@@ -48,7 +48,7 @@ class Batch:
 
     @cached_property
     def slack(self) -> float:
-        """An s with which M + sI, as computed and factored, is at least the true M + (s/2)I.
+        """An s for which M + sI, as computed and factored, is at least the true M + (s/2)I.
 
         A sum of n terms is off by at most n·u·Σ‖x‖², the Cholesky factor and a solve with it by
         3d²·u·‖M‖; a difference of two sums by twice as much as the larger one.
@@ -87,14 +87,14 @@ def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
         return low, high
     number("reward_limit", limit, above=0.0)
     if max(low, -limit) > min(high, limit):
-        raise InvalidInput("reward_limit", limit, f"one that allows rewards in {link.support}")
+        raise InvalidInput("reward_limit", limit, f"a limit that allows rewards in {link.support}")
     return max(low, -limit), min(high, limit)
 
 
 def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
-    """Return the limits for |z| ≤ ‖θ‖ and y among the rewards; infinite where there are none.
+    """Return the limits for |z| ≤ ‖θ‖ and y within `rewards`; infinite where there is no limit.
 
-    μ increases with z, and m is convex: a link's cumulant is.
+    μ increases with z, and so the cumulant m, with m′ = μ, is convex.
     """
     reach = float(np.linalg.norm(query.theta)) * (1.0 + 1e-8) + 1e-8  # ‖x‖ ≤ 1, and rounding
     if not reach <= _FAR:

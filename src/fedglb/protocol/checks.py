@@ -1,4 +1,4 @@
-"""What is refused at the border between client and coordinator, before anything changes."""
+"""Checks of what clients and coordinator send each other; they raise before anything changes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from fedglb.protocol.messages import ClientId, Covariance, Derivatives
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
-#: Counts and clocks beyond this are no whole numbers as doubles.
+#: The largest count or step: beyond it, doubles do not hold every whole number.
 LARGEST = 2**53
 _SLACK = 1e-8  # ‖x‖ may exceed 1 by rounding; relative to the number of samples
 
 
 def check_one_kind(ids: Sequence[ClientId]) -> None:
-    """Raise unless all ids are names, or all are whole numbers: they are sorted, and stored."""
+    """Raise unless all ids are names or all are whole numbers, so that they can be sorted."""
     if not (all(isinstance(c, str) for c in ids) or all(isinstance(c, int) for c in ids)):
         raise InvalidInput("clients", ids, "ids that are all names or all whole numbers")
 
@@ -35,7 +35,7 @@ def check_identities(clients: Iterable[ClientId], most: int) -> list[ClientId]:
     if len(set(ids)) < len(ids):
         raise InvalidInput("clients", ids, "ids that all differ")
     if len(ids) > most:
-        raise InvalidInput("clients", len(ids), f"at most the setting's {most}")
+        raise InvalidInput("clients", len(ids), f"at most {most}, as many as the setting has")
     return sorted(ids)
 
 
@@ -46,9 +46,9 @@ def check_covariance(
     algorithm: Algorithm,
     setting: Setting,
 ) -> None:
-    """Raise unless this can be Σ x xᵀ (and Σ x y where shared) of so many samples.
+    """Raise unless this can be Σ x xᵀ (and Σ x y where shared) of `message.samples` samples.
 
-    `covered` are those of them that the model keeps; rewards lie within `rewards`.
+    `covered` is the client's part of the model so far; rewards lie within `rewards`.
     """
     d = setting.problem.dim
     least = 0 if covered is None else covered.samples
@@ -77,7 +77,9 @@ def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, settin
     gradient = array("gradient", message.gradient, (d,))
     hessian = _exactly("hessian", message.hessian, (d, d), wanted=query.hessian)
     if (message.loss is not None) != query.loss:
-        raise InvalidInput("loss", message.loss, "a number exactly where one was asked for")
+        raise InvalidInput(
+            "loss", message.loss, "a number if the query asks for the loss, else None"
+        )
     _check_sum("gradient", gradient, batch, limits.residual)
     if hessian is not None:
         _check_hessian(hessian, batch, limits.slope)
@@ -103,7 +105,7 @@ def _check_hessian(value: FloatArray, batch: Batch, slope: tuple[float, float]) 
     """Raise unless `value` is symmetric, and between M times the smallest and largest slope."""
     least, most = slope
     slack = 2.0 * most * batch.slack
-    # k·M beyond the doubles (e^z at a wild θ) bounds nothing, and its rounding hides all else
+    # k·M may overflow (e^z at an extreme θ): then it bounds nothing
     if not math.isfinite(slack + most * (batch.samples + 1.0)):
         return
     if asymmetry(value) > slack:
@@ -115,8 +117,8 @@ def _check_hessian(value: FloatArray, batch: Batch, slope: tuple[float, float]) 
 
 
 def _check_loss(value: float, samples: int, loss: tuple[float, float]) -> None:
-    # an infinite loss is an honest answer where one sample's can be so, at a wild point, and
-    # tells the solver to step back
+    # An infinite loss is an honest answer at an extreme θ, where one sample's can be infinite; it
+    # tells the solver to step back.
     total = number("loss", value, allow_infinite=True, allowed="a number")
     low, high = (samples * each if samples else 0.0 for each in loss)
     if not low <= total <= high:
@@ -143,7 +145,8 @@ def _exactly(
 ) -> FloatArray | None:
     if (value is not None) != wanted:
         given = "missing" if value is None else "given"
-        raise InvalidInput(argument, given, f"an array of shape {shape} exactly where it belongs")
+        allowed = f"an array of shape {shape}" if wanted else "no value: none is expected here"
+        raise InvalidInput(argument, given, allowed)
     return None if value is None else array(argument, value, shape)
 
 

@@ -1,4 +1,4 @@
-"""The communication ledger, fed by the messages themselves."""
+"""The communication ledger: it counts every message."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Ledger:
     entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
 
     def count(self, message: Message, times: int = 1) -> None:
-        """Enter a message, or as many that differ in nothing but their client and values."""
+        """Count a message, or `times` messages of the same kind and size."""
         direction = "up" if message.upward else "down"
         self.add(message.name, direction, times, message.scalars())
 
     def add(self, kind: str, direction: str, messages: int, scalars_each: int) -> None:
-        """Enter a number of equal messages at once."""
+        """Count a number of messages of one kind and size at once."""
         entry = self.entries.setdefault((kind, direction), Entry())
         entry.messages += messages
         entry.transfers += messages if scalars_each > 0 else 0

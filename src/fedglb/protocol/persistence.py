@@ -1,4 +1,4 @@
-"""State as plain arrays, and back, exactly: clients, coordinators and updates are stored so."""
+"""Turn the state of clients, coordinators and updates into plain arrays, and exactly back."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def prefixed(arrays: Mapping[str, NDArray[Any]], name: str) -> Arrays:
 
 
 def stack(parts: Mapping[Any, Any]) -> Arrays:
-    """Turn dataclasses of one kind under keys into arrays, with one row per key.
+    """Turn a dictionary of dataclasses of one kind into arrays, with one row per key.
 
-    Where only some of them have an optional field, its rows are listed beside it.
+    If only some of them have an optional field, another array lists the rows that have it.
     """
     if not parts:
         return {}

@@ -31,7 +31,7 @@ from fedglb.protocol.messages import (
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
 
-IDLE, GATHERING, SOLVING = range(3)  # without an update, a coordinator is idle
+IDLE, GATHERING, SOLVING = range(3)  # IDLE: a coordinator without an update
 
 
 @dataclass
@@ -44,24 +44,24 @@ class Update:
     Parameters
     ----------
     algorithm, setting
-        Those of the federation.
+        The algorithm and the setting of the federation.
     rewards
         The smallest and the largest reward: they bound what an answer may be.
     number, t, asked_by
         Its number, its step, and the client whose trigger fired (None: a schedule's).
     participants
-        Who takes part, in sorted order: sums are taken in this order.
+        The clients that take part, in sorted order; sums are added in this order.
     previous
-        The model before.
+        The model of the update before; None in the first.
     kept
-        What the new model takes over from that one, by client: nothing where every update fits
-        all samples anew.
+        Per client, the samples that `previous` covers and that are not fitted again; empty if every
+        update fits all samples.
     rounds
         How many rounds of derivatives have begun.
     gathered, replies
         The covariances so far, and the derivatives of this round so far.
     solve
-        The solver, None before all covariances are there.
+        The solver; None until all covariances have arrived.
     """
 
     algorithm: Algorithm
@@ -81,18 +81,18 @@ class Update:
 
     @property
     def phase(self) -> int:
-        """GATHERING covariances, or SOLVING."""
+        """GATHERING (of covariances) or SOLVING."""
         return GATHERING if self.solve is None else SOLVING
 
     @property
     def query(self) -> Query | None:
-        """What the solver wants to know now; None before it begins, and once it has a solution."""
+        """What the solver asks for now; None before it begins and once it has a solution."""
         return None if self.solve is None else self.solve.query
 
     # -- messages ------------------------------------------------------------------------------
 
     def request(self, client: ClientId) -> CovarianceRequest | Evaluate:
-        """Return what `client` is asked at this point."""
+        """Return the request that `client` has to answer now."""
         if self.solve is None:
             return CovarianceRequest(client, self.number)
         query = self.solve.query
@@ -110,14 +110,14 @@ class Update:
 
     @property
     def complete(self) -> bool:
-        """Whether all answers of this phase or round are there: then it can `advance`."""
+        """Whether all answers of this phase or round have arrived, so that it can `advance`."""
         return len(self._answers()) == len(self.participants)
 
     def _answers(self) -> Mapping[ClientId, object]:
         return self.gathered if self.solve is None else self.replies
 
     def awaits(self, message: Covariance | Derivatives) -> bool:
-        """Whether this client's answer, and no other, is waited for now."""
+        """Whether this message is an answer that the update waits for now."""
         if message.update != self.number or message.client not in self.participants:
             return False
         if message.client in self._answers():
@@ -127,7 +127,7 @@ class Update:
         return self.phase == SOLVING and message.round == self.rounds
 
     def accept(self, message: Covariance | Derivatives) -> None:
-        """Take an answer that is waited for. A bad one raises `InvalidInput`, changing nothing."""
+        """Accept an answer that is waited for; a bad one raises `InvalidInput`, changing nothing."""
         client, kept = message.client, self.kept.get(message.client)
         if isinstance(message, Covariance):
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
@@ -138,7 +138,7 @@ class Update:
             self.replies[client] = message
 
     def _limits(self) -> Limits:
-        """What one sample can add in this round; for a link of somebody's own it takes a search."""
+        """What one sample can add in this round; cached, as custom links need a search for it."""
         query = self.query
         assert query is not None
         if self._last_limits is None or self._last_limits.query is not query:
@@ -148,7 +148,7 @@ class Update:
     # -- from phase to phase -------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Give the solver the answers, which are complete: a round begins, or all is solved."""
+        """Give the solver the complete answers: it asks for another round, or has the solution."""
         if self.solve is None:
             self.start_solving()
             return
@@ -157,7 +157,7 @@ class Update:
         self.tell(sum_replies(ordered, self.setting.problem.dim))
 
     def start_solving(self) -> None:
-        """Begin to solve for what was gathered."""
+        """Start the solver on the gathered covariances."""
         self.solve = self._solve([])
         self._count_round()
 
@@ -181,7 +181,7 @@ class Update:
         return Solve(solver, fitted, told)
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
-        """Go on without these participants; what was solved with them is solved again."""
+        """Go on without these participants; the solver starts again if it had begun."""
         for client in clients:
             del self.participants[client]
             self.gathered.pop(client, None)
@@ -203,11 +203,11 @@ class Update:
         )
 
     def fitted(self) -> dict[ClientId, Contribution]:
-        """Return what the samples of each participant amount to."""
+        """Return the contribution of each participant."""
         return {client: self.gathered[client] for client in self.participants}
 
     def record(self) -> UpdateRecord:
-        """Return what happened."""
+        """Return the record of this update."""
         assert self.solve is not None
         assert self.solve.solution is not None
         return UpdateRecord(
@@ -223,7 +223,7 @@ class Update:
     # -- persistence ---------------------------------------------------------------------------
 
     def to_arrays(self) -> Arrays:
-        """Return as plain arrays what the coordinator does not know."""
+        """Return as plain arrays what the coordinator does not store itself."""
         told = [] if self.solve is None else self.solve.transcript
         return {
             "phase": np.array(self.phase),
@@ -236,12 +236,12 @@ class Update:
         }
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Make a new update the one that `to_arrays` gave."""
+        """Restore into this new update the state that `to_arrays` returned."""
         self.rounds = int(arrays["rounds"])
         self.participants = dict.fromkeys(arrays["participants"].tolist())
         self.asked_by = arrays["asked_by"].item() if "asked_by" in arrays else None
         self.gathered = unstack(Contribution, nested(arrays, "gathered"))
         self.replies = unstack(Derivatives, nested(arrays, "replies"))
         if int(arrays["phase"]) == SOLVING:
-            # The solver stands where it stood once it has been told the same again.
+            # A solver that is told the same sums again is in the same state again.
             self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))

@@ -1,4 +1,4 @@
-"""Reports: a sweep as a page, with figures, the paper's claims against the numbers, and words."""
+"""Reports: a page on a sweep, with figures, sentences and the paper's claims checked."""
 
 from fedglb.report.report import Report, write_report
 from fedglb.report.study import MEASURES, Study, study_of_sweep

@@ -1,4 +1,4 @@
-"""A study, written down: page, figures, numbers."""
+"""Write the report of a study: page, figures, numbers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Report:
     figures
         Each figure as PNG and SVG.
     headline, sentences
-        The result in a line, and in three sentences.
+        The result in one line, and in three sentences.
     claims
         The paper's claims with their verdicts.
     """
@@ -62,7 +62,7 @@ def write_report(study: Study, folder: str | Path) -> Report:
     claims = check(found)
     line, three = headline(found, claims), sentences(found, claims)
     figures = {
-        "tradeoff": ("Communication against regret, one dot a setting",
+        "tradeoff": ("Communication against regret, one dot per setting",
                      tradeoff.caption(study, found), saved(tradeoff.draw(study, found))),
         "over-time": ("Regret and communication over time for a few settings",
                       over_time.caption(found), saved(over_time.draw(study, found))),

@@ -12,7 +12,7 @@ from fedglb.errors import InvalidInput, one_of
 from fedglb.sweeps import SweepResult, load
 from fedglb.sweeps.fixed_models import SCHEMA
 
-#: The two ways to count communication, as an axis is labelled.
+#: The two ways to count communication, with the label of their axis.
 MEASURES = {
     "transfers": "communication: transfers (messages that carry numbers)",
     "scalars": "communication: scalars (numbers transferred)",
@@ -31,9 +31,9 @@ class Study:
     Attributes
     ----------
     name
-        Its name, as "synthetic".
+        Its name, such as "synthetic".
     title
-        One line in words: "The paper's synthetic problem".
+        One line, such as "The paper's synthetic problem".
     profile
         How much was run: "quick", "full", …; may be empty.
     measure
@@ -44,8 +44,8 @@ class Study:
         Columns name ("random play", "best-fitting logistic model", "best-fitting linear model"),
         seed, regret, reward; may have no rows.
     choice
-        How the parameters were chosen, or None: rule, seeds, horizon, chosen, algorithms,
-        candidates, and perhaps not_searched: labels that took no part in the search.
+        How the parameters were chosen, or None. Its keys: rule, seeds, horizon, chosen, algorithms,
+        candidates, and optionally not_searched: labels that took no part in the search.
     facts
         About the data: dataset, checksum, mode, …; may be empty.
     """
@@ -79,8 +79,8 @@ def no_baselines() -> pl.DataFrame:
 def study_of_sweep(folder: str | Path) -> Study:
     """Return the study of a finished sweep: its runs and data; no baselines, no choice.
 
-    Communication is counted in scalars where DisLinUCB is among the algorithms, whose messages
-    are of another size, else in transfers: as in the paper.
+    As in the paper, communication is counted in transfers, or in scalars if DisLinUCB is among the
+    algorithms, because its messages have another size.
     """
     result = load(folder)
     name = str(result.manifest["name"])

@@ -1,4 +1,4 @@
-"""One row a configuration: means over the seeds, their errors, whether others beat it."""
+"""One row per configuration: means over the seeds, their errors, whether others beat it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM",
 }  # fmt: skip
-#: The two extremes, which have no trade-off to set.
+#: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm")
 #: What sets the trade-off, and its symbol.
 DIALS = {"threshold": "D", "updates": "B"}
@@ -28,20 +28,20 @@ _MEANS = ("reward", "transfers", "scalars", "syncs", "rounds")
 
 @dataclass(frozen=True)
 class Row:
-    """A configuration.
+    """One configuration of the study.
 
     Attributes
     ----------
     curve
-        The algorithm's name, with whatever tells its curves apart besides D or B.
+        The algorithm's name, followed by `variation`.
     variation
-        That alone: "" where D or B is all that varies.
+        What tells its curves apart besides D or B; "" where nothing else varies.
     dial, value
         "D" or "B" and its value; "" and None where there is none.
     error, low, high
         Standard error and 95 % t-interval of the mean regret; None with one seed.
     front
-        No other configuration has less regret for as little communication.
+        Whether no other configuration has less regret for as little communication.
     """
 
     label: str
@@ -77,7 +77,7 @@ class Row:
         return self.transfers if measure == "transfers" else self.scalars
 
     def plain(self) -> dict[str, Any]:
-        """Return the row for JSON, which has no infinity."""
+        """Return the row for JSON; infinity and nan become text, as JSON has neither."""
         row = {**asdict(self), "parameter": self.parameter}
         return {k: v if _is_plain(v) else str(v) for k, v in row.items()}
 
@@ -87,7 +87,7 @@ def _is_plain(value: object) -> bool:
 
 
 def summarise(study: Study) -> tuple[Row, ...]:
-    """Return one row a configuration, in the order of the experiment."""
+    """Return one row per configuration, in the order of the experiment."""
     runs = study.result.runs
     variations = _variations(runs)
     dials = [d for d in DIALS if d in runs.columns]
@@ -122,7 +122,7 @@ def summarise(study: Study) -> tuple[Row, ...]:
 
 
 def _variations(runs: pl.DataFrame) -> dict[str, str]:
-    """Return for each label what else than D or B varies within its algorithm, in words."""
+    """Return for each label, as text, what besides D or B varies within its algorithm."""
     keys = [k for k in all_parameters() if k in runs.columns and k not in DIALS]
     words: dict[str, str] = {}
     for frame in runs.partition_by("algorithm", maintain_order=True):

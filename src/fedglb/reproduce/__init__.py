@@ -1,4 +1,4 @@
-"""From a file to a report: choose parameters, run the sweep, measure fixed models, draw."""
+"""From a file to a report: choose parameters, run the sweep, measure fixed models, write it."""
 
 from fedglb.reproduce.plan import EXPERIMENTS, Plan, find, read_plan
 from fedglb.reproduce.reproduce import Stage, reproduce

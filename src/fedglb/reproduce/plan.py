@@ -1,4 +1,4 @@
-"""The file of a study: a sweep's, with a title, profiles, and a search for its parameters."""
+"""The file of a study: that of a sweep, plus a title, profiles and a search for parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fedglb.sweeps.spec.document import STUDY_KEYS
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 QUICK, FULL = "quick", "full"
-INFIMUM = "infimum"  # as c_μ: the link's own on the ball
+INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
 
 
 class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a study's file has besides a sweep's."""
+    """The keys that a study's file has in addition to a sweep's."""
 
     title: str | None = None
     measure: str | None = None
@@ -49,13 +49,13 @@ class Plan:
     Attributes
     ----------
     name, title, profile
-        What it is called, in a word and in a line, and which profile of the file this is.
+        A short name, a title of one line, and which profile of the file this is.
     measure
         What communication is counted in: "transfers" or "scalars".
     tables
         The sweep's tables, before the search has filled in what it chooses.
     search
-        What is tried to choose the parameters; None: they are given.
+        The values that are tried to choose the parameters; None: the file gives them.
     source
         The file, for messages.
     """
@@ -95,8 +95,8 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     source
         The name of an experiment that comes with the package, a TOML file, or its tables.
     profile
-        Which of the file's profiles: a table `[profile.NAME]` of what to change in the file.
-        "full" is the file as it stands; None: "quick", if the file has that, else "full".
+        One of the file's profiles: a table `[profile.NAME]` of values that replace the file's.
+        "full" is the file unchanged; None: "quick" if the file has it, else "full".
 
     Examples
     --------
@@ -138,7 +138,7 @@ def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
     profiles: Any = raw.get("profile", {})
     whole = isinstance(profiles, Mapping) and all(isinstance(v, Mapping) for v in profiles.values())
     if not whole or any("profile" in changes for changes in profiles.values()):
-        raise InvalidInput("profile", profiles, "tables of changes, as [profile.quick]")
+        raise InvalidInput("profile", profiles, "tables of changes, such as [profile.quick]")
     return dict(profiles)
 
 
@@ -158,7 +158,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
-    """Refuse a search that is not one, or that looks at the seeds of the result."""
+    """Refuse a search that has invalid values, or that uses seeds which the result reports."""
     with under("search"):
         for name in ("radius", "ridge"):
             for i, value in enumerate(getattr(search, name)):
@@ -174,7 +174,7 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         if not search.algorithm:
             raise InvalidInput("algorithm", [], "at least one [[search.algorithm]]")
         if not (search.exploration or search.alpha):
-            raise InvalidInput("exploration", [], "values to try, or of alpha")
+            raise InvalidInput("exploration", [], "values to try, here or for alpha")
         if not search.seeds:
             raise InvalidInput("seeds", [], "at least one seed")
     _only_searched(search, tables)
@@ -184,12 +184,12 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         reported = {seed for seed in given if isinstance(seed, int)}
     shared = sorted(set(search.seeds) & reported)
     if shared:
-        allowed = f"seeds that the result does not report: {shared[0]} is one of those"
+        allowed = f"seeds that the result does not report: it reports {shared[0]}"
         raise InvalidInput(("search", "seeds"), search.seeds, allowed)
 
 
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
-    """Refuse a value of what is searched: it would stand in the way of the choice."""
+    """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
     own = ["exploration", "confidence", *(["ridge"] if search.ridge else [])]
     algorithms = tables.get("algorithm")

@@ -18,7 +18,7 @@ from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment,
 from fedglb.sweeps.fixed_models import fixed_models
 from fedglb.sweeps.results.parts import to_bytes
 
-#: Called with what is being done, and while a sweep runs with how far it is.
+#: Called with what is being done and, while a sweep runs, with how far it is.
 Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
 
 
@@ -31,8 +31,8 @@ def reproduce(
 ) -> Report:
     """Choose the parameters, run the sweep, measure the fixed models, and write the report.
 
-    What was done before, for the same file with the same version of the package, is not done
-    again; what was stopped resumes.
+    Work that was finished before, for the same file and version of the package, is not repeated;
+    work that was stopped resumes.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def reproduce(
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
-        Where all of it is kept; None: results/NAME-PROFILE.
+        Where results and report are kept; None: results/NAME-PROFILE.
     jobs
         Worker processes; None: one per core.
     progress
@@ -125,5 +125,5 @@ def _read(plan: Plan, tables: dict[str, Any], tell: Stage) -> Experiment:
 
 
 def _short_identity(experiment: Experiment) -> str:
-    """Return what a sweep is kept under: an experiment that was changed gets its own."""
+    """Return the name of a sweep's folder: a changed experiment gets another one."""
     return identity(experiment.document, experiment.env.facts())[:12]

@@ -25,27 +25,27 @@ RULE = (
     "candidates); regrets are means over the search's seeds, none of which is reported, and "
     "count as 1 where they are less."
 )
-#: A regret that is as good as none: no ratio to it may outweigh all others.
+#: Smaller regrets count as this, lest a ratio to almost no regret outweigh all others.
 _LEAST = 1.0
 
-#: Runs the sweep of these tables, and returns its result; the text says which it is.
+#: Runs the sweep of these tables and returns its result; the text describes it to the user.
 RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting; None: what the file says, or the default.
+    """One setting that the search tries; None: the file's value, or the default.
 
     Attributes
     ----------
     radius
         S.
     curvature
-        c_μ; "infimum": the link's own on the ball.
+        c_μ; "infimum": the link's own infimum on the ball.
     ridge
         λ.
     exploration
-        What the lemmas' radii are multiplied by; None: α is fixed.
+        The factor on the lemmas' radii; None: α is fixed.
     alpha
         A fixed α; None: the lemmas' radii.
     """
@@ -57,12 +57,12 @@ class Candidate:
     alpha: float | None = None
 
     def of_problem(self) -> dict[str, Any]:
-        """Return what it says of the problem."""
+        """Return its values for `[problem]`."""
         said = {"radius": self.radius, "curvature": self.curvature}
         return {key: value for key, value in said.items() if value not in (None, INFIMUM)}
 
     def of_algorithm(self) -> dict[str, Any]:
-        """Return what it says of an algorithm."""
+        """Return its values for an algorithm."""
         said: dict[str, Any] = {"ridge": self.ridge, "exploration": self.exploration}
         if self.alpha is not None:
             said["confidence"] = {"fixed": self.alpha}
@@ -70,7 +70,7 @@ class Candidate:
 
 
 def candidates(search: SearchTable) -> list[Candidate]:
-    """Return all settings that are tried, problem by problem.
+    """Return all candidates; those with the same problem are neighbours.
 
     Examples
     --------
@@ -90,16 +90,16 @@ def candidates(search: SearchTable) -> list[Candidate]:
 
 
 def choose(plan: Plan, run: RunSweep) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Search, and return the tables with the choice in them, and how it was made.
+    """Search; return the tables with the chosen values, and how they were chosen.
 
-    The second is what a report says: the rule, the choice, and for each algorithm its regret
-    there and at the candidate that is best for it alone.
+    The second is for the report: the rule, the choice, and for each algorithm its regret at the
+    choice and at the candidate that is best for it alone.
     """
     search = plan.search
     assert search is not None
     every = candidates(search)
     sweeps = searches(plan, every)
-    regrets: list[list[float]] = []  # of each candidate, by algorithm
+    regrets: list[list[float]] = []  # one row per candidate, one column per algorithm
     labels: list[str] = []
     for i, tables in enumerate(sweeps):
         result = run(tables, f"search {i + 1} of {len(sweeps)}")
@@ -148,7 +148,7 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
 
 
 def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
-    """Return the sweeps of a search, one per problem: algorithm by algorithm, all candidates."""
+    """Return the sweeps of a search, one per problem: each algorithm with all candidates."""
     search = plan.search
     assert search is not None
     groups = [list(group) for _, group in itertools.groupby(every, key=Candidate.of_problem)]
@@ -170,7 +170,7 @@ def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
 
 
 def in_search(path: Place, candidates_each: int) -> Place:
-    """Return where in the file a place in the tables of a search's sweep comes from.
+    """Turn a place in the tables of a search's sweep into the place in the file.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def _regrets(result: SweepResult, algorithms: int) -> tuple[list[list[float]], l
 
 
 def _name(row: dict[str, Any]) -> str:
-    """Return an algorithm's name and the parameter it has of its own."""
+    """Return an algorithm's name and its D or B, if it has one."""
     if row["threshold"] is not None:
         return f"{row['algorithm']} D={row['threshold']:g}"
     if row["updates"] is not None:

@@ -34,7 +34,7 @@ class StudyFile(msgspec.Struct, frozen=True):
 
 
 def read_fixed(path: Path) -> pl.DataFrame | None:
-    """Return the fixed models' results, or None where they are not there, or damaged."""
+    """Return the fixed models' results, or None where they are missing or damaged."""
     try:
         found = pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError):
@@ -43,7 +43,7 @@ def read_fixed(path: Path) -> pl.DataFrame | None:
 
 
 def load_study(folder: str | Path) -> Study:
-    """Read what `reproduce` left, or the folder of a plain sweep."""
+    """Read a folder of `reproduce`, or of a plain sweep."""
     place = Path(folder)
     try:
         about = msgspec.json.decode((place / STUDY).read_bytes(), type=StudyFile)

@@ -1,4 +1,4 @@
-"""A global update without messages, for who holds all clients in one memory."""
+"""A global update without messages, for an engine that holds all clients in memory."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def bulk_update(
 ) -> SharedModel:
     """Make a whole update at once; return its model.
 
-    It is the same update as message by message, and the ledger gets the same entries: for every
-    member one message like that of the first, and the request of `client`.
+    The result and the ledger's entries are the same as with messages: all members send messages of
+    the same size, so one of each kind is built and counted for all; `client` sends the request.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def bulk_update(
     t, client
         The step, and the client whose trigger fired (None: a schedule's).
     gathered
-        What the samples of each client amount to.
+        The contribution of each client.
     answer
-        Gives the sums over all clients: those of each client, added up in sorted order of clients.
+        Returns the sums over all clients: per client first, then added in sorted order of clients.
     """
     ledger, everybody = coordinator.ledger, len(coordinator.clients)
     first = next(iter(coordinator.clients))

@@ -1,8 +1,8 @@
 """The compiled engine: blocks of interactions in one kernel, Python only at global updates.
 
-The states of all learners lie one behind the other, and so do their samples. The kernel calls
-the very machine code that `Client` calls for one interaction, and comes back where an update is
-due; there the coordinator solves and counts as it does for messages. Both engines agree to the
+The states of all learners are stacked in a few arrays, and so are their samples. For one
+interaction the kernel calls the same machine code as `Client`; it returns to Python when an update
+is due. Then the coordinator solves and counts as it does for messages. Both engines agree to the
 bit.
 """
 
@@ -41,7 +41,7 @@ from fedglb.trigger import Trigger
 from fedglb.typing import FloatArray
 
 
-def offer(block: Block) -> BlockArrays:
+def block_arrays(block: Block) -> BlockArrays:
     """Lay a block out for the kernel: arms as (d, K), so that its inner loops run over arms."""
     steps, clients, _, _ = block.arms.shape
     return BlockArrays(
@@ -84,9 +84,9 @@ class CompiledEngine(Engine):
         self.moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in covariances and moments
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
-        self._counted = 0  # steps whose communication is entered
+        self._counted = 0  # steps whose communication is in the trace
         link, confidence = env.problem.link, algorithm.confidence
-        self._rules = KernelParams(
+        self._params = KernelParams(
             step=_address(algorithm.local_update, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=link.compiled_sample.address,
@@ -104,10 +104,10 @@ class CompiledEngine(Engine):
         step = client = stop = 0
         while step < steps:
             while stop < steps and (stop <= step or not self._due(first + stop - 1)):
-                stop += 1  # up to and with the next step at whose end an update is due
+                stop += 1  # stop after the next step at whose end an update is due
             model = self.coordinator.model
             step, client, why = play(
-                block, self._rules, self.learners, self.recorder.log,
+                block, self._params, self.learners, self.recorder.log,
                 np.empty(0) if model is None else model.radius_terms,
                 0 if model is None else model.t,
                 step, client, stop,
@@ -137,7 +137,7 @@ class CompiledEngine(Engine):
         return AssertionError(f"the radius was not finite, and now it is {alpha}")
 
     def _count(self, last: int) -> None:
-        """Enter the communication of the steps up to `last`."""
+        """Record the communication of the steps up to `last`."""
         first, self._counted = self._counted + 1, max(self._counted, last)
         if not self.algorithm.centralised:
             self.recorder.counted(first, last, self.coordinator)
@@ -164,9 +164,10 @@ class CompiledEngine(Engine):
         self.recorder.updated(record, self.client(0))
 
     def _adopt(self, model: SharedModel) -> None:
-        """Give all clients the model: those that were given the same ones hold the same state.
+        """Let client 0 adopt the model, and copy its state to all others.
 
-        That is what `LocalUpdate.adopt` promises; at the first update a second client is asked.
+        `LocalUpdate.adopt` promises that the state depends on nothing but the models adopted so
+        far. The first update checks this with a second client.
         """
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
         asked = {0, last} if self._begin.base is None else {0}
@@ -174,7 +175,7 @@ class CompiledEngine(Engine):
             local.adopt(self.setting, self._state(i), model)
         for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
             if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
-                allowed = f'engine="reference": what {local}.adopt leaves depends on the client'
+                allowed = f'engine="reference": the state after {local}.adopt depends on the client'
                 raise InvalidInput("engine", "compiled", allowed)
             stacked[1:] = stacked[0]
         self._begin.base = model
@@ -189,7 +190,7 @@ class CompiledEngine(Engine):
         self._summed[:] = counts
 
     def _answer(self, query: Query) -> Sums:
-        """Sum over all clients what each of them would answer."""
+        """Return the sums over all clients of what each of them would answer."""
         d = query.theta.shape[0]
         solver = self.algorithm.global_update
         assert solver is not None
@@ -209,7 +210,7 @@ class CompiledEngine(Engine):
         return type(self._begin)(a.vectors[i], a.matrices[i], a.counters[i], self._begin.base)
 
     def client(self, i: int) -> Client:
-        """Return client i as it would stand in a federation."""
+        """Return client i as the protocol's `Client`, in its present state."""
         a, update = self.learners, self.coordinator.finished
         self._sum_up()
         client = Client(i, self.algorithm, self.setting)
@@ -222,14 +223,14 @@ class CompiledEngine(Engine):
         return client
 
     def _last_step(self, i: int) -> int:
-        """Return the last step in which client i acted (anybody, where it is centralised)."""
+        """Return the last step in which client i acted (any client, if centralised)."""
         played = self.recorder.log.choices >= 0
         acted = played.any(axis=1) if self.algorithm.centralised else played[:, i]
         return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 
 def _address(part: object, name: str, signature: Any) -> int:
-    """Return where the machine code of a part's kernel is, or say what is wrong with it."""
+    """Return the address of a part's compiled kernel, or raise `InvalidInput` with the reason."""
     function = getattr(part, name, None)
     try:
         return address_of(function, signature)

@@ -1,4 +1,4 @@
-"""What the engines have in common: a coordinator, a recorder, and the result they leave."""
+"""What the engines have in common: a coordinator, a recorder, and how the result is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Progress: TypeAlias = Callable[[int], None]
 
 
 class Engine(ABC):
-    """One run: N clients and a coordinator, or one learner for all where it is centralised."""
+    """One run: a coordinator and N clients, or one learner for all if it is centralised."""
 
     name: str
 
@@ -30,7 +30,7 @@ class Engine(ABC):
 
     @abstractmethod
     def client(self, i: int) -> Client:
-        """Return client i (the one learner, where it is centralised)."""
+        """Return client i (the one learner, if the algorithm is centralised)."""
 
     @property
     def ledger(self) -> Ledger:
@@ -38,7 +38,7 @@ class Engine(ABC):
         return self.coordinator.ledger
 
     def count_centralised(self, interactions: int) -> None:
-        """The paper's count: each interaction is one update, one gradient to each of N clients."""
+        """Count as the paper does: per interaction one update, with a gradient to each client."""
         if interactions == 0:
             return
         self.coordinator.syncs += interactions
@@ -47,19 +47,19 @@ class Engine(ABC):
         self.ledger.add("Centralised", "down", everybody * interactions, d)
 
     def shared_theta(self) -> FloatArray | None:
-        """Return the last model that all clients share, None if there was none."""
+        """Return θ of the last model that all clients share; None if there was none."""
         if self.algorithm.centralised:
             return self.client(0).state.theta.copy()
         model = self.coordinator.model
         if model is None:
             return None
-        if model.theta is None:  # a linear model is its A and b
+        if model.theta is None:  # a linear model is given by A and b
             assert model.b is not None
             return solve(model.matrix, model.b)
         return model.theta
 
     def result(self) -> Run:
-        """Return what the run leaves."""
+        """Return the result of the run."""
         regret, reward, _ = self.recorder.log.totals
         return Run(
             regret=float(regret),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer
-from fedglb.simulation.compiled import CompiledEngine, offer
+from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.engine import Progress
 from fedglb.simulation.results import Run
 
@@ -66,7 +66,7 @@ def lockstep(
     integer("seed", seed, at_least=0)
     engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
     for block in env.checked_blocks(steps, seed):
-        shared = offer(block)
+        shared = block_arrays(block)
         for engine in engines:
             engine.play(shared)
         if progress is not None:

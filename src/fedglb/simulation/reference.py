@@ -19,7 +19,7 @@ Observer: TypeAlias = Callable[[int, int, Client], None]
 
 
 class ReferenceEngine(Engine):
-    """Clients and a coordinator as a federation runs them; every message is delivered."""
+    """Clients and a coordinator as in a federation, but no message is ever lost."""
 
     name = "reference"
 
@@ -80,7 +80,7 @@ class ReferenceEngine(Engine):
         )
 
     def _deliver(self, messages: Iterable[Message]) -> None:
-        """Carry messages to and fro until nobody has anything left to say."""
+        """Deliver messages, and the answers to them, until there are no more."""
         queue, before = deque(messages), self.coordinator.syncs
         while queue:
             message = queue.popleft()

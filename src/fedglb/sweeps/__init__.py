@@ -1,4 +1,4 @@
-"""Sweeps: algorithms × parameter grids × seeds, on all cores or a cluster, kept as they finish."""
+"""Sweeps: algorithms × parameter grids × seeds, on all cores or a cluster; they can resume."""
 
 from fedglb.sweeps.execution.progress import Finished, SweepStatus
 from fedglb.sweeps.results.pareto import pareto_front

@@ -1,9 +1,9 @@
-"""What learners are to be compared with: play at random, and the best-fitting fixed models.
+"""Baselines that do not learn: random play, and the best-fitting fixed models.
 
-A fixed model plays the arm it thinks best, without learning. Of each class, linear and the
-problem's link, it is the one that fits the mean rewards of the arms on offer best, by likelihood
-(least squares, where it is linear). That is not the least regret of a θ: as *orderings* of arms
-both classes are the same; they differ in what a fit makes of rewards that are not of their kind.
+A fixed model plays the arm it predicts to be best. There is one of each class, linear and with the
+problem's link: the one that best fits the mean rewards of the arms on offer, by likelihood (least
+squares for the linear one). It need not have the least regret of its class. Both classes *order*
+arms in the same ways; they differ in which θ fits rewards that neither class describes exactly.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _MOST_STEPS = 100
 def fixed_models(
     env: Environment, horizon: int, seeds: Iterable[int], jobs: int | None = None
 ) -> pl.DataFrame:
-    """Return regret and reward of play at random and of the best-fitting fixed models.
+    """Return regret and reward of random play and of the best-fitting fixed models.
 
     Parameters
     ----------
     env, horizon, seeds
-        As of the sweep they are compared with: they see the same arms.
+        Those of the sweep that they are compared with, so that they see the same arms.
     jobs
         Worker processes; None: one per core.
 
@@ -104,7 +104,7 @@ def _offered(blocks: Iterable[Block]) -> tuple[FloatArray, FloatArray]:
 
 
 def fit(link: Link, X: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the θ of most likelihood for mean rewards y of the arms X, by damped Newton steps.
+    """Return the maximum-likelihood θ for mean rewards y of the arms X, by damped Newton steps.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def fit(link: Link, X: FloatArray, y: FloatArray) -> FloatArray:
         if decrease <= 1e-12 * n:
             break
         size = 1.0
-        with np.errstate(over="ignore"):  # a step too far, which is halved
+        with np.errstate(over="ignore"):  # a step that overflows is too long, and is halved
             while (
                 not objective(theta - size * step) <= value - 0.25 * size * decrease and size > 1e-8
             ):
@@ -161,5 +161,5 @@ def _greedy(theta: FloatArray, block: Block) -> tuple[float, float]:
 
 
 def _sum(values: FloatArray, block: Block) -> float:
-    """Return the sum over those who act."""
+    """Return the sum over the clients that act."""
     return float(values.sum() if block.active is None else values[block.active].sum())

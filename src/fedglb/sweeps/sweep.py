@@ -1,4 +1,4 @@
-"""Run a sweep: deal tasks, keep what they return at once, go on after faults."""
+"""Run a sweep: hand out tasks, store each result at once, go on when a task or a worker fails."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def sweep(
 
 
 def _unchanged(experiment: Experiment) -> Experiment:
-    """Refuse an experiment that is not what its tables say: workers go by the tables."""
+    """Refuse an experiment that differs from its tables, because workers read only the tables."""
     meant = read_experiment(json.loads(experiment.document))
     for key in (field.name for field in fields(Experiment)):
         if getattr(experiment, key) != getattr(meant, key):

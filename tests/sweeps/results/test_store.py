@@ -230,7 +230,7 @@ def test_foreign_folders_are_refused(tmp_path):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
     old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 1}
-    said = {"has format 99, this version reads 1": {"format": 99}, "is not whole": old}
+    said = {"has format 99, this version reads 1": {"format": 99}, "is incomplete": old}
     for what, manifest in said.items():
         (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(fg.InvalidInput, match=rf"delete this one: its manifest\.json {what}"):

@@ -12,7 +12,7 @@ from fedglb.report.study import Study
 from fedglb.report.summary import Curve, Row, curves, summarise
 
 HOLDS, FAILS = "holds", "does not hold"
-#: The numbers are there but do not say; they are not there.
+#: There are numbers, but they do not decide it; and: there are no numbers.
 UNDECIDED, UNTESTED = "not decided", "not tested here"
 #: FedGLB-UCB and its three variants.
 FEDGLB, VARIANTS = "fedglb-ucb", ("fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3")
@@ -31,11 +31,11 @@ class Claim:
     rule
         When it counts as holding, and when as not holding.
     measured
-        What was found, in words and numbers.
+        What was found, as text.
     verdict
         "holds", "does not hold", "not decided" or "not tested here".
     numbers
-        What was found, for programs.
+        What was found, as numbers for programs.
     """
 
     key: str
@@ -48,7 +48,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are held against."""
+    """The numbers that claims are held against."""
 
     measure: str
     rows: tuple[Row, ...]
@@ -69,7 +69,7 @@ def evidence(study: Study) -> Evidence:
 
 
 def verdict(holds: bool, fails: bool) -> str:
-    """Return the word; where neither is clear, it is not decided.
+    """Return the verdict: "not decided" where neither is clear.
 
     Examples
     --------

@@ -13,12 +13,13 @@ from fedglb.report.text.numerals import plus_minus
 _TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
 _RULE = (
     "The best settings of both are compared seed by seed: one is clearly better if the mean "
-    f"difference exceeds {ERRORS:g} standard errors. At equal communication FedGLB-UCB agrees if "
-    "DisLinUCB loses at three quarters of its settings or more and on the geometric mean, and "
-    f"mostly loses if that is a quarter or less and below 1; with fewer than {FEWEST} settings "
-    "within FedGLB-UCB’s range this is left out. Holds if FedGLB-UCB is clearly better at best "
-    "and equal communication agrees or is left out; does not hold if it is clearly worse at best, "
-    "or mostly loses at equal communication and is not clearly better; otherwise not decided."
+    f"difference exceeds {ERRORS:g} standard errors. At equal communication FedGLB-UCB wins if "
+    "it has less regret at three quarters of DisLinUCB’s settings or more, and less on the "
+    "geometric mean; it loses if it has less at a quarter of them or fewer, and more on the "
+    f"geometric mean; with fewer than {FEWEST} settings within FedGLB-UCB’s range this is left "
+    "out. Holds if FedGLB-UCB’s best setting is clearly better, and it wins at equal communication "
+    "or that is left out; does not hold if its best setting is clearly worse, or if it loses at "
+    "equal communication and its best setting is not clearly better; otherwise not decided."
 )
 
 
@@ -50,7 +51,7 @@ def beats_linear(evidence: Evidence) -> Claim:
 
 
 def _clear(gap: float | None, error: float | None) -> str:
-    """Return whether FedGLB-UCB is "better", "worse" or neither, "open"."""
+    """Return whether FedGLB-UCB is clearly "better" or "worse"; "open" where neither is clear."""
     if gap is None or error is None or abs(gap) <= ERRORS * error:
         return "open"
     return "better" if gap > 0 else "worse"

@@ -46,7 +46,8 @@ def _measure(curve: Curve, measure: str) -> dict[str, Any]:
     least, most = curve.rows[0], curve.rows[-1]
     costs = [r.cost(measure) for r in curve.rows]
     correlation = rank_correlation(costs, [r.regret for r in curve.rows])
-    strong = correlation is not None and correlation <= STRONG + 1e-9  # as printed, not as rounded
+    # 1e-9: a correlation of exactly STRONG counts, whatever its rounding error.
+    strong = correlation is not None and correlation <= STRONG + 1e-9
     return {
         "curve": curve.name, "algorithm": curve.algorithm, "settings": len(curve.rows),
         "rank_correlation": correlation, "falls": strong and most.regret < least.regret,
@@ -66,7 +67,7 @@ def _in_words(found: dict[str, Any], measure: str) -> str:
 
 
 def from_to(found: dict[str, Any], measure: str) -> tuple[str, str]:
-    """Return regret, communication and setting at both ends of a curve, in words."""
+    """Return regret, communication and setting at both ends of a curve, as text."""
     least, most = (f" ({s})" if s else "" for s in (found["least_setting"], found["most_setting"]))
     return (
         f"{amount(found['regret_least'])} at {amount(found['least'])} {measure}{least}",

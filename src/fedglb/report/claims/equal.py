@@ -1,4 +1,4 @@
-"""Two curves at equal communication: what FedGLB-UCB has where the other one has a setting."""
+"""Two curves at equal communication: they are compared at the settings of FedGLB-UCB's rival."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fedglb.report.claims.base import FEDGLB, Evidence
 from fedglb.report.summary import Curve
 from fedglb.report.text.numerals import factor
 
-#: A share of settings from which one curve is said to beat another; below the rest, to lose.
+#: From this share of settings on, a curve beats another; at 1 minus it or less, it loses.
 MOST = 0.75
 #: The fewest settings that two curves are compared at.
 FEWEST = 3
@@ -20,17 +20,17 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Comparison:
-    """FedGLB-UCB against another algorithm, wherever both communicate as much.
+    """FedGLB-UCB against another algorithm, at equal communication.
 
     Attributes
     ----------
     settings
-        How many the other one has.
+        How many settings the other algorithm has.
     compared, beaten
         Those within FedGLB-UCB's range, and at how many of them FedGLB-UCB's interpolated regret
         is lower.
     ratio
-        Geometric mean of the other one's regret over FedGLB-UCB's; None where a regret is not
+        Geometric mean of the other algorithm's regret over FedGLB-UCB's; None where a regret is not
         positive.
     """
 
@@ -91,7 +91,7 @@ def comparisons(evidence: Evidence, *algorithms: str) -> list[Comparison]:
 
 
 def compare(ours: Curve, other: Curve, measure: str) -> Comparison:
-    """Compare two curves; linear interpolation in the logarithms."""
+    """Compare two curves, with linear interpolation of log regret over log communication."""
     points = [(r.cost(measure), r.regret) for r in ours.rows if r.cost(measure) > 0]
     logs = all(regret > 0 for _, regret in points)  # otherwise regret itself is interpolated
     grouped: dict[float, list[float]] = {}

@@ -9,17 +9,17 @@ import polars as pl
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
 from fedglb.report.text.numerals import percent
 
-#: Fewer updates in a run than this say nothing about when they fall.
+#: A run with fewer updates than this says nothing about when updates happen.
 FEWEST = 5
-#: Shares of the updates: at least and at most so much holds, at most and at least does not.
+#: Shares of the updates, (holds, does not hold): early at least/at most, late at most/at least.
 EARLY, LATE = (0.15, 0.10), (0.40, 0.50)
 _TEXT = "FedGLB-UCB’s event trigger communicates less and less often."
 _RULE = (
     f"Averaged over D, holds if the first tenth of the steps has at least {percent(EARLY[0])} of "
     f"the global updates and the last half at most {percent(LATE[0])}; does not hold if the first "
     f"tenth has at most {percent(EARLY[1])} or the last half at least {percent(LATE[1])}, as at a "
-    f"constant rate; otherwise not decided. Settings with fewer than {FEWEST} global updates a "
-    "run do not count."
+    f"constant rate; otherwise not decided. Settings with fewer than {FEWEST} global updates "
+    "per run do not count."
 )
 _SHARES = ("first_tenth", "first_half", "last_half")
 

@@ -20,8 +20,8 @@ _TEXT = (
 _RULE = (
     "Holds if at more than half of the settings both slopes of the logarithms against log t, over "
     f"T/8 ≤ t ≤ T, are at most {ABOUT_HALF}, else not: least squares on the mean over the seeds. "
-    "FedGLB-UCB does not know T, so its trace at t is a run with the horizon t and the same D. "
-    "Settings without communication do not count."
+    "FedGLB-UCB does not know T, so its trace up to t is that of a run with the horizon t and the "
+    "same D. Settings without communication do not count."
 )
 
 
@@ -71,7 +71,7 @@ def _name(found: dict[str, Any], what: str) -> str:
 def slope(t: list[int], values: list[float]) -> float | None:
     """Return the least-squares slope of log values against log t, over [T/8, T].
 
-    Values that are not positive have no logarithm; None if any of them is there, or too few.
+    None if a value is not positive, so that it has no logarithm, or if there are too few values.
 
     Examples
     --------

@@ -9,8 +9,8 @@ from fedglb.report.claims.paired import ERRORS, by_seed, ratio_error
 from fedglb.report.summary import Row, reference
 from fedglb.report.text.numerals import percent
 
-#: Regret that counts as comparable, the most it may be with its error, and communication that
-#: counts as a small part.
+#: As ratios to One-UCB-GLM: regret that counts as comparable, the most it may be with its error
+#: added, and communication that counts as a small part.
 COMPARABLE, AT_MOST, SMALL = 1.25, 1.5, 0.1
 _TEXT = (
     "With frequent global updates FedGLB-UCB’s regret is comparable to that of One-UCB-GLM, at a "
@@ -21,14 +21,14 @@ _RULE = (
     f"communication has at most {COMPARABLE:g} times its mean regret, and at most {AT_MOST:g} "
     f"times when {ERRORS:g} standard errors are added; does not hold if the best setting, of all "
     f"or of those with so little communication, has more than {COMPARABLE:g} times its regret "
-    f"when {ERRORS:g} standard errors are taken off; otherwise, and with one seed, not decided. "
+    f"when {ERRORS:g} standard errors are subtracted; otherwise, and with one seed, not decided. "
     "Errors of ratios are paired by seed."
 )
 _Measured = dict[str, Any]
 
 
 def near_one(evidence: Evidence) -> Claim:
-    """Hold the claim against all settings; tell the most frequent, the best and the cheapest."""
+    """Hold the claim against all settings; report the most frequent, the best and the cheapest."""
     one = reference(evidence.rows, "one-ucb-glm")
     ours = [row for curve in evidence.of(FEDGLB) for row in curve.rows]
     if one is None or not ours:

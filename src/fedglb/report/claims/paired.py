@@ -1,4 +1,4 @@
-"""Two configurations, seed by seed: the same seed has the same arms and noise for both."""
+"""Compare two configurations seed by seed: a seed has the same arms and noise for both."""
 
 from __future__ import annotations
 

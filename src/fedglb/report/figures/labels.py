@@ -34,9 +34,9 @@ def place(
     sizes
         Width and height of the labels.
     lines
-        Points along everything else that is drawn, (n, 2): better not covered.
+        Points along everything else that is drawn, (n, 2); labels avoid them where they can.
     area
-        What labels should not leave.
+        The box that labels should stay in.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def place(
         np.array([_fixed_cost(i, k, box, dot_boxes, lines, area) for k, box in enumerate(boxes)])
         for i, boxes in enumerate(candidates)
     ]
-    # The crowded ones first; then each again, given all others, until nothing changes.
+    # The most crowded labels first; then each one again, given all others, until none moves.
     order = sorted(range(len(dots)), key=lambda i: -float(fixed[i].min()))
     placed: dict[int, Box] = {}
     for _ in range(12):
@@ -92,7 +92,7 @@ def _candidates(dot: tuple[float, float], size: tuple[float, float]) -> list[Box
 
 
 def _fixed_cost(i: int, k: int, box: Box, dots: FloatArray, lines: FloatArray, area: Box) -> float:
-    """Return what a place costs whatever the other labels do: near places are better."""
+    """Return the part of a place's cost that other labels do not change; near places cost less."""
     covered = (
         (lines[:, 0] > box[0]) & (lines[:, 0] < box[2])
         & (lines[:, 1] > box[1]) & (lines[:, 1] < box[3])
@@ -109,7 +109,7 @@ def _fixed_cost(i: int, k: int, box: Box, dots: FloatArray, lines: FloatArray, a
 
 
 def spread(heights: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Return heights moved apart, as little as possible, so that neighbours keep a gap.
+    """Return the heights, moved as little as possible so that neighbours are `gap` apart.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def spread(heights: Sequence[float], gap: float, low: float, high: float) -> lis
     [3.0, 7.0, 20.0]
     """
     order = sorted(range(len(heights)), key=lambda i: heights[i])
-    groups: list[list[float]] = []  # wish of the mean, number
+    groups: list[list[float]] = []  # [mean of the wanted heights, how many]
     for i in order:
         groups.append([heights[i], 1])
         while len(groups) > 1 and _meet(groups[-2], groups[-1], gap):

@@ -1,4 +1,4 @@
-"""Regrets without a trade-off: lines across the figure, or words above it."""
+"""Regrets without a trade-off: lines across the figure, or text above it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def all_levels(study: Study, evidence: Evidence) -> list[Level]:
 
 
 def draw_levels(axes: Axes, levels: list[Level], extent: Range) -> None:
-    """Draw what is in range, with the names to the right of the axes, moved apart."""
+    """Draw the levels in range; their names are right of the axes, moved apart."""
     from matplotlib.transforms import blended_transform_factory
 
     def height(regret: float) -> float:

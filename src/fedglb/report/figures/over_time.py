@@ -23,7 +23,7 @@ _SIZE = (9.4, 4.7)
 _SECOND: tuple[tuple[str, Dashes], ...] = (
     ("o", (0, (1, 0.8))), ("h", (0, (3, 0.8))), ("<", (0, (2, 2))), (">", (0, (6, 1))),
 )  # fmt: skip
-_WIDE = 5.0  # a range of final values that asks for a logarithmic axis
+_WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
 
 
 def draw(study: Study, evidence: Evidence) -> Figure:
@@ -77,7 +77,7 @@ def selected(evidence: Evidence) -> list[Row]:
 
 
 def _middle(rows: tuple[Row, ...]) -> Row:
-    """Return the row with D nearest to the geometric middle of its grid; of two, the smaller D."""
+    """Return the row with D nearest to the geometric middle of its grid; on a tie the smaller D."""
     usable = [(r.value, r) for r in rows if r.value is not None and 0 < r.value < math.inf]
     if not usable:
         return rows[len(rows) // 2]
@@ -96,7 +96,7 @@ def _nearest(rows: tuple[Row, ...], target: float | None, measure: str) -> Row:
 
 
 def _looks(evidence: Evidence, shown: list[Row]) -> dict[str, Look]:
-    """Return the look of each setting; the most frequent FedGLB-UCB has a line of its own."""
+    """Return the look of each setting; a curve's second setting has another line and marker."""
     curve = looks([(r.curve, r.algorithm) for r in evidence.rows])
     made = {}
     again = 0
@@ -167,7 +167,7 @@ def _panel(
 
 
 def _marked(points: int, i: int, of: int) -> list[int]:
-    """Return where a line has its markers: a few, each line elsewhere."""
+    """Return where a line has its few markers: each line at other places."""
     shift = points / 6 * (i + 1) / (of + 1)
     where = np.rint(np.arange(6) * points / 6 + shift).astype(int)
     return sorted({int(min(w, points - 1)) for w in where})

@@ -28,7 +28,7 @@ class Range:
     costs: bool
 
     def x(self, cost: float) -> float:
-        """Return where a communication is drawn; none has a place left of all."""
+        """Return where a communication is drawn; zero has a place left of all others."""
         return cost if cost > 0 else self.zero if self.zero is not None else 0.0
 
     def shows(self, regret: float) -> bool:
@@ -52,7 +52,7 @@ def ranges(evidence: Evidence) -> Range:
         low, high = low / (high / low) ** 0.08, high * (high / low) ** 0.06
     else:
         bounds = [r.regret + s * (r.error or 0.0) for r in rows for s in (-1.0, 1.0)]
-        wide = high - low or abs(high) or 1.0  # an error of few seeds may dwarf everything
+        wide = high - low or abs(high) or 1.0  # with few seeds, an error bar may dwarf everything
         low = max(min([low, *bounds]), low - wide) - 0.06 * wide
         high = min(max([high, *bounds]), high + wide) + 0.06 * wide
     costs = sorted(r.cost(evidence.measure) for r in rows)

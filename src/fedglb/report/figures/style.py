@@ -1,6 +1,7 @@
-"""One look: colours that colour-blind readers tell apart, and a marker and a line of its own each.
+"""How algorithms are drawn: each has its own colour, marker and line style.
 
-Colours are those of Okabe and Ito. Nothing is told by colour alone, so prints in grey can be read.
+The colours are those of Okabe and Ito, which colour-blind readers can tell apart. Nothing is told
+by colour alone, so a print in grey can be read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Look:
 
     @property
     def face(self) -> str:
-        """Return the colour inside the marker: its own unless told."""
+        """Return the colour inside the marker: `colour`, unless `inside` says otherwise."""
         return self.inside or self.colour
 
     @property
@@ -94,7 +95,7 @@ def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw with these settings, whatever the user's own are, and leave those alone."""
+    """Draw with matplotlib settings of this package; the user's own stay as they are."""
     import matplotlib
 
     with matplotlib.rc_context(_FONTS):

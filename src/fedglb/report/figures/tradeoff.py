@@ -1,4 +1,4 @@
-"""The paper's main figure: communication against regret, one dot a setting."""
+"""The paper's main figure: communication against regret, one dot per setting."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def caption(study: Study, evidence: Evidence) -> str:
 
 
 def _front(axes: Axes, evidence: Evidence, extent: Range) -> list[Line2D]:
-    """Draw the stairs: for each communication the least regret that it buys."""
+    """Draw the stairs: for each amount of communication the least regret that it buys."""
     x, y = _stairs(evidence, extent)
     lines = axes.plot(
         x,
@@ -148,7 +148,7 @@ def _labels(axes: Axes, evidence: Evidence, levels: list[Level], extent: Range) 
     sizes = []
     for text in texts:
         box = text.get_window_extent(renderer)
-        # Wider than it is: "1" beside "0.464" must not read as 10.464.
+        # Leave a margin: "1" beside "0.464" must not read as 10.464.
         sizes.append((box.width / per_point + 3.0, 0.8 * box.height / per_point))
     area = axes.get_window_extent(renderer)
     x0, y0, x1, y1 = (v / per_point for v in area.extents)

@@ -1,4 +1,4 @@
-"""The page: one file that needs nothing else, on a screen or on paper."""
+"""The page: one HTML file that needs no other file, for the screen and for print."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def page(
     sentences: Sequence[str],
     figures: Sequence[tuple[str, str, bytes]],
 ) -> str:
-    """Return the page; `figures` are (what it shows in a few words, caption, SVG)."""
+    """Return the page; `figures` are (alternative text, caption, SVG)."""
     choice = ""
     if study.choice is not None:
         choice = (

@@ -17,7 +17,7 @@ _MARKS = {HOLDS: ("✓", "holds"), FAILS: ("✗", "fails"), UNDECIDED: ("?", "un
 def table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 1, kind: str = ""
 ) -> str:
-    """Return a table; cells are HTML already, columns from `numbers_from` on are numbers.
+    """Return a table. Cells are HTML; columns from index `numbers_from` on are numbers.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def choice_section(choice: Mapping[str, Any]) -> str:
     left_out = choice.get("not_searched") or ()
     if left_out:
         names = ", ".join(escape(str(label)) for label in left_out)
-        text += f"<p>Reported, but without a part in the search: {names}.</p>"
+        text += f"<p>Reported, but not part of the search: {names}.</p>"
     if rows:
         head = ["algorithm", "its own best values", "regret at the chosen values"]
         text += table([*head, "at its own best"], rows, numbers_from=2)

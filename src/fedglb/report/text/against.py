@@ -1,4 +1,4 @@
-"""FedGLB-UCB against others, in words that follow the verdicts."""
+"""Sentences that compare FedGLB-UCB with other algorithms; they follow from the verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedglb.report.text.numerals import amount, factor, percent, plus_minus
 
 
 def against_one(claim: Claim, measure: str) -> str:
-    """Say how near the cheapest comparable setting comes to One-UCB-GLM; else the best."""
+    """Say how near the cheapest comparable setting, or else the best one, is to One-UCB-GLM."""
     numbers = claim.numbers
     shown = numbers["cheapest"] or numbers["best"]
     ratio, cost = shown["regret_ratio"], shown["communication_ratio"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-#: Less regret than this is what sums of rounded numbers leave.
+#: Less regret than this is rounding error.
 _NOTHING = 1e-6
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -26,7 +26,7 @@ def amount(value: float | None) -> str:
 
 
 def brief(value: float) -> str:
-    """Return an amount that takes little room: powers of ten from a million on.
+    """Return a short form of an amount: powers of ten from a million on.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def setting(value: float) -> str:
 
 
 def factor(value: float) -> str:
-    """Return a ratio: with as many digits as it takes to tell it from 1.
+    """Return a ratio with as many digits as are needed to tell it from 1.
 
     Examples
     --------

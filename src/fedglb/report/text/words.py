@@ -33,7 +33,7 @@ def headline(evidence: Evidence, claims: Sequence[Claim]) -> str:
 
 
 def sentences(evidence: Evidence, claims: Sequence[Claim]) -> tuple[str, str, str]:
-    """Return what it means: what communication buys, against whom, and how it is spent."""
+    """Say what communication buys, how the algorithms compare, and how communication is spent."""
     claim = _by_key(claims)
     return (
         _what_it_buys(evidence, claim["communication-pays"]),
@@ -47,7 +47,7 @@ def _by_key(claims: Sequence[Claim]) -> dict[str, Claim]:
 
 
 def _what_it_buys(evidence: Evidence, claim: Claim) -> str:
-    """Tell one FedGLB-UCB curve with its numbers, and name all others and all that fail."""
+    """Describe one FedGLB-UCB curve with its numbers; name the others, and those that fail."""
     found = [c for c in claim.numbers["curves"] if c["algorithm"] != "dislinucb"]
     ours = [c for c in found if c["algorithm"] == FEDGLB]
     if not ours:

@@ -1,8 +1,8 @@
 """Tasks on a Dask cluster.
 
-Through `distributed` itself rather than joblib's dask backend: there, a task that the scheduler
-gives up (its workers died, or could not import the package) never reaches a generator of
-results, which then waits for ever.
+This uses `distributed` itself rather than joblib's dask backend. With that backend, a task that the
+scheduler gives up (its workers died, or could not import the package) never reaches the generator
+of results, which then waits for ever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        allowed = "no cluster, or install what it takes: pip install 'fedglb[cluster]'"
+        allowed = "no cluster, or install the packages it needs: pip install 'fedglb[cluster]'"
         raise InvalidInput("cluster", address, allowed) from None
     _reachable(address)
     try:
@@ -49,7 +49,7 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _reachable(address: str) -> None:
-    """Raise unless somebody listens there: a client that cannot connect takes long to say so."""
+    """Raise unless something listens there: Dask's own client takes long to notice."""
     parts = re.fullmatch(r"(?:(\w+)://)?\[?([^\[\]]+)\]?:(\d+)", address)
     if parts is None:
         raise _no_scheduler(address, "this has no host and port")
@@ -62,7 +62,7 @@ def _reachable(address: str) -> None:
 
 
 def _no_scheduler(address: str, reason: str) -> InvalidInput:
-    allowed = f"the address of a Dask scheduler, as tcp://host:8786 ({reason})"
+    allowed = f"the address of a Dask scheduler, such as tcp://host:8786 ({reason})"
     return InvalidInput("cluster", address, allowed)
 
 
@@ -86,7 +86,7 @@ def threads(client: Any) -> int:
 def run_on_cluster(
     client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
 ) -> Generator[Outcome, None, None]:
-    """Yield outcomes as they come; Dask itself gives the tasks of a dead worker to another."""
+    """Yield outcomes as they arrive; Dask itself gives a dead worker's tasks to another one."""
     done: queue.Queue[tuple[Any, Outcome | Exception]] = queue.Queue()
     sources = Sources.of(experiment)
     futures = {}
@@ -94,8 +94,8 @@ def run_on_cluster(
     async def fetch(future: Any) -> None:
         """Bring a result here, in the thread of the client.
 
-        A result that was lost with its worker on the way is awaited anew: Dask works it out again,
-        which takes as long as it takes, and all others are brought meanwhile.
+        If its worker died before the result was here, Dask runs the task again. This waits for it
+        without a limit, and other results arrive meanwhile.
         """
         try:
             done.put((future, await future.result()))
@@ -118,7 +118,7 @@ def run_on_cluster(
         task = futures.pop(future)
         if isinstance(outcome, Exception):
             text = f"{type(outcome).__name__}: {outcome}"
-            if future.status != "error":  # so it is not the task's own, but the network's
+            if future.status != "error":  # the error is the network's, not the task's
                 reason = text.partition("\n")[0]
                 raise ClusterLost(f"the connection to the scheduler is lost: {reason}")
             outcome = Outcome(task, None, (f"{task.describe(experiment)}: {text}",))

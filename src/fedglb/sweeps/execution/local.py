@@ -22,7 +22,7 @@ class WorkerDied(Exception):
 def run_locally(
     experiment: Experiment, tasks: Sequence[Task], jobs: int, watch: Watch
 ) -> Generator[Outcome, None, None]:
-    """Yield outcomes as they come; one process a job, or this very one if there is one job."""
+    """Yield outcomes as they arrive. One worker process per job; with one job, this process."""
     sources = Sources.of(experiment)
     if jobs == 1:
         for task in tasks:
@@ -31,19 +31,19 @@ def run_locally(
     calls = (
         joblib.delayed(work)(sources, task, watch.report_file(task), os.getpid()) for task in tasks
     )
-    # One task a message, handed over when a worker is free: nothing waits behind a long one.
+    # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
         pre_dispatch="n_jobs",
     )  # fmt: skip
-    # That running tasks are given up is the point. joblib warns in a thread of its own, at a
-    # time of its own: a filter for the while of `close` would be gone by then.
+    # Closing the pool abandons running tasks on purpose. joblib warns of that from another thread,
+    # possibly after `close` has returned, so a filter around `close` would be gone too early.
     warnings.filterwarnings("ignore", r"\d+ tasks which", UserWarning, "joblib")
-    # A worker that holds 300 MB more than after its first task is replaced by a fresh one, which
-    # is nothing to warn of: large arrays leave gaps behind.
+    # joblib replaces a worker that holds 300 MB more than after its first task. That is no reason
+    # to warn: large arrays fragment the memory.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, "joblib")
     try:
-        # Not outside of `try`: a worker may die of the first task before the second is handed over.
+        # Inside `try`: a worker may die of the first task before the second one is sent.
         with closing(pool(calls)) as outcomes:  # closing ends the workers, after Ctrl-C too
             yield from outcomes
     except TerminatedWorkerError as error:

@@ -1,4 +1,4 @@
-"""How far a sweep is: plain facts, for whoever wants to draw them."""
+"""How far a sweep is, as plain data for whoever shows it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class SweepStatus:
     runs
         How many runs there are in all.
     finished
-        Those that are finished, in this session or before.
+        The finished runs, of this session and of earlier ones.
     interactions
-        What this session has done, running tasks included.
+        How many interactions this session has done, those of running tasks included.
     left
-        What it still has to do.
+        How many interactions it still has to do.
     seconds
         For how long it has been running.
     """
@@ -55,19 +55,19 @@ class SweepStatus:
     seconds: float
 
 
-#: Called now and then, from another thread too, but never twice at the same time.
+#: Called now and then, possibly from another thread, but never by two at the same time.
 OnStatus: TypeAlias = Callable[[SweepStatus], None]
 
 
 class Watch:
-    """Counts what is finished and looks at what the workers report in between."""
+    """Counts finished tasks, and reads what workers report about running ones."""
 
     def __init__(self, experiment: Experiment, before: pl.DataFrame, tell: OnStatus | None) -> None:
         self._experiment, self._tell = experiment, tell
         self._finished: list[Finished] = []
         self._tasks: dict[Path, Task] = {}
         self._begin = time.monotonic()
-        # Tasks come from joblib's thread, finished ones from the main thread, looks from a third.
+        # Three threads use this: joblib's adds tasks, the main one finishes them, a third reads.
         self._lock, self._telling = threading.Lock(), threading.Lock()
         self._error: BaseException | None = None
         self._add(before)
@@ -76,9 +76,9 @@ class Watch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Have a folder for reports, and look into it now and then.
+        """Make a folder for the workers' reports, and read them now and then.
 
-        An error of whoever is told is raised in the thread that finishes the next task, or here.
+        An error that the callback raises is raised again when the next task finishes, or here.
         """
         over = threading.Event()
 
@@ -108,7 +108,7 @@ class Watch:
         return path
 
     def running(self) -> list[Task]:
-        """Return the tasks that were begun and are not finished."""
+        """Return the tasks that have begun and are not finished."""
         with self._lock:
             return [task for path, task in self._tasks.items() if path.exists()]
 
@@ -120,7 +120,7 @@ class Watch:
             self._tasks = {}
 
     def finished(self, task: Task, part: pl.DataFrame) -> None:
-        """Enter a finished task and tell."""
+        """Record a finished task, and call back."""
         with self._lock:
             for path in [path for path, other in self._tasks.items() if other == task]:
                 path.unlink(missing_ok=True)
@@ -140,7 +140,7 @@ class Watch:
             self._finished.append(Finished(label, *totals))
 
     def emit(self) -> None:
-        """Tell how far the sweep is."""
+        """Call back with how far the sweep is."""
         if self._tell is None:
             return
         with self._telling:

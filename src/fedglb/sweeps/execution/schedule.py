@@ -1,4 +1,4 @@
-"""What is still to run, and what of it may run side by side."""
+"""Which runs are left, and which of them may run side by side."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from fedglb.sweeps.execution.task import Task, deal
 from fedglb.sweeps.spec.experiment import Experiment
 
-#: After so many dead workers without a finished task in between a sweep gives up.
+#: A sweep gives up after this many deaths of workers with no task finished in between.
 MOST_DEATHS = 3
 
 
@@ -22,16 +22,17 @@ class _Company(Enum):
 
 
 class TaskSchedule:
-    """The runs left, in what company.
+    """The runs left, and what may run beside each of them.
 
-    A worker that dies takes all workers of its pool with it, and one of the tasks that were running
-    may be why. So a task of several runs is cut up, and a run that was a task of its own runs
-    alone: should its worker die again, nothing else is lost and it is known whose fault it is.
+    A worker that dies takes all workers of its pool with it, and any of the running tasks may be
+    the cause. So the tasks of several runs are split into tasks of one run, and those that had one
+    run already are run with nothing beside them: if a worker dies then, the cause is known and
+    nothing else is lost.
 
     Parameters
     ----------
     experiment
-        Whose runs.
+        The experiment.
     done
         The runs (index of the configuration, seed) that are finished already.
     """
@@ -60,15 +61,16 @@ class TaskSchedule:
         return _singly(self._with(_Company.NONE_AND_LAST)[:1])
 
     def finished(self, task: Task) -> None:
-        """Enter a task that came to its end, whatever it gave."""
+        """Record a task that has ended, with or without failures."""
         self._deaths = 0
         for run in _runs(task):
             self._left.pop(run, None)
 
     def died(self, tasks: Sequence[Task], running: Sequence[Task]) -> None:
-        """Enter the death of a worker, while `running` of `tasks` had begun and were not finished.
+        """Record the death of a worker; `running` are those of `tasks` that were running.
 
-        Deaths in company are not counted: each leaves less company, so there is an end of them.
+        A death with several tasks running is not counted: after each, fewer may run side by side,
+        so there cannot be many.
         """
         first = _runs(tasks[0])[0]
         if self._left.get(first) in (_Company.NONE, _Company.NONE_AND_LAST):
@@ -84,7 +86,7 @@ class TaskSchedule:
             self._deaths += 1
 
     def why_hopeless(self) -> str | None:
-        """Return why there is no point in going on, None if there is."""
+        """Return why the sweep should give up, or None if it should go on."""
         if self._deaths < MOST_DEATHS or self._with(_Company.NONE):
             return None
         died = f"a worker process died {self._deaths} times in a row (killed, or out of memory)"
@@ -93,7 +95,7 @@ class TaskSchedule:
             return f"{died} before it began a task"
         what = "; ".join(task.describe(self._experiment) for task in deadly[:3])
         more = f"; and {len(deadly) - 3} more" if deadly[3:] else ""
-        return f"{died}; it does so when nothing else is running: {what}{more}"
+        return f"{died}; it dies even when nothing else is running: {what}{more}"
 
     def _with(self, company: _Company) -> list[tuple[int, int]]:
         return [run for run, allowed in self._left.items() if allowed is company]

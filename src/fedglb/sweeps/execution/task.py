@@ -19,7 +19,7 @@ from fedglb.simulation.lockstep import lockstep
 from fedglb.sweeps.results.parts import part, to_bytes
 from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
-#: The most configurations of one call: more would save little of drawing arms and noise.
+#: The most configurations per task. They share the drawing of arms and noise; more save little.
 LARGEST = 16
 _REPORT_EVERY = 0.2  # seconds
 
@@ -40,7 +40,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task gives back: a part (a Parquet file) and what failed, setting by setting."""
+    """What a task returns: a part (a Parquet file), and a message per configuration that failed."""
 
     task: Task
     part: bytes | None
@@ -50,8 +50,8 @@ class Outcome:
 def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     """Deal the pending (configuration, seed) pairs into tasks.
 
-    Runs of one seed go together, at most 16; fewer where that would leave workers idle.
-    Round-robin, so that neighbours in a grid, which cost about the same, are spread evenly.
+    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle. Runs are
+    dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Sources:
 
     @classmethod
     def of(cls, experiment: Experiment) -> Sources:
-        """Return those of this process."""
+        """Return the sources as this process has them."""
         return cls(experiment.document, code_digest(), data_digest(experiment.env.facts()))
 
 
@@ -96,18 +96,18 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
     sources
         The experiment, and what its results depend on.
     task
-        What to run of it.
+        Which runs of it.
     report
-        A file to write the number of finished steps to, for the view of progress.
+        A file to write the number of finished steps to, for the progress view.
     parent
-        The process to work for: without it there is nobody to take the result.
+        The id of the process that takes the result: the worker ends with it. None: no such one.
     """
     if sources.code != code_digest():
         text = "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
         return Outcome(task, None, (text,))
     experiment = _experiment(sources.document)
     if sources.data != data_digest(experiment.env.facts()):
-        text = "this worker has other data, or other clusters of it, than the sweep"
+        text = "this worker has other data, or clusters them differently, than the sweep"
         return Outcome(task, None, (text,))
     if parent is not None:
         _leave_with(parent)
@@ -118,7 +118,7 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
     failures: list[str] = []
     try:
         runs = _lockstep(experiment, task, progress)
-    except Exception:  # whose was it? one by one: the others are worth keeping
+    except Exception:  # run them one by one: only those that fail are lost
         done, runs = (), []
         for index in task.configurations:
             alone = Task(task.seed, (index,))
@@ -138,11 +138,11 @@ def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None
     return lockstep(algorithms, experiment.env, experiment.horizon, task.seed, progress=progress)
 
 
-@functools.cache  # once a worker
+@functools.cache  # once per worker
 def _leave_with(parent: int) -> None:
     """End this process soon after its parent, busy or idle, and not before it.
 
-    A terminal sends Ctrl-C to workers too: the parent is the one to act on it.
+    A terminal sends Ctrl-C to workers too; they ignore it, because the parent acts on it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -165,7 +165,7 @@ def _reporter(report: Path | None) -> Callable[[int], None]:
             return
         last = now
         if report is not None:
-            with contextlib.suppress(OSError):  # only the view would miss it
+            with contextlib.suppress(OSError):  # only the progress view would miss it
                 report.write_text(str(steps))
 
     return progress

@@ -1,4 +1,4 @@
-"""What one task leaves: a frame of finished runs, each with its trace in lists."""
+"""The result of one task: a frame of finished runs, each with its trace in lists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PART: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def recorded_steps(horizon: int) -> IntArray:
-    """Return the steps of a trace that are kept: at most 500, evenly, the first and the last.
+    """Return the steps of a trace that are kept: at most 500, evenly spaced, first and last included.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 * `manifest.json`: what is run, with what, on what machine; whether it is complete.
 * `parts/`: one Parquet file per finished task, named by a checksum of the sweep and its content;
   gone at the end.
-* `runs.parquet`, `traces.parquet`: the result, in an order that no chance decides.
+* `runs.parquet`, `traces.parquet`: the result, always in the same order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fedglb.provenance import identity, machine, software
 from fedglb.sweeps.results.tables import runs_table, traces_table
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
-#: The version of these files. A folder of another one is refused: it can be run again.
+#: The version of these files. A folder of another version is refused: run the sweep again.
 FORMAT = 1
 _KEYS = {"name", "identity", "complete", "document", "sessions", "files"}
 
@@ -46,7 +46,7 @@ class Store:
 
     @property
     def complete(self) -> bool:
-        """Whether the result is there, whole."""
+        """Whether the result is complete and undamaged."""
         return bool(self.manifest["complete"]) and not _damaged(self.folder, self.manifest)
 
     def add(self, content: bytes) -> None:
@@ -59,7 +59,7 @@ class Store:
         return _parts(self.folder, self.manifest)
 
     def finish(self) -> None:
-        """Write the result, then say so, then remove the parts."""
+        """Write the result, then mark it complete, then remove the parts."""
         parts = self.finished()
         files = {
             RUNS: to_bytes(runs_table(self.experiment, parts)),
@@ -74,7 +74,7 @@ class Store:
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
 
     def note_time(self) -> None:
-        """Enter the wall time of this session."""
+        """Record the wall time of this session."""
         session = self.manifest["sessions"][-1]
         session["wall_seconds"] = time.monotonic() - self._since
         known = (s["wall_seconds"] for s in self.manifest["sessions"])
@@ -82,7 +82,7 @@ class Store:
         self.save()
 
     def note_time_if_possible(self) -> None:
-        """Enter the wall time of this session, unless that fails too."""
+        """Record the wall time of this session; ignore a failure to do so."""
         with contextlib.suppress(OSError):
             self.note_time()
 
@@ -155,7 +155,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
             begun = {"started": _now(), "wall_seconds": None, **how, "machine": machine()}
             manifest["sessions"].append(begun)
             remove_unfinished(folder)
-            store.save()  # first of all: it says whose the folder is
+            store.save()  # first of all: it says which sweep the folder belongs to
             (folder / PARTS).mkdir(exist_ok=True)
             remove_unfinished(folder / PARTS)
         yield store
@@ -169,7 +169,7 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
     folder
         Where the sweep was run.
     partial
-        Take what there is of a sweep that is not complete; otherwise it is refused.
+        Whether to return the finished runs of a sweep that is not complete; else it is refused.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
         raise InvalidInput("folder", str(folder), f"the folder of a sweep: it has no {MANIFEST}")
     damaged = _damaged(path, manifest) if manifest["complete"] else None
     if damaged is not None:
-        allowed = f"a whole one: {damaged} is damaged; running the sweep again repairs it"
+        allowed = f"an undamaged one: {damaged} is damaged; running the sweep again repairs it"
         raise InvalidInput("folder", str(folder), allowed)
     if manifest["complete"]:
         runs, traces = (from_bytes((path / name).read_bytes()) for name in (RUNS, TRACES))
@@ -237,7 +237,7 @@ def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
 
 
 def _damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
-    """Return the name of a result file that is not what was written."""
+    """Return the name of a result file whose content has changed since it was written."""
     for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file() or checksum(path.read_bytes()) != expected:
@@ -253,7 +253,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
         elif set(found) >= _KEYS and found["sessions"]:
             return dict(found)
         else:
-            what = f"its {MANIFEST} is not whole"
+            what = f"its {MANIFEST} is incomplete"
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError):
@@ -291,18 +291,18 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
 
 
 def _plain(value: float | int | str | None) -> float | int | str | None:
-    """Return the value as JSON has it: no infinity there."""
+    """Return the value for JSON, which has neither infinity nor nan: they become text."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
-    """Say whose folder it is, and what to do."""
+    """Say which sweep the folder holds, and what to do."""
     if manifest["document"] != experiment.document:
         theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
         keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
         what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
     elif manifest.get("data", {}) != experiment.env.facts():
-        what = "it was begun with other data, or other clusters of it"
+        what = "it was begun with other data, or with other clusters of the same data"
     else:
         what = "it was begun with another version of fedglb, NumPy, SciPy or numba"
     return f"another folder (--out), or delete this one: {what}"

@@ -12,7 +12,7 @@ _KINDS = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
 
 def runs_table(experiment: Experiment, parts: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per run. No times: a sweep that was interrupted gives the same table."""
+    """Return one row per run; without times, so that an interrupted sweep gives the same table."""
     env, problem = experiment.env, experiment.env.problem
     configurations = pl.DataFrame(
         [

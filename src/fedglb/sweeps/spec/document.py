@@ -20,7 +20,7 @@ class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[environment]` with a `dataset`: those of `fg.clustered` and `fg.Classification`."""
+    """`[environment]` with a `dataset`: parameters of `fg.clustered` and `fg.Classification`."""
 
     dataset: str
     clients: int
@@ -33,7 +33,7 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 
 E = TypeVar("E", SyntheticTable, ClassificationTable)
 
-#: What a file for `fedglb reproduce` has besides: a sweep knows nothing of it.
+#: Keys that only `fedglb reproduce` reads; a file for a sweep must not have them.
 STUDY_KEYS = ("title", "measure", "search", "profile")
 
 
@@ -63,7 +63,7 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
     """
     for key in STUDY_KEYS:
         if key in raw:
-            allowed = f"no such key to a sweep: `fedglb reproduce {source}` is what reads it"
+            allowed = f"no such key for a sweep: only `fedglb reproduce {source}` reads it"
             with under(source=source):
                 raise InvalidInput(key, raw[key], allowed)
     environment = raw.get("environment")

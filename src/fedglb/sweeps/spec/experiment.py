@@ -21,7 +21,7 @@ from fedglb.problem_table import ProblemTable
 from fedglb.sweeps.spec.document import ClassificationTable, Document, SyntheticTable, parse
 from fedglb.sweeps.spec.grid import Choice, Configuration, choices, configurations
 
-#: The most runs of a sweep: more is a slip in a grid.
+#: The most runs of a sweep: more is probably a mistake in a grid.
 MOST_RUNS = 100_000
 
 
@@ -38,7 +38,7 @@ class Experiment:
     horizon
         T.
     seeds
-        In the order of the results.
+        The seeds, in the order of the results.
     configurations
         The algorithms, in the order of the results.
     document
@@ -86,7 +86,7 @@ def read_experiment(
     source
         A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys.
     seeds
-        Instead of the file's own: a number n for 1 … n, or a list.
+        Replaces the seeds of the file: a number n for 1 … n, or a list.
     progress
         Called with a line of text where data has to be fetched and grouped first.
 
@@ -128,7 +128,7 @@ def read_experiment(
 
 
 def _plain(value: Any) -> Any:
-    """Return tables as TOML has them: NumPy's numbers and arrays are Python's, tuples are lists."""
+    """Return tables as TOML has them: NumPy's numbers and arrays as Python's, tuples as lists."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -156,12 +156,12 @@ def _build(
     try:
         text = json.dumps(raw, sort_keys=True)
     except TypeError as error:
-        raise InvalidInput("tables", str(error), "plain numbers and text only") from None
+        raise InvalidInput("tables", str(error), "numbers, text, lists and tables only") from None
     return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
 
 
 def _place(choice: Choice, path: Place) -> Place:
-    """Return the key of the file that an error about an argument is about."""
+    """Return the key of the file at which an argument with an error was given."""
     if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
         return ("problem", *path)
     return choice.place(path)

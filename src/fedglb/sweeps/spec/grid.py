@@ -1,4 +1,4 @@
-"""From tables with lists in them to configurations: one algorithm each, with a name of its own."""
+"""From tables that hold lists to configurations, each one algorithm with its own label."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Configuration:
     preset
         The name of its preset.
     parameters
-        All parameters of the preset, in words and numbers; None where there is nothing to say.
+        All parameters of the preset, as text and numbers; None for one that has no value.
     algorithm
         The algorithm itself.
     """
@@ -60,7 +60,7 @@ class Choice:
         return build(self.preset, {key: v.value for key, v in self.values.items()})
 
     def place(self, path: Place) -> Place:
-        """Return the place in the file that an error about a parameter of the preset is about."""
+        """Return the place in the file at which a parameter of the preset was given."""
         found = self.values.get(str(path[0]))
         return (*self.key, *path) if found is None else (*found.key, *path[1:])
 
@@ -70,7 +70,7 @@ def choices(
 ) -> list[Choice]:
     """Return every combination of the lists in the `[[algorithm]]` tables.
 
-    Refused before they are made if there are more than `most` with all `seeds`.
+    Raises before it makes any if they give more than `most` runs with all `seeds`.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def _range(table: Mapping[str, Any]) -> list[float]:
 
 
 def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configuration, ...]:
-    """Name the algorithms; refuse one that stands there twice."""
+    """Label the algorithms; refuse one that is given twice."""
     first: dict[Algorithm, Choice] = {}
     for choice, algorithm in made:
         if algorithm in first:
@@ -171,7 +171,7 @@ def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configurat
 
 
 def _described(choice: Choice, algorithm: Algorithm) -> dict[str, float | int | str | None]:
-    """Return all parameters in words and numbers, defaults included."""
+    """Return all parameters as text and numbers, defaults included."""
     out: dict[str, float | int | str | None] = {}
     for key, default in parameters(choice.preset).items():
         value = choice.values[key].value if key in choice.values else default

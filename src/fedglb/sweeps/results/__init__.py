@@ -1,0 +1,1 @@
+"""What a sweep leaves: its folder and its tables."""
