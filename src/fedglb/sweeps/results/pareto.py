@@ -17,6 +17,8 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
     """
     front: list[int] = []
     for i in sorted(range(len(points)), key=lambda i: points[i]):
-        if not front or points[i][1] < points[front[-1]][1]:  # more communication: regret has to fall
+        if (
+            not front or points[i][1] < points[front[-1]][1]
+        ):  # more communication: regret has to fall
             front.append(i)
     return front

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from fedglb.typing import IntArray
 from fedglb.simulation import Run
+from fedglb.typing import IntArray
 
 #: The most points of a trace that are kept.
 TRACE_POINTS = 500

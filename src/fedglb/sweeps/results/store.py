@@ -22,12 +22,12 @@ from typing import Any
 import polars as pl
 
 from fedglb.errors import InvalidInput
-from fedglb.io.atomic import UNFINISHED, checksum, remove_unfinished, atomic_write
+from fedglb.io.atomic import UNFINISHED, atomic_write, checksum, remove_unfinished
 from fedglb.io.lock import LOCK, exclusive_lock
-from fedglb.sweeps.spec.experiment import Experiment, read_experiment
-from fedglb.sweeps.results.parts import from_bytes, no_parts, to_bytes
 from fedglb.provenance import identity, machine, software
+from fedglb.sweeps.results.parts import from_bytes, no_parts, to_bytes
 from fedglb.sweeps.results.tables import runs_table, traces_table
+from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from fedglb.algorithms.catalog import all_parameters
-from fedglb.sweeps.spec.experiment import Experiment
 from fedglb.sweeps.results.parts import TOTALS, TRACE
+from fedglb.sweeps.spec.experiment import Experiment
 
 _KINDS = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
