@@ -144,7 +144,7 @@ class Link(ABC):
         Returns
         -------
         float
-            μ′(z) > 0.
+            μ′(z), positive up to rounding.
         """
 
     def scalar_sampler(self) -> Callable[[float, float, float], float]:
