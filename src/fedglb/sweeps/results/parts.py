@@ -26,7 +26,7 @@ _PART: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def recorded_steps(horizon: int) -> IntArray:
-    """Return the steps of a trace that are kept: at most 500, evenly spaced, first and last included.
+    """Return the steps of a trace that are kept: at most 500, evenly spaced, both ends included.
 
     Examples
     --------
