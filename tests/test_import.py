@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ def python(script: str) -> subprocess.CompletedProcess[str]:
 def test_the_federation_is_loaded_with_the_first_agent():
     script = """
 import sys
+from pathlib import Path
 import fedglb as fg
 
 loaded = lambda: any(name.startswith("fedglb.federation") for name in sys.modules)
@@ -34,6 +36,7 @@ assert loaded()
 def test_an_agent_on_its_own_needs_no_package_of_the_federation(tmp_path):
     script = f"""
 import sys
+from pathlib import Path
 sys.modules["nats"] = sys.modules["cryptography"] = None  # an import of these fails
 import fedglb as fg
 
@@ -50,6 +53,7 @@ with fg.Agent.open({str(tmp_path / "shop.db")!r}, fg.Problem(dim=2)) as agent:
 def test_a_bundle_needs_them_and_says_so(tmp_path):
     script = f"""
 import sys
+from pathlib import Path
 sys.modules["nats"] = sys.modules["cryptography"] = None
 import fedglb as fg
 
@@ -82,3 +86,10 @@ def test_no_public_name_hides_a_module():
     assert fedglb.simulation.compiled.CompiledEngine.name == "compiled"
     assert fedglb.simulation.simulate is fg.simulate
     assert fedglb.sweeps.sweep is fg.sweep
+
+
+def test_every_folder_of_sources_is_a_package():
+    """One without `__init__.py` works from a checkout, and may be missing from a wheel."""
+    sources = Path(fg.__file__).parent
+    folders = {path.parent for path in sources.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
