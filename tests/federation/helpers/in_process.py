@@ -58,10 +58,12 @@ class Serving:
 
     def silence(self, client: str) -> None:
         """Have a client count as silent for too long; return when it counts as gone."""
-        sessions = self.session.members._sessions
+        sessions, deadline = self.session.members._sessions, time.monotonic() + PATIENCE
         session = sessions[client]
         while sessions.get(client) is session:  # what it said before may be heard only now
-            session.seen = -math.inf
+            assert time.monotonic() < deadline, f"{client} still counts as present"
+            assert hasattr(session, "last_seen")
+            session.last_seen = -math.inf
             time.sleep(0.01)
 
     def _tell(self, event: CoordinatorEvent) -> None:
