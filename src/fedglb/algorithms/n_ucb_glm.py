@@ -17,7 +17,7 @@ def n_ucb_glm(
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
 ) -> Algorithm:
-    """N-UCB-GLM: every client learns alone, and fits its own samples anew after each of them.
+    """N-UCB-GLM: every client learns alone, and fits all its own samples after each new one.
 
     Parameters
     ----------

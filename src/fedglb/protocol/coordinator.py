@@ -54,10 +54,10 @@ class Coordinator:
         From `algorithm.setting(problem, clients, horizon)`.
     clients
         The identities of the members; others `join` later. Sums are taken in their sorted order,
-        whatever the order in which they joined or answers arrive.
+        in whatever order they joined or answer.
     reward_limit
-        The largest |reward|, where the link's rewards have no bound: without one, nobody can say
-        how large a gradient may be.
+        The largest |reward|, for a link whose rewards are unbounded: without it, there is no bound
+        on the gradients that clients send.
     """
 
     def __init__(
@@ -76,7 +76,9 @@ class Coordinator:
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None
-        self.covered: dict[ClientId, Contribution] = {}  # what the model has of each client
+        self.covered: dict[
+            ClientId, Contribution
+        ] = {}  # what the model covers of each client's samples
         self.update: Update | None = None  # the one in progress
         self.last_update: UpdateRecord | None = None  # the last one that led to a model
         self.started = 0  # the number of the last update that began
@@ -88,7 +90,7 @@ class Coordinator:
     # -- members -------------------------------------------------------------------------------
 
     def join(self, client: ClientId) -> None:
-        """Make `client` a member: of the next update, and it gets the model of a running one."""
+        """Make `client` a member from the next update on; it gets the model of a running one."""
         if client not in self.clients:
             ids = check_identities([*self.clients, client], self.setting.clients)
             check_one_kind([*self.covered, client])  # some of which may have left
@@ -154,7 +156,7 @@ class Coordinator:
     def receive(self, message: Message) -> list[Message]:
         """Handle a message from a client. A bad one raises `InvalidInput` and changes nothing.
 
-        An answer that nobody waits for (repeated, or to what is over) is dropped unseen.
+        An answer that is not awaited (a repeated or a late one) is ignored.
         """
         self._check_member(message.client)
         match message:
@@ -181,7 +183,7 @@ class Coordinator:
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it.
 
-        Without members there is nothing to be done.
+        Without members this does nothing.
         """
         return self._ask(self.start_update(t, client)) if self.clients else []
 
@@ -203,9 +205,9 @@ class Coordinator:
             self.update = None
 
     def start_update(self, t: int, client: ClientId | None) -> Update:
-        """Make an update of all members the one in progress; nobody has been asked anything yet.
+        """Start an update with all members, without sending any request.
 
-        For who drives the update without messages (`simulation.bulk_update`); others `begin`.
+        For `simulation.bulk_update`, which needs no messages; everything else calls `begin`.
         """
         if self.algorithm.global_update is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
@@ -214,7 +216,7 @@ class Coordinator:
         return self.update
 
     def finish_update(self) -> SharedModel:
-        """End the update in progress, which is solved; return its model, which is now ours."""
+        """End the solved update in progress; keep its model and return it."""
         update, solver = self.update, self.algorithm.global_update
         assert update is not None
         assert solver is not None
@@ -243,7 +245,7 @@ class Coordinator:
         )
 
     def _go_on(self, update: Update) -> list[Message]:
-        """Do what the answers so far allow."""
+        """Advance the update as far as the answers allow."""
         if not update.complete:
             return []
         update.advance()

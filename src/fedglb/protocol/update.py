@@ -127,7 +127,7 @@ class Update:
         return self.phase == SOLVING and message.round == self.rounds
 
     def accept(self, message: Covariance | Derivatives) -> None:
-        """Accept an answer that is waited for; a bad one raises `InvalidInput`, changing nothing."""
+        """Accept an answer that is awaited; a bad one raises `InvalidInput` and changes nothing."""
         client, kept = message.client, self.kept.get(message.client)
         if isinstance(message, Covariance):
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
