@@ -123,7 +123,7 @@ def _plain(d: int, K: int) -> float:
 def passes() -> None:
     """A pass over the samples of a global update beside the machine's memory bandwidth."""
     print("one pass over 2,000,000 samples, logistic; beside a NumPy sum over the same memory")
-    print("| d | sum, GB/s | gradient, ns a sample (GB/s) | with Hessian, ns a sample (GB/s) |")
+    print("| d | sum, GB/s | gradient, ns per sample (GB/s) | with Hessian, ns per sample (GB/s) |")
     print("|---|---|---|---|")
     link, n = fg.Logistic(), 2_000_000
     for d in (10, 55):

@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"d={D}, Newton, {SAMPLES} new samples an agent and update, ", end="")
     print(f"agents in {PROCESSES} processes, TLS; ", end="")
     print(f"a question has {len(QUESTION)} bytes, an answer {len(ANSWER)}")
-    print("| agents | update, ms | worst | rounds | kB | ms a round | bare round, ms | ratio |")
+    print("| agents | update, ms | worst | rounds | kB | ms per round | bare round, ms | ratio |")
     print("|---|---|---|---|---|---|---|---|")
     out = []
     for count in given.agents:

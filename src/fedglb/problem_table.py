@@ -1,4 +1,4 @@
-"""A problem in words and numbers, as the files of sweeps and federations have it."""
+"""A problem as text and numbers, as the files of sweeps and federations have it."""
 
 from __future__ import annotations
 

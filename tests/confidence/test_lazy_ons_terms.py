@@ -191,7 +191,7 @@ def test_the_bound_on_residuals(link):
     z = np.linspace(-1.7, 1.7, 401)
     if link == "identity":
         rng = np.random.default_rng(0)
-        noise = np.abs(rng.standard_normal((4000, 150))).max(axis=1)  # NT rewards a run
+        noise = np.abs(rng.standard_normal((4000, 150))).max(axis=1)  # NT rewards per run
         failed = np.mean(2.0 * 1.7 + setting.problem.R * noise > G)
         assert 0.0 < failed <= DELTA
     else:

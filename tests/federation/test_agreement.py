@@ -204,7 +204,7 @@ def test_rewards_are_those_of_the_link_within_the_limit():
         ({"algorithm": fg.one_ucb_glm()}, "centralised"),
         ({"algorithm": fg.fedglb_ucb_1(5)}, "horizon"),
         ({"algorithm": fg.fedglb_ucb_2(5)}, "horizon"),
-        ({"algorithm": fg.fedglb_ucb_3(5)}, "fits all samples anew"),
+        ({"algorithm": fg.fedglb_ucb_3(5)}, "updates fit all samples"),
         ({"problem": fg.Problem(dim=1401)}, "problem.dim"),
     ],
 )  # fmt: skip

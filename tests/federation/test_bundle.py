@@ -90,7 +90,7 @@ def test_toml_is_read_as_it_was_written(given):
 
 def test_toml_leaves_out_what_is_none_and_refuses_what_it_cannot_say():
     assert tomllib.loads(to_toml({"a": None, "b": {"c": None}})) == {"b": {}}
-    with pytest.raises(fg.InvalidInput, match="numbers, words"):
+    with pytest.raises(fg.InvalidInput, match="numbers, text"):
         to_toml({"a": object()})
 
 
@@ -105,7 +105,7 @@ def test_a_missing_file_is_named(written, name):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[agreement]", "[agreement", "a valid TOML file; this one is not"),
+        ("[agreement]", "[agreement", "a TOML file without mistakes"),
         ("federation = ", "fedration = ", r"fedration = 'demo'.*did you mean federation"),
         ("max_clients", "max_client", "agreement.max_client = 10.*did you mean max_clients"),
         ("dim = 3", "dmi = 3", "agreement.problem.dmi = 3.*dim"),

@@ -67,7 +67,7 @@ def test_against_finite_differences(name, shape):
     curvature = np.array(
         [difference(lambda t: derivatives(name, X, y, t)[0], e) for e in np.eye(d)]
     )
-    # truncation h⁴/30 a sample times a derivative of the order of the mean (e^|z| for Poisson),
+    # truncation h⁴/30 per sample times a derivative of the order of the mean (e^|z| for Poisson),
     # rounding an ulp of the sum over h
     scale = len(y) * (1.0 + np.abs(y).max() + FAMILIES[name].mean(X @ theta).max())
     assert_allclose(gradient, slopes, rtol=0.0, atol=1e-12 * scale)

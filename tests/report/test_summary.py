@@ -1,4 +1,4 @@
-"""One row a configuration, against the same by hand."""
+"""One row per configuration, against the same by hand."""
 
 from __future__ import annotations
 

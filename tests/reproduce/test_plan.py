@@ -55,7 +55,7 @@ def test_candidates_are_the_product():
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        (changed(seeds=[2]), "search.seeds = .* 2 is one of those"),
+        (changed(seeds=[2]), "search.seeds = .*it reports 2"),
         (changed(seeds=[]), "at least one seed"),
         (changed(exploration=[], alpha=[]), "values to try"),
         (changed(ridge=[-1.0]), r"search.ridge\[0\] = -1.0"),

@@ -153,7 +153,7 @@ def test_one_client_is_not_one_for_all():
 
 
 def test_past_the_refresh_of_the_inverse():
-    """More than 1,024 samples a client without an update: A⁻¹ and the centre are computed anew."""
+    """More than 1,024 samples per client without an update: A⁻¹ and the centre are recomputed."""
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
     for name in ("N-ONS-GLM", "FedGLB-UCB3"):
         algorithm = fg.fedglb_ucb_3(1, 0.2) if name == "FedGLB-UCB3" else ALGORITHMS[name]

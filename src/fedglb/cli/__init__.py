@@ -59,7 +59,7 @@ def main() -> None:
         _complain(str(error))
         sys.exit(1)
     except MemoryError:
-        _complain("not enough memory: fewer clients, arms, steps or dimensions need less")
+        _complain("not enough memory: use fewer clients, arms, steps or dimensions")
         sys.exit(1)
 
 

@@ -35,7 +35,7 @@ def sweep(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many, or which (3,7), instead of the file's."),
+        typer.Option(help="How many (10) or which (3,7), not the file's."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the file, list what it would run.")
@@ -69,7 +69,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",")] if "," in text else int(text)
     except ValueError:
-        allowed = "their number, as 10, or a list, as 3,7"
+        allowed = "their number, such as 10, or a list, such as 3,7"
         raise InvalidInput("--seeds", text, allowed) from None
 
 

@@ -157,8 +157,8 @@ def clustered(
         K, the number of clusters.
     mode
         "centroid": a cluster is one arm, the mean of its rows; its reward is 1 with the rate of
-        its labels. "member": a cluster offers one of its rows, drawn anew each time; the reward
-        is the label of that row.
+        its labels. "member": a cluster offers one of its rows, each time drawn again; the reward is
+        the label of that row.
     constant
         Whether arms have a constant feature (an intercept) besides those of the columns.
     scale
@@ -300,5 +300,5 @@ def _write(path: Path, assigned: IntArray) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, content.getvalue())
-    except OSError:  # a read-only home: every process computes it anew
+    except OSError:  # a read-only home: every process computes it again
         return

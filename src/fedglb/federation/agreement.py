@@ -29,7 +29,7 @@ _LARGE = 10**16  # numbers from here on are written with an exponent
 
 
 class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An agreement in words and numbers: what stands in a federation's file.
+    """An agreement as text and numbers, as a federation's file has it.
 
     `algorithm` holds the preset's `name` and its parameters, as in a sweep's file.
     """
@@ -111,7 +111,9 @@ class Agreement:
             raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
         solver = self.algorithm.global_update
         if solver is not None and not solver.refits:
-            allowed = "one that fits all samples anew: clients may forget some, or lose their file"
+            allowed = (
+                "one whose updates fit all samples: clients may forget some, or lose their file"
+            )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
         _ = self.setting  # refuses an algorithm that needs a horizon
         if self.reward_limit is not None:
@@ -144,7 +146,7 @@ class Agreement:
         }
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:
-        """Return where somebody's facts differ from these; empty: they agree."""
+        """Return where the facts of another agreement differ from these; empty: they agree."""
         ours = self.facts()
         return [
             Difference(one_line(name), facts.get(name), ours.get(name))
@@ -153,7 +155,7 @@ class Agreement:
         ]
 
     def differences(self, facts: Mapping[str, str]) -> list[str]:
-        """Return what `compare` does, in words."""
+        """Return the differences that `compare` finds, as text."""
         return [str(difference) for difference in self.compare(facts)]
 
 

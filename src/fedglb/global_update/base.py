@@ -131,7 +131,7 @@ class GlobalUpdate(ABC):
     an example.
     """
 
-    #: Whether each update fits all samples anew (True), or only those since the last (False).
+    #: Whether each update fits all samples again (True), or only those since the last (False).
     refits: ClassVar[bool] = True
     #: What its shared model holds beside A.
     model_fields: ClassVar[frozenset[str]] = frozenset({"theta"})

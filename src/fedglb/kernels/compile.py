@@ -53,7 +53,7 @@ def cache() -> Cache:
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
         os.makedirs(folder, exist_ok=True)
-    except OSError:  # a read-only home: compile anew in every process
+    except OSError:  # a read-only home: every process compiles again
         return Cache(None, fresh=True)
     fresh = not os.listdir(folder)
     return Cache(folder if os.access(folder, os.W_OK) else None, fresh)

@@ -283,7 +283,7 @@ class MleState(LocalState):
 
 @dataclass(frozen=True)
 class Mle(LocalUpdate[MleState]):
-    """Fit all own samples anew after each: the minimiser of F over the ball, certified.
+    """Fit all own samples again after each one: the minimiser of F over the ball, certified.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 
 @dataclass
 class Adoption:
-    """A shared model on its way to being a client's state.
+    """A client's state after it has adopted a shared model, prepared before the client holds it.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ class Adoption:
     taken: int = -1
 
     def catch_up(self, client: Client) -> None:
-        """Take in the client's samples that are not covered, up to the newest.
+        """Learn the client's samples that the model does not cover, up to the newest.
 
-        The newest now: what another thread appends while this runs is left for the next time.
+        Samples that another thread appends while this runs are left for the next call.
         """
         samples = client.samples.so_far()
         first, self.taken = max(self.taken, self.covered), len(samples)
@@ -339,7 +339,7 @@ class Client:
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
         if message.update != self.update or message.update <= self.adopted:
-            return []  # of an update that this client is no part of, or that is over
+            return []  # of an update that is over, or that this client has no part in
         link, d = self.setting.problem.link, self.setting.problem.dim
         theta = array("theta", message.theta, (d,))
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
@@ -358,13 +358,13 @@ class Client:
         ]  # fmt: skip
 
     def _adopt(self, message: NewModel) -> None:
-        """Hold the new model, and on top of it every own sample that it does not cover."""
+        """Adopt the new model, then learn every own sample that it does not cover."""
         adoption = self.prepare(message)
         if adoption is not None:
             self.install(adoption)
 
     def prepare(self, message: NewModel) -> Adoption | None:
-        """Work out the state that a new model leads to; None: the client holds it already.
+        """Compute the state that a new model leads to; None: the client holds this model already.
 
         Changes nothing, and may run in one thread while the client chooses and learns in
         another: samples are only ever appended, and what an adopted state depends on (the

@@ -54,7 +54,7 @@ class Coordinator:
         From `algorithm.setting(problem, clients, horizon)`.
     clients
         The identities of the members; others `join` later. Sums are taken in their sorted order,
-        whatever the order in which they joined or answers arrive.
+        in whatever order they joined or answer.
     reward_limit
         The largest |reward|, where the link's rewards have no bound: without one, nobody can say
         how large a gradient may be.
@@ -100,7 +100,9 @@ class Coordinator:
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None
-        self.covered: dict[ClientId, Contribution] = {}  # what the model has of each client
+        self.covered: dict[
+            ClientId, Contribution
+        ] = {}  # what the model covers of each client's samples
         self.update: Update | None = None  # the one in progress
         self.last_update: UpdateRecord | None = None  # the last one that led to a model
         self.started = 0  # the number of the last update that began
@@ -334,7 +336,7 @@ class Coordinator:
             self.update = None
 
     def start_update(self, t: int, client: ClientId | None) -> Update:
-        """Make an update of all members the one in progress; nobody has been asked anything yet.
+        """Start an update with all members, without sending any request.
 
         For who drives the update without messages (`simulation.bulk_update`); others `begin`.
 
@@ -392,7 +394,7 @@ class Coordinator:
         )
 
     def _go_on(self, update: Update) -> list[Message]:
-        """Do what the answers so far allow."""
+        """Advance the update as far as the answers allow."""
         if not update.complete:
             return []
         update.advance()

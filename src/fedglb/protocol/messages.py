@@ -1,8 +1,9 @@
-"""What clients and coordinator say to each other. No message carries a raw sample.
+"""The messages between clients and coordinator. None carries a raw sample.
 
 A message is defined here and nowhere else: `federation.wire` derives its bytes from the types of
 its fields. `client` is the sender of a message that goes up, the addressee of one that goes down.
-Every message knows its direction and how many scalars it carries; ids, counts and clocks are free.
+Every message knows its direction and how many scalars it carries; ids, counts and clocks are not
+counted as scalars.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Evaluate(Message):
     """Send the sums of round `round` at θ: always the gradient.
 
     The sums leave out the client's first `since` samples, which are in the model already (0
-    where every update fits all samples anew).
+    if every update fits all samples again).
     """
 
     name = "Evaluate"

@@ -25,7 +25,7 @@ RULE = (
     "candidates); regrets are means over the search's seeds, none of which is reported, and "
     "count as 1 where they are less."
 )
-#: Smaller regrets count as this, lest a ratio to almost no regret outweigh all others.
+#: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
 _LEAST = 1.0
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.

@@ -75,7 +75,7 @@ def simulate(
     one_of("engine", engine, ENGINES)
     if engine == "compiled":
         if observer is not None:
-            raise InvalidInput("engine", engine, 'engine="reference" where there is an observer')
+            raise InvalidInput("engine", engine, 'engine="reference", or no observer')
         return lockstep([algorithm], env, horizon, seed, progress=progress)[0]
     steps = known_horizon(env, horizon)
     integer("seed", seed, at_least=0)

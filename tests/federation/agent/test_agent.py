@@ -339,7 +339,7 @@ def test_alone_there_is_nobody_to_ask(agent):
         ({"most_pending": 1.5}, "most_pending"), ({"beat": 0.0}, "beat"),
         ({"algorithm": "fedglb"}, "algorithm"), ({"problem": 3}, "problem"),
         ({"algorithm": fg.fedglb_ucb_1(5)}, "horizon"),
-        ({"algorithm": fg.fedglb_ucb_3(5)}, "fits all samples anew"),
+        ({"algorithm": fg.fedglb_ucb_3(5)}, "updates fit all samples"),
         ({"algorithm": fg.one_ucb_glm()}, "algorithm"),
     ],
 )  # fmt: skip

@@ -271,7 +271,7 @@ class Agent:
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
         them. The agent withdraws from an update in progress that contains them. All other
-        samples are read anew, so with millions of them other calls wait for seconds.
+        samples are read again, so with millions of them other calls wait for seconds.
 
         Parameters
         ----------

@@ -48,7 +48,7 @@ class AgentStatus:
         Whether the coordinator has admitted the agent.
     refused
         Why the coordinator has not admitted it, or has excluded it from an update, in the
-        coordinator's words; None: neither has happened.
+        coordinator's text; None: neither has happened.
     model
         The update whose model the agent uses, 0 before the first.
     samples
@@ -107,7 +107,7 @@ class AgentSession:
         return Hello(self._instance, self.client.adopted, self._software, self._facts)
 
     def beat(self) -> Heartbeat | Hello:
-        """Return a sign of life that repeats the request; before admission, hello again."""
+        """Return a heartbeat, which repeats a request for an update; before admission, hello."""
         if not self.welcome:
             return self.hello()
         return Heartbeat(self.client.adopted, self._wanted)

@@ -147,7 +147,7 @@ class AgentStore:
     def add_decision(
         self, number: int, decision: Decision, pending: Pending, arms: int, expired: Sequence[int]
     ) -> None:
-        """Write a decision among so many arms, and that others have expired."""
+        """Write a decision among `arms` arms, and that others have expired."""
         row = (
             number, pending.prefix, pending.made, pending.t, arms, decision.arm,
             decision.arm_id, pending.x.astype(_STORED, copy=False).tobytes(),

@@ -53,7 +53,7 @@ def command(folder: Path) -> list[str]:
 
 
 def check(folder: Path) -> None:
-    """Raise `ServerFault` with nats-server's own words if it rejects the configuration."""
+    """Raise `ServerFault` with nats-server's own message if it rejects the configuration."""
     done = subprocess.run(
         [*command(folder), "-t"],
         capture_output=True, text=True, check=False, timeout=_TIMEOUT,
