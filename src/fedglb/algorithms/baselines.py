@@ -17,7 +17,7 @@ def one_ucb_glm(
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
 ) -> Algorithm:
-    """One-UCB-GLM: one learner sees every client's samples and fits them anew after each of them.
+    """One-UCB-GLM: one learner sees all clients' samples, and fits all of them after each new one.
 
     It needs no messages; its ledger has the paper's count, one transfer to every client after
     every interaction.
@@ -79,7 +79,7 @@ def n_ucb_glm(
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
 ) -> Algorithm:
-    """N-UCB-GLM: every client learns alone, and fits its own samples anew after each of them.
+    """N-UCB-GLM: every client learns alone, and fits all its own samples after each new one.
 
     Parameters
     ----------
