@@ -18,7 +18,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
-from fedglb.federation.wire.codec import encode
+from fedglb.federation.wire.codec import VERSION, encode
 from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, CovarianceRequest, Evaluate
 from tests.federation.helpers.in_process import Serving, honest, same, update
@@ -99,7 +99,10 @@ COVARIANCES = {
     "a field too many": (lambda m, s: replace(m, b=np.zeros(DIM)), "b = 'given'"),
     "garbage": (lambda m, s: b"\x00\xff garbage", "no header"),
     "cut off": (lambda m, s: encode(m, s)[:-5], "truncated"),
-    "another version": (lambda m, s: b"fgb\x02" + encode(m, s)[4:], "wire format 2"),
+    "another version": (
+        lambda m, s: b"fgb" + bytes([VERSION + 1]) + encode(m, s)[4:],
+        f"wire format {VERSION + 1}",
+    ),
 }
 DERIVATIVES = {
     "nan": (lambda m, s: replace(m, gradient=with_first(m.gradient, np.nan)), "gradient"),
@@ -114,7 +117,7 @@ DERIVATIVES = {
     "an indefinite hessian": (lambda m, s: replace(m, hessian=-m.hessian), "hessian = 'too small'"),
     "too large a hessian": (lambda m, s: replace(m, hessian=1e2 * m.hessian), "'too large'"),
     "no hessian": (lambda m, s: replace(m, hessian=None), "hessian = 'missing'"),
-    "garbage": (lambda m, s: b"fgb\x02\xc1", "message"),
+    "garbage": (lambda m, s: b"fgb" + bytes([VERSION, 0xC1]), "message"),
 }  # fmt: skip
 OFFENCES = [("covariance", *case) for case in COVARIANCES.items()] + [
     ("derivatives", *case) for case in DERIVATIVES.items()

@@ -20,7 +20,7 @@ from tests.federation.helpers.recorded import AGREED, DIM, EACH, Standing, asker
 COORDINATOR, SERVER = "coordinator", "nats-server"
 #: A number is skipped when an update is started again, and a request may be repeated; what an
 #: update froze is of no use once its model is held. All else must be equal.
-_FREE = {"update", "finished", "adopted", "frozen", "ledger.SyncRequest.up"}
+_FREE = {"started", "update", "finished", "adopted", "frozen", "ledger.SyncRequest.up"}
 
 
 class Kept:
