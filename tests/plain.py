@@ -244,6 +244,13 @@ def _beta_local(p: Problem, B: float, delta: float) -> float:
     return q**2 - 1
 
 
+def _iterate(p: Problem, r_g: float, gradients: float, own: int, delta: float) -> float:
+    """The radius around the ONS iterate; without own samples that is the model, and r_g its."""
+    if own == 0:
+        return r_g
+    return sqrt(r_g**2 + gradients / p.c**2 + 2 * (p.R / p.c) ** 2 * log(1 / delta))
+
+
 # ---------------------------------------------------------------------------- the eight algorithms
 
 
@@ -254,8 +261,14 @@ def fedglb_ucb(
     threshold: float,
     active: Array | None = None,
     alpha: float | None = None,
+    clock: str = "steps",
+    ellipsoid: str = "lemma",
 ) -> Outcome:
-    """FedGLB-UCB: local ONS, exact global solve, event trigger."""
+    """FedGLB-UCB: local ONS, exact global solve, event trigger.
+
+    `clock`: "steps" or "own samples" since the model; `ellipsoid`: the "lemma"'s or the
+    "iterate"'s, which is centred at the ONS iterate.
+    """
     p, mean = problem, LINKS[problem.link].mean
     T, N, _, d = arms.shape
     on, out = _blank(arms, active)
@@ -266,18 +279,20 @@ def fedglb_ucb(
     dA = np.zeros((N, d, d))
     z2, gradients = np.zeros(N), np.zeros(N)  # |z|^2 and sum |grad l|^2_{A_s^-1} since the sync
     z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
-    epoch, t_last = 1, 0
+    epoch, t_last, since = 1, 0, np.zeros(N, int)  # own samples since the sync
 
     for t in range(1, T + 1):
         for i in range(N):
             if not on[t - 1, i]:
                 continue
             A_inv = inv(A[i])
-            centre = A_inv @ b[i]
+            centre = A_inv @ b[i] if ellipsoid == "lemma" else theta[i]
             radius = alpha
+            split = p.delta / (2 * N * epoch * (epoch + 1))
+            if radius is None and ellipsoid == "iterate":
+                radius = p.exploration * _iterate(p, r_g, gradients[i], since[i], split)
             if radius is None:  # Lemma "FedGLB"; erratum 3: delta split over clients and epochs
                 B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_g**2
-                split = p.delta / (2 * N * epoch * (epoch + 1))
                 beta = beta_global + _beta_local(p, B2, split)
                 square = beta + (p.lam / p.c) * p.S**2 - (z2_g + z2[i]) + centre @ b[i]
                 radius = p.exploration * sqrt(max(square, 0.0))
@@ -287,8 +302,10 @@ def fedglb_ucb(
             X[n], Y[n], n = x, y, n + 1
             A[i] += np.outer(x, x)
             dA[i] += np.outer(x, x)
+            since[i] += 1
 
-            if (t - t_last) * _growth(A[i], A_g) < threshold:
+            time = {"steps": t - t_last, "own samples": since[i]}[clock]
+            if time * _growth(A[i], A_g) < threshold:
                 A_inv = inv(A[i])
                 z = x @ theta[i]
                 grad = x * (mean(z) - y)
@@ -303,7 +320,7 @@ def fedglb_ucb(
                 r_g = _r_g(p, A_g, p.delta / 2)
                 beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
                 theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2: b is theta_g's own
-                dA[:], z2[:], gradients[:] = 0.0, 0.0, 0.0
+                dA[:], z2[:], gradients[:], since[:] = 0.0, 0.0, 0.0, 0
                 epoch, t_last = epoch + 1, t
                 out.syncs.append((t, i))
                 out.thetas.append(theta_g.copy())
@@ -355,6 +372,7 @@ def fedglb_ucb_2(
     updates: int,
     active: Array | None = None,
     alpha: float | None = None,
+    ellipsoid: str = "lemma",
 ) -> Outcome:
     """FedGLB-UCB_2: local ONS, exact global solve, schedule."""
     p, mean = problem, LINKS[problem.link].mean
@@ -368,18 +386,20 @@ def fedglb_ucb_2(
     dA = np.zeros((N, d, d))
     z2, gradients = np.zeros(N), np.zeros(N)
     z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
-    epoch = 1
+    epoch, since = 1, np.zeros(N, int)  # ONS steps since the sync
 
     for t in range(1, T + 1):
         for i in range(N):
             if not on[t - 1, i]:
                 continue
             A_inv = inv(A[i])
-            centre = A_inv @ b[i]
+            centre = A_inv @ b[i] if ellipsoid == "lemma" else theta[i]
             radius = alpha
+            split = p.delta / (2 * N * epoch * (epoch + 1))
+            if radius is None and ellipsoid == "iterate":
+                radius = p.exploration * _iterate(p, r_g, gradients[i], since[i], split)
             if radius is None:  # Lemma "FedGLB"; erratum 3
                 B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_g**2
-                split = p.delta / (2 * N * epoch * (epoch + 1))
                 beta = beta_global + _beta_local(p, B2, split)
                 square = beta + (p.lam / p.c) * p.S**2 - (z2_g + z2[i]) + centre @ b[i]
                 radius = p.exploration * sqrt(max(square, 0.0))
@@ -395,6 +415,7 @@ def fedglb_ucb_2(
                 grad = x * (mean(z) - y)
                 gradients[i] += grad @ A_inv @ grad
                 z2[i] += z**2
+                since[i] += 1
                 b[i] += x * z
                 theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
         if t in schedule:
@@ -404,7 +425,7 @@ def fedglb_ucb_2(
             r_g = _r_g(p, A_g, p.delta / 2)
             beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
             theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2
-            dA[:], z2[:], gradients[:] = 0.0, 0.0, 0.0
+            dA[:], z2[:], gradients[:], since[:] = 0.0, 0.0, 0.0, 0
             epoch += 1
             out.syncs.append((t, -1))
             out.thetas.append(theta_g.copy())
@@ -563,6 +584,7 @@ def n_ons_glm(
     rewards: Array,
     active: Array | None = None,
     alpha: float | None = None,
+    ellipsoid: str = "lemma",
 ) -> Outcome:
     """N-ONS-GLM: every client alone, one ONS step after every interaction."""
     p, mean = problem, LINKS[problem.link].mean
@@ -570,7 +592,7 @@ def n_ons_glm(
     on, out = _blank(arms, active)
     theta, b = np.zeros((N, d)), np.zeros((N, d))
     A = np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
-    z2, gradients = np.zeros(N), np.zeros(N)
+    z2, gradients, steps = np.zeros(N), np.zeros(N), np.zeros(N, int)
     r_0 = sqrt(p.lam / p.c) * p.S
 
     for t in range(1, T + 1):
@@ -578,11 +600,14 @@ def n_ons_glm(
             if not on[t - 1, i]:
                 continue
             A_inv = inv(A[i])
-            centre = A_inv @ b[i]
+            centre = A_inv @ b[i] if ellipsoid == "lemma" else theta[i]
             radius = alpha
+            split = p.delta / (2 * N * 1 * 2)
+            if radius is None and ellipsoid == "iterate":
+                radius = p.exploration * _iterate(p, r_0, gradients[i], steps[i], split)
             if radius is None:  # Lemma "FedGLB" in its first epoch, beta_global = 0
                 B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_0**2
-                beta = _beta_local(p, B2, p.delta / (2 * N * 1 * 2))
+                beta = _beta_local(p, B2, split)
                 square = beta + (p.lam / p.c) * p.S**2 - z2[i] + centre @ b[i]
                 radius = p.exploration * sqrt(max(square, 0.0))
             k = _choose(arms[t - 1, i], centre, A_inv, radius)
@@ -594,6 +619,7 @@ def n_ons_glm(
             grad = x * (mean(z) - y)
             gradients[i] += grad @ A_inv @ grad
             z2[i] += z**2
+            steps[i] += 1
             b[i] += x * z
             theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
     return out
@@ -606,6 +632,7 @@ def dislinucb(
     threshold: float,
     active: Array | None = None,
     alpha: float | None = None,
+    clock: str = "steps",
 ) -> Outcome:
     """DisLinUCB: ridge regression whatever the link, sums exchanged, event trigger."""
     p = problem
@@ -614,7 +641,7 @@ def dislinucb(
     A_g, b_g = p.lam * np.eye(d), np.zeros(d)
     A, b = np.tile(A_g, (N, 1, 1)), np.zeros((N, d))
     dA, db = np.zeros((N, d, d)), np.zeros((N, d))
-    epoch, t_last = 1, 0
+    epoch, t_last, since = 1, 0, np.zeros(N, int)  # own samples since the sync
 
     for t in range(1, T + 1):
         for i in range(N):
@@ -633,10 +660,12 @@ def dislinucb(
             dA[i] += np.outer(x, x)
             b[i] += x * y
             db[i] += x * y
-            if (t - t_last) * _growth(A[i], A_g) >= threshold:
+            since[i] += 1
+            time = {"steps": t - t_last, "own samples": since[i]}[clock]
+            if time * _growth(A[i], A_g) >= threshold:
                 A_g, b_g = A_g + dA.sum(axis=0), b_g + db.sum(axis=0)
                 A[:], b[:] = A_g, b_g
-                dA[:], db[:] = 0.0, 0.0
+                dA[:], db[:], since[:] = 0.0, 0.0, 0
                 epoch, t_last = epoch + 1, t
                 out.syncs.append((t, i))
                 out.thetas.append(inv(A_g) @ b_g)

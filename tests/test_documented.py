@@ -34,7 +34,8 @@ def parameters(function: Callable[..., Any]) -> list[str]:
         given = inspect.signature(function).parameters.values()
     except ValueError:  # an exception without a constructor of its own
         return []
-    return [p.name for p in given if p.kind not in variadic and p.name not in ("self", "cls")]
+    names = [p.name for p in given if p.kind not in variadic and p.name not in ("self", "cls")]
+    return [name for name in names if not name.startswith("_")]
 
 
 def own(kind: type) -> list[type]:

@@ -13,6 +13,8 @@ from fedglb.algorithms import (
     ALGORITHMS,
     Algorithm,
     dislinucb,
+    fedglb_auto,
+    fedglb_mix,
     fedglb_ucb,
     fedglb_ucb_1,
     fedglb_ucb_2,
@@ -21,7 +23,8 @@ from fedglb.algorithms import (
     n_ucb_glm,
     one_ucb_glm,
 )
-from fedglb.confidence import FedGLBPrinted, Fixed
+from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
+from fedglb.confidence import FedGLBPrinted, Fixed, Iterate, Mixture, Posterior
 from fedglb.datasets import DataUnavailable, FeatureMap, Table
 from fedglb.datasets import load as load_table
 from fedglb.environments import (
@@ -34,10 +37,11 @@ from fedglb.environments import (
     clustered,
 )
 from fedglb.errors import InvalidInput
-from fedglb.global_update import AGD, LBFGS, Newton
+from fedglb.global_update import AGD, LBFGS, Newton, OneExchange
 from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 from fedglb.problem import Problem
 from fedglb.protocol import Client, Coordinator
+from fedglb.ridge_rule import Evidence
 from fedglb.simulation import Run, lockstep, simulate
 from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
 from fedglb.sweeps import load as load_sweep
@@ -48,13 +52,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Agent", "Algorithm", "Block", "Classification", "Client",
-    "Clustered", "Coordinator", "DataUnavailable", "Environment", "Experiment", "FeatureMap",
-    "FedGLBPrinted", "Fixed", "Identity", "InvalidInput", "Link", "Logistic", "Newton",
-    "Poisson", "Probit", "Problem", "Recorded", "Run", "SweepFailed", "SweepResult",
-    "Synthetic", "Table", "clustered", "dislinucb", "fedglb_ucb", "fedglb_ucb_1",
-    "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep", "load_table", "lockstep", "n_ons_glm",
-    "n_ucb_glm", "one_ucb_glm", "read_experiment", "simulate", "sweep",
+    "AGD", "ALGORITHMS", "LBFGS", "Agent", "Algorithm", "Bayes", "Block", "Certified",
+    "Classification", "Client", "Clustered", "Coordinator", "DataUnavailable", "Environment",
+    "EpsilonGreedy", "Evidence", "Experiment", "FeatureMap", "FedGLBPrinted", "Fixed", "Greedy",
+    "Identity", "InvalidInput", "Iterate", "Link", "Logistic", "Mixture", "Newton", "OneExchange",
+    "Poisson", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
+    "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "clustered", "dislinucb", "fedglb_auto",
+    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep",
+    "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "read_experiment",
+    "simulate", "sweep",
 ]  # fmt: skip
 
 

@@ -16,7 +16,8 @@ class SharedModel:
     t
         The step of the update: t_last until the next one.
     matrix
-        A_t (V_t of the lazy family), shape (d, d), prior included.
+        A_t (V_t of the lazy family; H + ℓI where clients are anchored at θ_t), shape (d, d),
+        prior included.
     radius_terms
         The few numbers that the radius needs.
     theta
@@ -25,6 +26,8 @@ class SharedModel:
         b_t, shape (d,), where clients cannot derive it from θ_t and A_t.
     gradient_matrix
         The covariance of gradients of variant 3, shape (d, d).
+    ridge
+        λ of this fit, in force until the next one, where a rule chooses it.
     """
 
     t: Count
@@ -33,13 +36,15 @@ class SharedModel:
     theta: Vector | None = None
     b: Vector | None = None
     gradient_matrix: Symmetric | None = None
+    ridge: float | None = None
 
     def scalars(self) -> int:
         """Return how many numbers the model is when sent (clocks are free, see `Ledger`)."""
         vectors = sum(v.size for v in (self.radius_terms, self.theta, self.b) if v is not None)
-        return vectors + sum(
+        matrices = sum(
             triangle_size(m.shape[0]) for m in (self.matrix, self.gradient_matrix) if m is not None
         )
+        return vectors + matrices + (0 if self.ridge is None else 1)
 
 
 def triangle_size(d: int) -> int:

@@ -104,6 +104,11 @@ class Problem:
         """k_μ, the supremum of μ′ on [−S, S]."""
         return float(self.link.k_mu(self.S))
 
+    @cached_property
+    def dispersion(self) -> float:
+        """By what the link's loss is divided to be a negative log-likelihood: R² for identity."""
+        return self.link.dispersion(self.R)
+
     @property
     def provable(self) -> bool:
         """Whether radii are proven for this problem: sub-Gaussian noise, a true curvature."""

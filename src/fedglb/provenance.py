@@ -18,9 +18,10 @@ PACKAGE = Path(__file__).resolve().parent
 #: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
-    "algorithms", "confidence", "datasets", "environments", "global_update", "kernels",
-    "lazy_rate.py", "links", "local_update", "model.py", "problem.py", "problem_table.py",
-    "protocol", "samples.py", "setting.py", "simulation", "trigger.py",
+    "algorithms", "choice", "confidence", "datasets", "environments", "global_update", "kernels",
+    "later.py", "lazy_rate.py", "links", "local_update", "model.py", "problem.py",
+    "problem_table.py", "protocol", "ridge_rule.py", "samples.py", "setting.py", "simulation",
+    "trigger.py",
     "sweeps/spec", "sweeps/execution/task.py", "sweeps/results/parts.py",
     "sweeps/results/tables.py", "sweeps/fixed_models.py",
 )  # fmt: skip

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedglb.model import SharedModel
 from fedglb.problem import Problem
 
 
@@ -38,6 +39,23 @@ class Setting:
     horizon: int | None
     ridge: float
     delta: float
+
+    def in_force(self, model: SharedModel | None) -> Setting:
+        """Return the setting with the λ of the last shared model, where that has one.
+
+        Parameters
+        ----------
+        model
+            The last shared model; None before the first.
+
+        Returns
+        -------
+        Setting
+            This one, unless a rule chose another λ.
+        """
+        if model is None or model.ridge is None:
+            return self
+        return replace(self, ridge=model.ridge)
 
     @property
     def prior_width(self) -> float:

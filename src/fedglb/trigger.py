@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 from abc import ABC
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal, TypeAlias, get_args
 
-from fedglb.errors import InvalidInput, integer, number
+from fedglb.errors import InvalidInput, integer, number, one_of
+from fedglb.later import as_before, later
 from fedglb.setting import Setting
+
+#: What multiplies a client's gain in `Event`.
+Clock: TypeAlias = Literal["steps", "own samples"]
 
 
 class Trigger(ABC):  # noqa: B024 - all methods have a default
     """A rule for when there is a global update. Subclasses are frozen dataclasses.
 
     There are two ways. A client asks for an update after its own sample in step t if
-    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)). And an update
-    may be `due` at the end of a step.
+    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or, with
+    `own_samples`, if n_i·log_gain ≥ `level`, n_i being its own samples since the last model. And an
+    update may be `due` at the end of a step.
 
     References
     ----------
@@ -44,7 +49,12 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         """The level from which on a client asks; infinity, which is never, by default."""
         return math.inf
 
-    def fires(self, t: int, t_last: int, log_gain: float) -> bool:
+    @property
+    def own_samples(self) -> bool:
+        """Whether a client's own samples since the last model count, and not steps."""
+        return False
+
+    def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0) -> bool:
         """Return whether a client asks for an update after its own sample in step t.
 
         Parameters
@@ -55,13 +65,15 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
             The step of the last global update, 0 before the first.
         log_gain
             log(det A_i / det(A_i − ΔA_i)) of the client.
+        samples
+            n_i, the client's own samples since the last model; given where `own_samples`.
 
         Returns
         -------
         bool
-            By default (t − t_last)·log_gain ≥ `level`.
+            By default (t − t_last)·log_gain ≥ `level`, or n_i·log_gain ≥ `level`.
         """
-        return (t - t_last) * log_gain >= self.level
+        return (samples if self.own_samples else t - t_last) * log_gain >= self.level
 
     def due(self, setting: Setting, t: int) -> bool:
         """Return whether an update is due at the end of step t; never, by default.
@@ -85,16 +97,24 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 class Event(Trigger):
     """A client asks where (t − t_last) · log(det A_i / det(A_i − ΔA_i)) ≥ D.
 
+    On the clock "own samples" the first factor is n_i, the client's own samples since the last
+    model. On the clock "steps" it is 0 until the step of an update ends: the clients that follow
+    in this step do not ask, unless D = 0. With own samples they may; where all clients act in every
+    step, the same D then makes more updates.
+
     Parameters
     ----------
     threshold
         D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity
         never.
+    clock
+        "steps" (default): t − t_last, as the paper prints it. "own samples": n_i, the count over
+        which the paper's proof sums a client's regret since the last update.
 
     Raises
     ------
     InvalidInput
-        If `threshold` is not a number ≥ 0 or infinity.
+        If `threshold` is not a number ≥ 0 or infinity, or there is no such clock.
 
     References
     ----------
@@ -105,18 +125,28 @@ class Event(Trigger):
     >>> trigger = Event(10.0)
     >>> trigger.fires(t=30, t_last=10, log_gain=0.4), trigger.fires(t=30, t_last=10, log_gain=0.5)
     (False, True)
+    >>> Event(10.0, clock="own samples").fires(t=30, t_last=30, log_gain=0.5, samples=20)
+    True
     """
 
     stored_name = "Event"
 
     needs_gain = True
     threshold: float
+    clock: Clock = later("steps")
+    __repr__ = as_before
 
     def __post_init__(self) -> None:
         number(
             "threshold", self.threshold, at_least=0.0, allow_infinite=True,
             allowed="a number D >= 0, or infinity for no updates at all",
         )  # fmt: skip
+        one_of("clock", self.clock, get_args(Clock))
+
+    @property
+    def own_samples(self) -> bool:
+        """Whether the clock counts the client's own samples."""
+        return self.clock == "own samples"
 
     @property
     def level(self) -> float:

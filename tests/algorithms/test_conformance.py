@@ -4,33 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import math
 
 import pytest
 
 import fedglb as fg
-from fedglb import confidence, global_update, local_update, trigger
+from fedglb import choice, confidence, global_update, local_update, trigger
 from fedglb.lazy_rate import LazyRate
 
 RATE = LazyRate(3)
 PARTS = {
     local_update.LocalUpdate: [
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
-        local_update.LazyOns(RATE),
+        local_update.LazyOns(RATE), local_update.Anchored(),
     ],
     global_update.GlobalUpdate: [
         global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
-        global_update.OnsStep(RATE), global_update.ClosedForm(),
+        global_update.OnsStep(RATE), global_update.ClosedForm(), global_update.OneExchange(),
+        global_update.Refit(global_update.Newton(), None, local_update.Ons().prior, False),
     ],
     trigger.Trigger: [trigger.Event(1.0), trigger.Schedule(3), trigger.Always(), trigger.Never()],
     confidence.Confidence: [
         confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
-        confidence.Linear(),
+        confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
+    ],
+    choice.Choice: [
+        choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
+        choice.Certified(choice.Bayes()), choice.EpsilonGreedy(0.1),
     ],
 }  # fmt: skip
 MODULES = {
     local_update.LocalUpdate: local_update, global_update.GlobalUpdate: global_update,
     trigger.Trigger: trigger, confidence.Confidence: confidence,
+    choice.Choice: choice,
 }  # fmt: skip
 
 
@@ -63,8 +70,14 @@ def test_parts_are_frozen_documented_and_comparable(part):
         part.anything = 1
 
 
+#: The presets past the paper: nothing multiplies their radii.
+UNSCALED = {"fedglb-mix": fg.fedglb_mix, "fedglb-auto": fg.fedglb_auto}
+SCALED = {name: preset for name, preset in fg.ALGORITHMS.items() if name not in UNSCALED}
+
+
 def test_the_contracts_names_and_defaults():
-    for preset in fg.ALGORITHMS.values():
+    assert len(SCALED) == len(fg.ALGORITHMS) - 2
+    for preset in SCALED.values():
         defaults = {k: p.default for k, p in inspect.signature(preset).parameters.items()}
         assert defaults["exploration"] == 1.0
         assert defaults["ridge"] == 1.0
@@ -72,6 +85,19 @@ def test_the_contracts_names_and_defaults():
         assert defaults["confidence"] is None
         if "solver" in defaults:
             assert preset(**{next(iter(defaults)): 3}).solver == fg.AGD()
+    for preset in UNSCALED.values():
+        names = inspect.signature(preset).parameters
+        assert not {"exploration", "confidence"} & set(names)
+        assert preset(threshold=3.0).exploration == 1.0
+    assert fg.fedglb_mix(3.0).choice == fg.Ucb()
+    assert (fg.fedglb_mix(3.0).ridge, fg.fedglb_mix(3.0).delta) == (1.0, 0.01)
+    assert fg.fedglb_mix(3.0).solver == fg.OneExchange()
+    assert fg.fedglb_auto().choice == fg.Bayes()
+    assert fg.fedglb_auto().ridge == fg.Evidence()
+    assert fg.fedglb_auto().solver == fg.OneExchange(math.inf, "deviation")
+    assert (fg.fedglb_mix(3.0).trigger.clock, fg.fedglb_auto().trigger.clock) == (
+        "steps", "own samples",
+    )  # fmt: skip
     for solver in (fg.AGD(), fg.Newton(), fg.LBFGS()):
         assert solver.tolerance is None
         assert solver.stop == "certificate"
@@ -110,6 +136,12 @@ def test_the_solver_has_one_name_for_users():
         lambda: fg.Algorithm(
             "x", local_update.Ons(), global_update.OnsStep(RATE), trigger.Always(), fg.Fixed(1.0)
         ),
+        lambda: fg.Algorithm(
+            "x", local_update.Ons(), fg.OneExchange(), trigger.Always(), fg.Fixed(1.0)
+        ),
+        lambda: fg.Algorithm(
+            "x", local_update.Ons(), fg.Newton(), trigger.Always(), confidence.Mixture()
+        ),
         lambda: fg.Algorithm("x", local_update.Ons(), None, trigger.Always(), fg.Fixed(1.0)),
         lambda: fg.Algorithm("x", local_update.Ons(), fg.Newton(), trigger.Never(), fg.Fixed(1.0)),
         lambda: fg.Algorithm(
@@ -127,7 +159,11 @@ def test_parts_that_do_not_fit_are_refused(wrong):
 def test_fixed_fits_every_algorithm(preset):
     first = next(iter(inspect.signature(preset).parameters))
     needed = {first: 3} if first in ("threshold", "updates") else {}
-    algorithm = preset(**needed, confidence=fg.Fixed(0.4), exploration=0.1)
+    if preset in UNSCALED.values():
+        radius = {"confidence": fg.Fixed(0.4), "exploration": 0.1}
+        algorithm = dataclasses.replace(preset(**needed), **radius)
+    else:
+        algorithm = preset(**needed, confidence=fg.Fixed(0.4), exploration=0.1)
     env = fg.Synthetic(fg.Problem(2), clients=2, arms=3)
     seen = set()
     fg.simulate(

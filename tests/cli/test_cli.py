@@ -50,6 +50,21 @@ def test_json_is_the_simulation():
     assert answer["ledger"] == expected.ledger.to_dicts()
 
 
+@pytest.mark.parametrize("name", ["fedglb-ucb", "dislinucb"])
+def test_the_clock_of_the_event(name):
+    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
+    syncs = {}
+    for clock, shown in (("steps", ""), ("own samples", ", clock='own samples'")):
+        out = fedglb("run", name, "--threshold", "0.2", "--clock", clock, "--json", *SMALL)
+        assert out.returncode == 0, out.stderr
+        answer = json.loads(out.stdout)
+        expected = fg.simulate(fg.ALGORITHMS[name](0.2, clock=clock), env, 12, seed=5)
+        assert (answer["regret"], answer["syncs"]) == (expected.regret, expected.syncs)
+        assert answer["trigger"] == f"Event(threshold=0.2{shown})"
+        syncs[clock] = expected.syncs
+    assert syncs["steps"] != syncs["own samples"]
+
+
 @pytest.mark.parametrize("name", ["one-ucb-glm", "n-ucb-glm"])
 def test_the_tolerance_of_an_exact_fit(name):
     small = [*SMALL, "--link", "poisson", "--noise", "1.0", "--exploration", "0.1"]
@@ -86,7 +101,7 @@ def test_every_parameter_of_every_algorithm_and_solver_is_an_option():
 
 def test_help_shows_defaults_and_an_example():
     text = fedglb("run", "--help").stdout
-    for part in ("Example:", "[default: 10.0]", "1/n²", "--exploration", "fedglb-ucb-3"):
+    for part in ("Example:", "fedglb-auto: 0.1", "1/n²", "--exploration", "fedglb-ucb-3"):
         assert part in text
 
 
@@ -112,6 +127,8 @@ def test_help_shows_defaults_and_an_example():
             "fedglb: --tolerance = 0",
         ),
         (["run", "fedglb-ucb", "--b-rule", "x"], "fedglb: --b-rule = 'x'"),
+        (["run", "fedglb-ucb", "--clock", "samples"], "fedglb: --clock = 'samples'"),
+        (["run", "fedglb-ucb-1", "--clock", "steps"], "options that fedglb-ucb-1 takes"),
         (["run", "fedglb-ucb", "--dim", "0"], "fedglb: --dim = 0"),
         (["run", "one-ucb-glm", "--tolerance", "0"], "--tolerance = 0.0"),
         (["run", "n-ons-glm", "--tolerance", "0.1"], "options that n-ons-glm takes"),

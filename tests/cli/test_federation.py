@@ -47,7 +47,7 @@ def federation(monkeypatch, capsys):
 def test_a_federations_life(federation, tmp_path):
     folder, port = tmp_path / "demo", free_port()
     out = federation(
-        "init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port, "--exploration", "0.1",
+        "init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port,
         "--max-clients", "4",
     )  # fmt: skip
     assert out.returncode == 0, out.stderr
@@ -59,7 +59,7 @@ def test_a_federations_life(federation, tmp_path):
     ):
         assert part in out.stdout
     bundle = Bundle.read(folder / "clients" / "shop-1")
-    expected = fg.fedglb_ucb(10.0, fg.Newton(), exploration=0.1)
+    expected = fg.fedglb_auto(10.0)
     assert bundle.agreement.algorithm == expected
     assert bundle.agreement.problem.dim == 3
     assert bundle.agreement.max_clients == 4
@@ -110,7 +110,7 @@ def test_init_as_json_with_a_feature_map(federation, tmp_path):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
-    more = ["--threshold", "1"] if preset in ("fedglb-ucb", "dislinucb") else []
+    more = ["--threshold", "1"] if preset in ("fedglb-ucb", "fedglb-mix", "dislinucb") else []
     link = ["--link", "identity"] if preset == "dislinucb" else []
     given = ["--name", "x", "--dim", "3", "--algorithm", preset, *more, *link]
     out = federation("init", tmp_path / "new", *given)
@@ -121,7 +121,11 @@ def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
     ("arguments", "said"),
     [
         (["init", "new", "--name", "x", "--threshold", "1"], "--dim = None"),
-        (["init", "new", "--name", "x", "--dim", "3"], "--threshold = None"),
+        (
+            ["init", "new", "--name", "x", "--dim", "3", "--algorithm", "fedglb-ucb"],
+            "--threshold = None",
+        ),
+        (["init", "new", *INIT, "--exploration", "0.1"], "--exploration = 0.1"),
         (["init", "new", *INIT, "--name", "x y"], "--name = 'x y'"),
         (["init", "new", *INIT, "--clients", "a,a"], "--clients = 'a'"),
         (["init", "new", *INIT, "--link", "logit"], "did you mean logistic"),
@@ -130,6 +134,7 @@ def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
         (["init", "new", *INIT, "--host", "a b"], "--host = 'a b'"),
         (["init", "new", *INIT, "--algorithm", "fedglb-ucbb"], "--algorithm = 'fedglb-ucbb'"),
         (["init", "new", *INIT, "--delta", "2"], "--delta = 2.0"),
+        (["init", "new", *INIT, "--clock", "samples"], "--clock = 'samples'"),
         (["add", "nowhere", "a"], "FOLDER = 'nowhere'"),
         (["revoke", "nowhere", "a"], "fedglb federation init"),
     ],

@@ -54,7 +54,8 @@ def test_the_linear_radius_is_not_for_other_links(link):
 def test_results_agree_with_the_check():
     """`theta_star_inside` of a run is the same comparison."""
     state = SimpleNamespace(centre=np.array([1.0, 0.0]), matrix=np.diag([4.0, 9.0]))
-    client = SimpleNamespace(state=state)
+    algorithm = ALGORITHMS["Linear"](1.0)
+    client = SimpleNamespace(state=state, algorithm=algorithm, setting=None)
     star = np.array([0.0, 1.0])
     distance = np.sqrt(13.0)
     assert holds(client, star, distance * 1.0001) is True

@@ -1,4 +1,4 @@
-"""An agent alone, for tests."""
+"""An agent alone, for tests: with the default, and with what that was before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ def path(tmp_path):
     return tmp_path / "agent.db"
 
 
-@pytest.fixture
-def agent(path):
-    with Agent.open(path, fg.Problem(dim=3)) as out:
+@pytest.fixture(params=["fedglb_auto", "fedglb_ucb"])
+def agent(request, path):
+    before = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
+    algorithm = before if request.param == "fedglb_ucb" else None
+    with Agent.open(path, fg.Problem(dim=3), algorithm=algorithm) as out:
         yield out

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import polars as pl
+import pytest
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
@@ -20,14 +21,13 @@ from tests.federation.helpers.nats_federation import federation
 
 N, K, D, T = 5, 6, 5, 30
 NAMES = [f"client-{i}" for i in range(N)]  # sorted as their numbers are
-TABLE = AgreementTable(
-    N,
-    ProblemTable(D),
-    {
+TABLES = {
+    "newton": {
         "name": "fedglb-ucb", "threshold": 0.5, "exploration": 0.3,
         "solver": {"name": "newton", "tolerance": 1e-14},
     },
-)  # fmt: skip
+    "auto": {"name": "fedglb-auto", "threshold": 0.5},
+}  # fmt: skip
 
 
 def recording():
@@ -55,19 +55,18 @@ class Simulation(ReferenceEngine):
             self.models.append(self.coordinator.model)
 
 
-def simulated(arms, means, rewards):
-    agreement = TABLE.build()
+def simulated(agreement, arms, means, rewards):
     env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
     engine = Simulation(agreement.algorithm, env, T, 0)
     engine.run()
     return engine
 
 
-def played(tmp_path, arms, rewards):
+def played(tmp_path, table, arms, rewards):
     """Play the recording with processes, one event after the other: choices and models."""
     state, models = tmp_path / "state.db", []
     choices = np.full((T, N), -1)
-    with federation(tmp_path, NAMES, TABLE) as running, ExitStack() as stack:
+    with federation(tmp_path, NAMES, table) as running, ExitStack() as stack:
         head = stack.enter_context(coordinator(running, state, "--absent-after", "60"))
         agents = [stack.enter_context(agent(running, name, tmp_path)) for name in NAMES]
         for each in agents:
@@ -95,20 +94,22 @@ def adopted_by_all(agents, update):
     return models[0]
 
 
-def test_processes_over_a_network_do_what_the_simulation_does(tmp_path):
+@pytest.mark.parametrize("name", TABLES)
+def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
+    table = AgreementTable(N, ProblemTable(D), TABLES[name])
+    agreement = table.build()
     arms, means, rewards = recording()
-    expected = simulated(arms, means, rewards)
+    expected = simulated(agreement, arms, means, rewards)
     assert len(expected.models) >= 8
 
-    choices, models, state = played(tmp_path, arms, rewards)
+    choices, models, state = played(tmp_path, table, arms, rewards)
 
     np.testing.assert_array_equal(choices, expected.recorder.log.choices)
     assert [m["t"] for m in models] == [m.t for m in expected.models]
     for got, wanted in zip(models, expected.models, strict=True):
-        for name in ("theta", "matrix", "radius_terms"):
+        for name in ("theta", "matrix", "radius_terms", "ridge"):
             np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
 
-    agreement = TABLE.build()
     file = CoordinatorStore(state, agreement)
     arrays, packed = file.state()
     updates = file.updates()

@@ -35,6 +35,7 @@ from tests.federation.helpers.recorded import (
     AGREED,
     DIM,
     EACH,
+    ONE_EXCHANGE,
     Standing,
     asker,
     learn,
@@ -62,6 +63,11 @@ HEAD = {
     "UPDATE started_updates": 1, "INSERT INTO finished_updates": 1, "COMMIT": 1,
     "send NewModel": 3,
 }  # fmt: skip
+#: With one exchange. Further rounds are rare: a process may come there, but none is killed there.
+ROUND = {"send Derivatives": ROUNDS, "send Evaluate": 3 * ROUNDS}
+AGENT_ONE = {k: v for k, v in AGENT.items() if k not in (*ROUND, "send Covariance")}
+AGENT_ONE["send ModelSums"] = 1
+HEAD_ONE = {k: v for k, v in HEAD.items() if k not in ROUND}
 AGENT_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send Hello": 1}
 HEAD_STARTS = {
     "BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send HelloRequest": 3, "REPLACE INTO members": 3,
@@ -82,6 +88,7 @@ class Plan(NamedTuple):
 def compiled() -> None:
     """Compile before any process waits for it: on a new machine that takes a minute."""
     warm_up(AGREED.build())
+    warm_up(ONE_EXCHANGE.build())
 
 
 @pytest.fixture(scope="module")
@@ -92,17 +99,26 @@ def standings() -> list[Standing]:
     return out
 
 
-def drawn(rng: np.random.Generator, places: dict[str, int], count: int) -> list[Fault]:
+@pytest.fixture(scope="module")
+def standings_one() -> list[Standing]:
+    """The same with one exchange."""
+    out = list(undisturbed(ONE_EXCHANGE.build(), NAMES, 1 + KILLS))
+    rounds = [int(standing.coordinator["last_update.rounds"]) for standing in out]
+    assert set(rounds) == {1}
+    return out
+
+
+def drawn(rng: np.random.Generator, around: dict[str, int], count: int) -> list[Fault]:
     """Draw moments around these places, one of every place before a second of any."""
     found = [
         Fault(when, name, k + 1)
-        for name, times in places.items()
+        for name, times in around.items()
         for when in _whens(name)
         for k in range(times)
     ]
     order = [found[k] for k in rng.permutation(len(found))]
     rank = {f: sum(g.name == f.name for g in order[:k]) for k, f in enumerate(order)}
-    assert len(order) >= count >= len(places)
+    assert len(order) >= count >= len(around)
     return sorted(order, key=lambda f: rank[f])[:count]
 
 
@@ -112,13 +128,18 @@ def _whens(name: str) -> tuple[str, ...]:
     return ("before", "after", "sent") if name.startswith("send ") else ("before", "after")
 
 
-def sends(places: dict[str, int]) -> dict[str, int]:
-    return {name: times for name, times in places.items() if name.startswith("send ")}
+def sends(points: dict[str, int]) -> dict[str, int]:
+    return {name: times for name, times in points.items() if name.startswith("send ")}
 
 
 def start_all(kept: Kept, **faults: Fault) -> None:
     for name in (COORDINATOR, *NAMES):
         kept.start(name, faults.get(name))
+
+
+def places(kept: Kept) -> tuple[dict[str, int], dict[str, int]]:
+    """The places that agents and the coordinator come to in every phase."""
+    return (AGENT, HEAD) if kept.agreed is AGREED else (AGENT_ONE, HEAD_ONE)
 
 
 def undisturbed_phase(kept: Kept, standings: Sequence[Standing]) -> None:
@@ -127,25 +148,27 @@ def undisturbed_phase(kept: Kept, standings: Sequence[Standing]) -> None:
     for name in (asker(NAMES, 0), COORDINATOR):
         kept.arm(name, None)
     kept.play(0)
-    came_to(AGENT, kept.points(asker(NAMES, 0)), AGENT_STARTS)
-    came_to(HEAD, kept.points(COORDINATOR), HEAD_STARTS)
+    agent, head = places(kept)
+    came_to(agent, kept.points(asker(NAMES, 0)), AGENT_STARTS)
+    came_to(head, kept.points(COORDINATOR), HEAD_STARTS)
     kept.check(0, standings[0])
 
 
 def undisturbed_start(kept: Kept, name: str) -> None:
     """Kill a process while nothing happens: its next start comes to the places named above."""
     kept.kill(name)
-    places, more = (HEAD_STARTS, HEAD) if name == COORDINATOR else (AGENT_STARTS, AGENT)
-    last = list(places)[-1]
-    eventually(lambda: kept.points(name).get(last, 0) >= places[last], f"{last} by {name}")
-    came_to(places, kept.points(name), more)
+    agent, head = places(kept)
+    wanted, more = (HEAD_STARTS, head) if name == COORDINATOR else (AGENT_STARTS, agent)
+    last = list(wanted)[-1]
+    eventually(lambda: kept.points(name).get(last, 0) >= wanted[last], f"{last} by {name}")
+    came_to(wanted, kept.points(name), more)
 
 
-def came_to(places: dict[str, int], points: dict[str, int], more: dict[str, int]) -> None:
+def came_to(wanted: dict[str, int], points: dict[str, int], more: dict[str, int]) -> None:
     """The list is right (signs of life come with the clock), and no other place is missing."""
-    short = {name for name, times in places.items() if points.get(name, 0) < times}
+    short = {name for name, times in wanted.items() if points.get(name, 0) < times}
     assert short <= {"send Heartbeat"}, points
-    assert set(points) <= {*places, *more}, points
+    assert set(points) <= {*wanted, *more, *ROUND}, points
 
 
 def disturb(kept: Kept, plan: Sequence[Plan], standings: Sequence[Standing]) -> None:
@@ -165,9 +188,18 @@ def disturb(kept: Kept, plan: Sequence[Plan], standings: Sequence[Standing]) -> 
     kept.check_end(standings)
 
 
-def test_an_agent_is_killed(tmp_path, standings):
+EITHER = pytest.mark.parametrize(
+    ("agreed", "expected"),
+    [(AGREED, "standings"), (ONE_EXCHANGE, "standings_one")],
+    ids=["fedglb_ucb", "fedglb_auto"],
+)
+
+
+@EITHER
+def test_an_agent_is_killed(tmp_path, request, agreed, expected):
+    standings = request.getfixturevalue(expected)
     rng = np.random.default_rng(1)
-    with Kept(tmp_path, NAMES) as kept:
+    with Kept(tmp_path, NAMES, agreed) as kept:
         start_all(
             kept,
             a=Fault("after", "CREATE TABLE snapshots", 1),  # while it makes its file
@@ -182,7 +214,7 @@ def test_an_agent_is_killed(tmp_path, standings):
 
         undisturbed_phase(kept, standings)
         undisturbed_start(kept, "b")
-        faults = drawn(rng, AGENT, KILLS - AT_START)
+        faults = drawn(rng, places(kept)[0], KILLS - AT_START)
         early = drawn(rng, AGENT_STARTS, AT_START)
         plan = []
         for phase, fault in enumerate([*faults, *early], 1):
@@ -192,16 +224,18 @@ def test_an_agent_is_killed(tmp_path, standings):
         disturb(kept, plan, standings)
 
 
-def test_the_coordinator_is_killed(tmp_path, standings):
+@EITHER
+def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
+    standings = request.getfixturevalue(expected)
     rng = np.random.default_rng(2)
-    with Kept(tmp_path, NAMES) as kept:
+    with Kept(tmp_path, NAMES, agreed) as kept:
         start_all(kept, coordinator=Fault("before", "INSERT INTO facts", 1))  # tables, all empty
         eventually(lambda: kept.revive() or kept.deaths, "the first death")
         assert kept.deaths == [(COORDINATOR, KILLED)]
 
         undisturbed_phase(kept, standings)
         undisturbed_start(kept, COORDINATOR)
-        faults = drawn(rng, HEAD, KILLS - AT_START)
+        faults = drawn(rng, places(kept)[1], KILLS - AT_START)
         early = drawn(rng, HEAD_STARTS, AT_START)
         plan = [Plan(COORDINATOR, fault) for fault in faults]
         plan += [Plan(COORDINATOR, fault, at_start=True) for fault in early]
@@ -214,7 +248,7 @@ def test_the_server_is_killed(tmp_path, standings):
         start_all(kept)
         undisturbed_phase(kept, standings)
         half = KILLS // 2
-        up, down = (drawn(rng, sends(places), half) for places in (AGENT, HEAD))
+        up, down = (drawn(rng, sends(each), half) for each in (AGENT, HEAD))
         plan = []
         for phase, fault in enumerate([*up, *down], 1):
             who = asker(NAMES, phase) if fault.name == "send SyncRequest" else rng.choice(NAMES)
@@ -225,7 +259,7 @@ def test_the_server_is_killed(tmp_path, standings):
 def test_an_agent_alone_is_killed_right_after_observe(tmp_path):
     rng = np.random.default_rng(4)
     problem, path, log = fg.Problem(dim=DIM), tmp_path / "alone.db", tmp_path / "log"
-    algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
+    algorithm = fg.fedglb_auto()
     fresh = Client(ALONE, algorithm, Agreement(problem, algorithm, max_clients=1).setting)
     given = {"kind": "agent", "name": ALONE, "path": path, "problem": problem, "bundle": None}
     acknowledged = 0

@@ -8,11 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import fedglb as fg
+from fedglb.federation.agreement import Agreement
 from fedglb.protocol.persistence import to_arrays
-from tests.federation.helpers.lossy_network import Harness, harness
+from tests.federation.helpers.lossy_network import Harness, agreed, harness
 
 BATCHES = (4, 3)
 LOSSY = {"loss": 0.25, "twice": 0.25, "delay": 1.0}
+ALGORITHMS = {
+    "newton": fg.fedglb_ucb(0.0, fg.Newton()),
+    "auto": fg.fedglb_auto(0.0),
+    "further rounds": fg.fedglb_mix(0.0, solver=fg.OneExchange(slack=1e-6)),
+}
+#: Which algorithm a seed is for.
+CASES = [
+    *(("newton", seed) for seed in range(30)),
+    *(("auto", seed) for seed in range(20)),
+    *(("further rounds", seed) for seed in range(5)),
+]
+
+
+def agreement(name: str) -> Agreement:
+    return agreed(algorithm=ALGORITHMS[name])
 
 
 def ledger(running: Harness) -> dict[tuple[str, str], tuple[int, int, int]]:
@@ -52,23 +69,28 @@ def play(running: Harness, disturb: Callable[[], None] = lambda: None) -> None:
 
 @pytest.fixture(scope="module")
 def lossless(tmp_path_factory):
-    with harness(tmp_path_factory.mktemp("lossless")) as running:
+    found = {}
+    for name in ALGORITHMS:
+        with harness(tmp_path_factory.mktemp("lossless"), agreement=agreement(name)) as running:
+            play(running)
+            assert running.coordinator.syncs == len(BATCHES)
+            assert running.coordinator.ledger.entries["NewModel", "down"].messages == 6
+            found[name] = state(running), ledger(running)
+    return found
+
+
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_loss_doubling_delay_and_reordering_change_nothing(
+    tmp_path: Path, lossless, name, seed
+) -> None:
+    with harness(tmp_path, agreement=agreement(name), seed=seed, **LOSSY) as running:
         play(running)
-        assert running.coordinator.syncs == len(BATCHES)
-        assert running.coordinator.ledger.entries["NewModel", "down"].messages == 6
-        return state(running), ledger(running)
+        assert (state(running), ledger(running)) == lossless[name]
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_loss_doubling_delay_and_reordering_change_nothing(tmp_path: Path, lossless, seed) -> None:
-    with harness(tmp_path, seed=seed, **LOSSY) as running:
-        play(running)
-        assert (state(running), ledger(running)) == lossless
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_nor_do_crashes(tmp_path: Path, lossless, seed) -> None:
-    with harness(tmp_path, seed=seed, **LOSSY) as running:
+@pytest.mark.parametrize(("name", "seed"), CASES)
+def test_nor_do_crashes(tmp_path: Path, lossless, name, seed) -> None:
+    with harness(tmp_path, agreement=agreement(name), seed=seed, **LOSSY) as running:
         rng = np.random.default_rng(1000 + seed)
         crashes = 0
 
@@ -87,7 +109,7 @@ def test_nor_do_crashes(tmp_path: Path, lossless, seed) -> None:
                             running.take_down(name)
 
         play(running, disturb)
-        assert state(running) == lossless[0]
-        assert ledger(running) == lossless[1]
+        assert state(running) == lossless[name][0]
+        assert ledger(running) == lossless[name][1]
         numbers = [e.facts["update"] for e in running.events if e.kind == "updating"]
         assert numbers == sorted(set(numbers))  # none is used twice

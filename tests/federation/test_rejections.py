@@ -296,7 +296,7 @@ def test_another_file_under_a_certificate_in_use(running, tmp_path, expected):
             refused = await thief.hear(Rejected)
             assert "another file already uses the certificate of a" in refused.reason
             thief.client.update = 1
-            await thief.say(Covariance("a", 1, 5, thief.client.covariance))
+            await thief.say(Covariance("a", 1, 5, thief.client.sums.matrix))
             agents["d"].request_update()
             event = await updated(serving, agents)
             assert (event.facts["clients"], event.facts["samples"]) == (3, sum(HONEST.values()))

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from fedglb.kernels.self_concordance import newton_gap, omega, safe_step, taylor_excess
+from fedglb.kernels.self_concordance import (
+    heat_factor,
+    lower_curvature,
+    newton_gap,
+    omega,
+    safe_step,
+    taylor_excess,
+    upper_curvature,
+)
 
 
 def omega_series(kappa):
@@ -79,3 +87,27 @@ def test_safe_step():
         # Φ(θ + tp) − Φ ≤ ‖p‖²_H(−t + (e^{tr} − 1 − tr)/r²), which this t makes negative
         t = safe_step(r)
         assert -t + (math.expm1(t * r) - t * r) / r**2 < 0.0
+
+
+@pytest.mark.parametrize("r", [0.0, 1e-300, 1e-9, 1e-3, 0.1, 0.4999, 0.5, 0.5001, 1.0, 3.0, 10.0])
+def test_curvatures_are_their_series(r):
+    terms = [2 * Fraction(r) ** k / math.factorial(k + 2) for k in range(80)]
+    assert_allclose(upper_curvature(r), float(sum(terms)), rtol=2e-15)
+    lower = sum(term * (-1) ** k for k, term in enumerate(terms))
+    assert_allclose(lower_curvature(r), float(lower), rtol=2e-15)
+
+
+@pytest.mark.parametrize("v", [0.0, 5e-324, 1e-9, 1e-3, 0.5, 3.0, 20.0])
+def test_heat_factor_is_its_series(v):
+    terms = (Fraction(v / 2.0) ** k / math.factorial(k + 1) for k in range(80))
+    assert_allclose(heat_factor(v), float(sum(terms)), rtol=1e-15)
+
+
+def test_far_out_nothing_overflows_to_nan():
+    assert lower_curvature(math.inf) == 0.0
+    assert_allclose(lower_curvature(1e200), 2e-200, rtol=1e-15)
+    assert 1e300 < upper_curvature(709.0) < math.inf
+    assert 1e300 < heat_factor(1418.0) < math.inf
+    for large in (1e4, 1e200, math.inf):
+        assert upper_curvature(large) == math.inf
+        assert heat_factor(large) == math.inf

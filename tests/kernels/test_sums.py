@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from fedglb.kernels.sums import add_derivatives, map1, sum_loss
+from fedglb.kernels.sums import (
+    add_all_model_sums,
+    add_derivatives,
+    add_model_sums,
+    add_moments,
+    map1,
+    sum_loss,
+)
 from tests.links.families import FAMILIES
 
 
@@ -106,3 +113,70 @@ def test_map1():
     z = np.linspace(-3.0, 3.0, 50)
     link = FAMILIES["probit"].link
     assert_array_equal(map1(link.compiled_mean.address, z), [link.mean(float(v)) for v in z])
+
+
+# -- the sums with which a client answers ---------------------------------------------------------
+
+
+def model_sums(name, X, y, theta, covered):
+    link, d = FAMILIES[name].link, X.shape[1]
+    gradient, hessian = np.zeros(d), np.zeros((d, d))
+    add_model_sums(X, y, covered, theta, link.compiled_functions, gradient, hessian)
+    return gradient, hessian
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_sums_at_a_model_are_derivatives_there(name):
+    X, y, theta = random_samples(name, 60, 4)
+    whole = derivatives(name, X, y, theta)
+    scale = 1.0 + np.abs(y).max() + np.abs(FAMILIES[name].mean(X @ theta)).max()
+    for covered in (0, 1, 37, 60):
+        made = model_sums(name, X, y, theta, covered)
+        for one, two in zip(made, whole, strict=True):  # rows are added in another order
+            assert_allclose(one, two, rtol=1e-13, atol=60 * 1e-15 * scale)
+        assert_array_equal(made[1], made[1].T)
+    for one, two in zip(model_sums(name, X, y, theta, 60), whole, strict=True):
+        assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("covered", [0, 5, 16])
+def test_sums_at_a_model_grow_row_by_row(covered):
+    """A client that answers now and goes on has what one has that adds all rows at once."""
+    X, y, theta = random_samples("poisson", 20, 3)
+    link = FAMILIES["poisson"].link
+    gradient, hessian = np.zeros(3), np.zeros((3, 3))
+    for first, last in ((0, max(covered, 4)), (max(covered, 4), 17), (17, 20)):
+        left = max(min(covered, last) - first, 0)
+        add_model_sums(
+            X[first:last], y[first:last], left, theta, link.compiled_functions, gradient, hessian
+        )
+    whole = model_sums("poisson", X, y, theta, covered)
+    assert_array_equal(gradient, whole[0])
+    assert_array_equal(hessian, whole[1])
+
+
+def test_sums_at_a_model_of_all_clients_are_each_ones():
+    clients, d = 3, 2
+    last, covered = np.array([5, 0, 9]), np.array([3, 0, 9])
+    samples = [random_samples("logistic", 9 + i, d) for i in range(clients)]
+    X = np.stack([x[:9] for x, _, _ in samples])
+    y = np.stack([values[:9] for _, values, _ in samples])
+    theta = samples[0][2]
+    gradients, hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
+    functions = FAMILIES["logistic"].link.compiled_functions
+    add_all_model_sums(X, y, covered, last, theta, functions, gradients, hessians)
+    for i in range(clients):
+        one = model_sums("logistic", X[i, : last[i]], y[i, : last[i]], theta, covered[i])
+        assert_array_equal(gradients[i], one[0])
+        assert_array_equal(hessians[i], one[1])
+    assert gradients[0].any()
+    assert not gradients[1].any()
+
+
+def test_moments():
+    X, y, _ = random_samples("identity", 40, 3)
+    covariance, moment = np.zeros((3, 3)), np.zeros(3)
+    add_moments(X[:13], y[:13], covariance, moment)
+    add_moments(X[13:], y[13:], covariance, moment)
+    assert_allclose(covariance, X.T @ X, rtol=1e-13, atol=1e-13)
+    assert_allclose(moment, X.T @ y, rtol=1e-13, atol=1e-13)

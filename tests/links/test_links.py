@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import subprocess
 import sys
@@ -209,3 +210,78 @@ def test_equality_is_by_type():
     assert fg.Logistic() != fg.Probit()
     assert Hyperbolic() != KnownHyperbolic()
     assert len({fg.Logistic(), fg.Logistic(), fg.Poisson()}) == 2
+
+
+# -- what the likelihood-ratio sets rest on -------------------------------------------------------
+
+
+@pytest.mark.parametrize("radius", [*RADII, 30.0])
+@pytest.mark.parametrize("name", NAMED)
+def test_the_skew_is_a_bound_and_for_the_packages_own_the_least(name, radius):
+    """|μ″| ≤ sμ′ on |z| ≤ radius, by differences of μ′; for logistic and Poisson it is attained."""
+    link = LINKS[name]
+    s = link.skew(radius)
+    if s is None:
+        assert name not in ("logistic", "poisson", "identity", "probit")
+        return
+    h = 1e-3
+    z = np.linspace(-radius, radius, 2001)
+    second = derivative(link.variance, z, h)
+    inside = link.variance(z) > 1e-9 * link.variance(0.0)  # beyond, differences see rounding only
+    ratio = np.abs(second[inside]) / link.variance(z[inside])
+    assert ratio.max() <= s * (1.0 + 1e-5) + 1e-9
+    assert s <= link.self_concordance(radius)
+    if name in ("logistic", "poisson", "identity"):
+        assert ratio.max() >= s * (1.0 - 1e-5) - 1e-9
+
+
+def test_the_skew_everywhere():
+    assert fg.Logistic().skew(math.inf) == 1.0
+    assert fg.Poisson().skew(math.inf) == 1.0
+    assert fg.Identity().skew(math.inf) == 0.0
+    assert Hyperbolic().skew(math.inf) is None
+    assert KnownHyperbolic().skew(math.inf) == 1.5
+
+
+@pytest.mark.parametrize("name", ["logistic", "poisson", "identity"])
+def test_a_likelihood_has_small_exponential_moments(name):
+    """E exp(hy − m(z + h) + m(z)) ≤ 1 for all h, with equality for the families themselves."""
+    family = FAMILIES[name]
+    assert family.link.likelihood
+    for z in np.linspace(-2.0, 2.0, 9):
+        for h in np.linspace(-2.0, 2.0, 9):
+            assert moment(family, name, float(z), float(h)) == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_likelihood_has_a_small_third_derivative_of_the_mean(name):
+    """μ‴ ≤ μ′, on which the mixtures' sets rest; probit's is (z² − 1)μ′."""
+    link, z = LINKS[name], np.linspace(-4.0, 4.0, 801)
+    third = (link.variance(z + 1e-3) - 2.0 * link.variance(z) + link.variance(z - 1e-3)) / 1e-6
+    # 1e-6: an ulp of μ′ over h² is 1e-10, truncation h²/12 times a fifth derivative
+    excess = float((third / link.variance(z)).max()) - 1.0
+    if link.likelihood:
+        assert excess <= 1e-6
+    if name == "probit":
+        assert excess > 10.0
+        assert not link.likelihood
+
+
+def moment(family, name, z, h):
+    mean = float(family.mean(np.array(z)))
+    if name == "poisson":
+        moments = math.exp(mean * math.expm1(h))
+    elif name == "identity":  # noise of variance 1
+        moments = math.exp(h * mean + 0.5 * h * h)
+    else:
+        moments = 1.0 - mean + mean * math.exp(h)
+    cumulant = family.cumulant(np.array([z, z + h]))
+    return moments * math.exp(cumulant[0] - cumulant[1])
+
+
+def test_only_the_identity_link_has_a_unit():
+    for name in NAMED:
+        expected = 0.49 if name == "identity" else 1.0
+        assert LINKS[name].dispersion(0.7) == pytest.approx(expected)
+    assert fg.Problem(2, fg.Identity(), noise=3.0).dispersion == 9.0
+    assert fg.Problem(2, fg.Poisson(), noise=3.0).dispersion == 1.0

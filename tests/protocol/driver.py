@@ -77,6 +77,15 @@ def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
         "variant 2": fg.fedglb_ucb_2(5, fg.AGD()),
         "variant 3": fg.fedglb_ucb_3(5),
         "dislinucb": fg.dislinucb(1.0),
+        "mix": fg.fedglb_mix(1.0, solver=fg.OneExchange(slack=0.05)),
+        "mix, further rounds": fg.fedglb_mix(1.0, solver=fg.OneExchange(slack=1e-6)),
+        "mix, newton, evidence": fg.fedglb_mix(1.0, solver=fg.Newton(), ridge=fg.Evidence()),
+        "auto": fg.fedglb_auto(1.0, solver=fg.OneExchange(within="deviation")),
+        "auto, thompson": fg.fedglb_auto(
+            1.0,
+            fg.EpsilonGreedy(0.2, fg.Thompson(draws=3)),
+            solver=fg.OneExchange(within="deviation"),
+        ),
     }
 
 

@@ -10,17 +10,18 @@ import pytest
 
 import fedglb as fg
 from fedglb.global_update import Query
-from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
+from fedglb.kernels.sums import add_derivatives, add_model_sums, add_moments, sum_loss
 from fedglb.links import LINKS
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import Batch, limits, reward_range
-from fedglb.protocol.checks import check_covariance, check_derivatives
-from fedglb.protocol.messages import Covariance, Derivatives, NewModel
+from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums
+from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
 from fedglb.protocol.persistence import to_arrays
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 4, 20
 OFFENDER = 2
+OTHERS = [0, 1, 3]
 LIMIT = 3.0
 
 
@@ -124,6 +125,62 @@ def test_nor_with_many_samples_or_features_or_unbounded_rewards(name):
             accepted(rng, link, 200_000, 3, norm)
             accepted(rng, link, 150, 118, norm)
             accepted(rng, link, 60, 4, norm, limit=None)
+
+
+def model_sums(link, X, y, theta, covered):
+    d = theta.size
+    gradient, hessian = np.zeros(d), np.zeros((d, d))
+    add_model_sums(X, y, covered, theta, link.compiled_functions, gradient, hessian)
+    return ModelSums(0, 1, X.shape[0], gradient, hessian)
+
+
+def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
+    """Raise if what an honest client sends is refused: at the model, and in a further round.
+
+    Return whether it could be sent: sums that are infinite cannot.
+    """
+    theta = rng.standard_normal(d)
+    theta *= norm / np.linalg.norm(theta)
+    X, y = honest_samples(rng, link, n, d, theta)
+    setting = fg.fedglb_auto().setting(fg.Problem(d, link, noise=1.0), 1, None)
+    rewards = reward_range(link, limit)
+    answer = model_sums(link, X, y, theta, int(rng.integers(n + 1)))
+    if not (np.isfinite(answer.gradient).all() and np.isfinite(answer.hessian).all()):
+        return False
+    first = limits(link, rewards, Query(theta, hessian=True))
+    check_model_sums(answer, first, setting)
+    there = theta + further * rng.standard_normal(d) / math.sqrt(d)
+    query = Query(there, hessian=True, loss=False)
+    then = derivatives(link, X, y, there)
+    if not (np.isfinite(then.gradient).all() and np.isfinite(then.hessian).all()):
+        return False
+    batch = Batch(Contribution(n, answer.hessian, answer.gradient), slope=first.slope)
+    then = dataclasses.replace(then, loss=None)
+    check_derivatives(then, batch, limits(link, rewards, query), setting)
+    return True
+
+
+@pytest.mark.parametrize("name", LINK_TYPES)
+@pytest.mark.parametrize("d", [1, 2, 10, 40])
+def test_nor_is_one_who_answers_at_the_model(name, d):
+    rng, link = np.random.default_rng(d), LINK_TYPES[name]()
+    sent = 0
+    for n in (0, 1, 2, 3, 30, 300):
+        for norm in (0.0, 1e-9, 0.5, 1.0, 8.0, 30.0, 37.0, 38.6, 50.0, 250.0, 699.0, 800.0):
+            for further in (0.0, 0.1, 5.0, 100.0):
+                sent += accepted_at_a_model(rng, link, n, d, norm, further)
+    assert sent > 0.6 * 6 * 12 * 4
+
+
+@pytest.mark.parametrize("name", LINK_TYPES)
+def test_nor_is_one_who_does_with_many_samples_or_features_or_unbounded_rewards(name):
+    rng, link = np.random.default_rng(0), LINK_TYPES[name]()
+    for norm in (0.0, 1.0, 50.0, 680.0):
+        accepted_at_a_model(rng, link, 1_000_000, 3, norm, 1.0)
+        for _ in range(3):
+            accepted_at_a_model(rng, link, 100_000, 3, norm, 1.0)
+            accepted_at_a_model(rng, link, 150, 118, norm, 1.0)
+            accepted_at_a_model(rng, link, 60, 4, norm, 1.0, limit=None)
 
 
 @pytest.mark.parametrize("name", LINK_TYPES)
@@ -251,6 +308,69 @@ def test_a_lie_is_refused_and_the_others_go_on(offence):
     fed = federation("newton")
     with_offence(fed, *OFFENCES[offence])
     assert same_model(fed, "newton")
+
+
+#: Of the first answer where updates are one exchange.
+AT_THE_MODEL = {
+    "NaN in the gradient": (poked("gradient", np.nan), "gradient"),
+    "shape of the gradient": (lambda m: {"gradient": np.zeros(D + 1)}, "gradient"),
+    "gradient too large": (moved("gradient", (0.6, 0.8, 0), 9.0), "gradient"),
+    "gradient no sample has": (moved("gradient", UP, 1e-5), "gradient"),
+    "NaN in the Hessian": (poked("hessian", np.nan), "hessian"),
+    "infinite Hessian": (poked("hessian", np.inf), "hessian"),
+    "shape of the Hessian": (lambda m: {"hessian": np.zeros((D, 1))}, "hessian"),
+    "Hessian not symmetric": (
+        lambda m: {"hessian": m.hessian + np.triu(np.full((D, D), 1e-6), 1)},
+        "hessian",
+    ),
+    "indefinite Hessian": (moved("hessian", np.diag(UP), -1e-6), "hessian"),
+    "Hessian too large": (scaled("hessian", 3.0), "hessian"),
+    "negative number": (lambda m: {"samples": -1}, "samples"),
+    "too few samples": (lambda m: {"samples": 4}, "hessian"),
+    "no samples": (lambda m: {"samples": 0}, "hessian"),
+    "no whole number": (lambda m: {"samples": 6.5}, "samples"),
+    "more samples than there are numbers": (lambda m: {"samples": 2**60}, "samples"),
+}
+
+
+@pytest.mark.parametrize("name", ["mix", "auto"])
+@pytest.mark.parametrize("offence", AT_THE_MODEL)
+def test_so_is_a_lie_about_the_sums_at_the_model(name, offence):
+    """In the first update, at θ = 0, and in a later one."""
+    for updates in (0, 2):
+        fed, twin = (federation(name, members) for members in (range(N), OTHERS))
+        for each in (fed, twin):
+            for t in range(updates):  # the same model for both: with the offender left out
+                queue = each.coordinator.begin(2 + t, 0)
+                each.deliver(queue + each.coordinator.exclude(OFFENDER))
+        with_offence(fed, ModelSums, *AT_THE_MODEL[offence])
+        twin.deliver(twin.coordinator.begin(2, 0))
+        models = [to_arrays(each.coordinator.model) for each in (fed, twin)]
+        assert equal_arrays(*models)
+
+
+@pytest.mark.parametrize("norm", [0.5, 5.0, 30.0, 300.0, 690.0])
+@pytest.mark.parametrize("name", LINK_TYPES)
+def test_rubbish_at_any_model_is_refused(name, norm):
+    """Far out little is known of M, but never may a gradient be longer than n·max|r|."""
+    link, rng = LINK_TYPES[name](), np.random.default_rng(1)
+    theta = np.array([norm, 0.0, 0.0])
+    setting = fg.fedglb_auto().setting(fg.Problem(D, link, noise=1.0), 1, None)
+    X = rng.standard_normal((20, D))
+    X[:, 0] = 0.0  # predictions of 0: weights that are not tiny
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    answer = model_sums(link, X, np.ones(20), theta, 20)
+    bound = limits(link, reward_range(link, LIMIT), Query(theta, hessian=True))
+    check_model_sums(answer, bound, setting)
+    worst = 20 * bound.residual * 1.01
+    for change in (
+        {"gradient": answer.gradient + np.array([0.0, 2.0 * worst, 0.0])},
+        {"hessian": answer.hessian - 1e-6 * np.diag(UP) * np.linalg.norm(answer.hessian) * 1e6},
+        {"hessian": -answer.hessian},
+        {"samples": -1},
+    ):
+        with pytest.raises(fg.InvalidInput):
+            check_model_sums(dataclasses.replace(answer, **change), bound, setting)
 
 
 @pytest.mark.parametrize("loss", [math.nan, -math.inf, -1.0, 6 * 0.6, "much"])

@@ -9,11 +9,19 @@ import pytest
 
 import fedglb as fg
 from fedglb.model import SharedModel
-from fedglb.protocol.messages import MESSAGES, Derivatives, Evaluate, NewModel
+from fedglb.protocol.messages import (
+    MESSAGES,
+    Covariance,
+    Derivatives,
+    Evaluate,
+    ModelSums,
+    NewModel,
+)
 from tests.protocol.driver import Federation, communicating
 
 D, N, T = 3, 4, 20
 TRIANGLE = D * (D + 1) // 2
+NUMBERS_OF_MIXTURE = 11
 
 
 def federation(name: str) -> Federation:
@@ -43,7 +51,13 @@ def test_no_message_carries_a_sample(name):
     fed = federation(name)
     walk(fed, fed.sent)
     kinds = {type(message) for message in fed.sent}
-    assert kinds == set(MESSAGES) or name.startswith(("variant", "dislinucb"))
+    one_exchange = getattr(fed.algorithm.solver, "starts_at_model", False)
+    assert (ModelSums in kinds, Covariance in kinds) == (one_exchange, not one_exchange)
+    rounds = name != "dislinucb"
+    assert ({Evaluate, Derivatives} <= kinds) == rounds
+    left_out = {Covariance if one_exchange else ModelSums}
+    asks = not name.startswith("variant")  # on a schedule, nobody does
+    assert not (asks and rounds) or kinds == set(MESSAGES) - left_out
 
 
 def test_the_walk_finds_a_sample_where_there_is_one():
@@ -62,7 +76,8 @@ def walk(fed, messages):
     X = np.concatenate([c.samples.X for c in fed.clients])
     for message in messages:
         for numbers in payload(message):
-            assert numbers.shape in ((), (1,), (2,), (D,), (D, D))  # never a row per sample
+            # what a radius needs is few numbers; never is there a row per sample
+            assert numbers.shape in ((), (0,), (1,), (2,), (D,), (D, D), (NUMBERS_OF_MIXTURE,))
             if numbers.shape == (D,):
                 assert np.abs(np.concatenate([X, -X]) - numbers).max(axis=1).min() > 1e-9
             if numbers.shape == (D, D):
@@ -74,11 +89,13 @@ def test_transfers_are_two_per_client_round_and_update(name):
     fed = federation(name)
     ledger, syncs, rounds = fed.coordinator.ledger, fed.coordinator.syncs, fed.coordinator.rounds
     assert syncs > 2
-    assert ledger.transfers == 2 * N * (rounds + syncs)
+    # with one exchange, the first answers are a round, and their request carries nothing
+    exchanges = rounds if fed.algorithm.solver.starts_at_model else rounds + syncs
+    assert ledger.transfers == 2 * N * exchanges
     assert ledger.scalars == sum(m.scalars() for m in fed.sent)
     assert ledger.messages == len(fed.sent)
     asked = {(m.update, m.round) for m in fed.sent if isinstance(m, Evaluate)}
-    assert rounds == len(asked)
+    assert rounds == len(asked) + (syncs if fed.algorithm.solver.starts_at_model else 0)
 
 
 def entries(name: str) -> dict[str, tuple[int, int, int]]:
@@ -104,6 +121,20 @@ def test_scalars_of_each_message_type():
     # variant 3's clients also need b and the covariance of gradients
     lazy = entries("variant 3")
     assert lazy["NewModel"][2] == lazy["NewModel"][0] * (2 * D + 2 * TRIANGLE + 2)
+
+
+def test_scalars_of_one_exchange():
+    auto, more = entries("auto"), entries("mix, further rounds")
+    for found in (auto, more):
+        assert found["ModelSums"] == (found["ModelSums"][0],) * 2 + (
+            found["ModelSums"][0] * (D + TRIANGLE),
+        )
+        assert found["CovarianceRequest"][1:] == (0, 0)
+        assert "Covariance" not in found
+        assert found["Derivatives"][2] == found["Derivatives"][0] * (D + TRIANGLE)
+    fed = federation("auto")
+    terms = fed.coordinator.model.radius_terms.size
+    assert auto["NewModel"][2] == auto["NewModel"][0] * (D + TRIANGLE + terms + 1)  # and λ
 
 
 def test_a_loss_is_one_scalar_more():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,10 +135,11 @@ def delicate_cases() -> dict[str, Case]:
 def digests(run: fg.Run, clients: dict[int, fg.Client]) -> dict[str, str]:
     """Digest what a run gives; the words of its caveats and its parts' names left out.
 
-    The kinds of messages in the ledger are left out, too: names.json has them.
+    The kinds of messages in the ledger are left out, too: names.json has them; and λ of each
+    update, which is no result of these runs.
     """
     values = [
-        run.choices, run.ledger.drop("message"), run.trace, run.updates,
+        run.choices, run.ledger.drop("message"), run.trace, run.updates.drop("ridge"),
         run.syncs, run.rounds, run.transfers, run.scalars,
         run.regret, run.reward, run.theta,
     ]  # fmt: skip
@@ -171,7 +172,7 @@ def swept(folder: Path) -> fg.SweepResult:
     return fg.sweep(tables, folder, jobs=1)
 
 
-def sweep_digests(result: fg.SweepResult) -> dict[str, str]:
-    """Digest the two tables; they have no times. The words of the caveats are left out."""
-    tables = [result.runs.drop("caveats"), result.traces]
+def sweep_digests(result: fg.SweepResult, columns: Sequence[str]) -> dict[str, str]:
+    """Digest the two tables; they have no times. Of the runs only these columns, but no caveats."""
+    tables = [result.runs.select(columns).drop("caveats"), result.traces]
     return {"discrete": digest(tables, floats=False), "bits": digest(tables)}

@@ -6,11 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fedglb.choice import Choice, Ucb
 from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput, instance, integer, number
 from fedglb.global_update import GlobalUpdate
+from fedglb.later import later
 from fedglb.local_update import LocalUpdate
 from fedglb.problem import Problem
+from fedglb.ridge_rule import Evidence
 from fedglb.setting import Setting
 from fedglb.trigger import Never, Trigger
 
@@ -37,7 +40,8 @@ class Algorithm:
     confidence
         The radius of the confidence ellipsoid: a part of `fedglb.confidence`.
     ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+        λ > 0 of the ridge penalty (λ/2)‖θ‖², or `Evidence`, a rule that chooses it at each
+        global update.
     delta
         δ, the probability with which some confidence set may fail, in (0, 1).
     exploration
@@ -45,6 +49,8 @@ class Algorithm:
     centralised
         Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
         algorithm has no global updates and sends no messages.
+    choice
+        Which arm is played, given the model and the sets: a part of `fedglb.choice`.
 
     Raises
     ------
@@ -73,13 +79,15 @@ class Algorithm:
     global_update: GlobalUpdate | None
     trigger: Trigger
     confidence: Confidence[Any]
-    ridge: float = 1.0
+    ridge: float | Evidence = 1.0
     delta: float = 0.01
     exploration: float = 1.0
     centralised: bool = False
+    choice: Choice = later(Ucb())
 
     def __post_init__(self) -> None:
-        number("ridge", self.ridge, above=0.0)
+        if not isinstance(self.ridge, Evidence):
+            number("ridge", self.ridge, above=0.0)
         number("delta", self.delta, above=0.0, below=1.0)
         number("exploration", self.exploration, at_least=0.0)
         instance("local_update", self.local_update, LocalUpdate, "Ons()")
@@ -87,6 +95,7 @@ class Algorithm:
             instance("solver", self.global_update, GlobalUpdate, "fg.Newton()")
         instance("trigger", self.trigger, Trigger, "Event(10.0)")
         instance("confidence", self.confidence, Confidence, "fg.Fixed(0.3)")
+        instance("choice", self.choice, Choice, "fg.Ucb()")
         never = isinstance(self.trigger, Never)
         if self.global_update is None and not never:
             raise InvalidInput("trigger", self.trigger, "Never() where the solver is None")
@@ -112,12 +121,26 @@ class Algorithm:
             raise InvalidInput(
                 "solver", solver, f"a solver that fits the local update {local}: {fit}"
             )
+        if solver is not None and solver.starts_at_model and self.local_update.metric != "hessian":
+            allowed = f"one that gathers covariances, e.g. Newton(), with the local update {local}"
+            raise InvalidInput("solver", solver, allowed)
+        if solver is not None and self.confidence.needs_ball and not solver.in_ball:
+            allowed = f"one whose models lie in the ball, as {self.confidence} needs"
+            raise InvalidInput("solver", solver, allowed)
+        if self.ridge_rule is not None and (solver is None or not solver.refits):
+            allowed = "a number: a rule chooses it where global updates fit all samples again"
+            raise InvalidInput("ridge", self.ridge, allowed)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             raise InvalidInput(
                 "confidence",
                 self.confidence,
                 f"a radius that fits the local update {local}, or Fixed(alpha)",
             )
+
+    @property
+    def ridge_rule(self) -> Evidence | None:
+        """The rule that chooses λ; None: `ridge` is a number."""
+        return self.ridge if isinstance(self.ridge, Evidence) else None
 
     @property
     def solver(self) -> GlobalUpdate | None:
@@ -151,7 +174,9 @@ class Algorithm:
         if horizon is not None:
             integer("horizon", horizon)
         learners = 1 if self.centralised else clients
-        setting = Setting(problem, learners, horizon, float(self.ridge), float(self.delta))
+        ridge = self.ridge.start if isinstance(self.ridge, Evidence) else self.ridge
+        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta))
+        self.confidence.check(problem)
         self.trigger.check(setting)
         smallest = min(self.local_update.prior(setting), setting.ridge)
         if smallest < SMALLEST_RIDGE:
@@ -193,7 +218,11 @@ class Algorithm:
         >>> fg.fedglb_ucb(threshold=10.0, exploration=0.3).caveats(fg.Problem(dim=2))
         ('exploration 0.3 < 1 shrinks the proven radius',)
         """
-        notes = problem.caveats + self.confidence.caveats(problem) + self.local_update.caveats()
+        notes = problem.caveats if self.confidence.sub_gaussian else ()
+        notes += self.confidence.caveats(problem) + self.local_update.caveats()
+        notes += self.choice.caveats()
+        if self.ridge_rule is not None and self.confidence.sub_gaussian:
+            notes += ("a ridge chosen from the data: this radius is proven for a fixed one",)
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)
         return notes

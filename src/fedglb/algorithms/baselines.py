@@ -150,7 +150,8 @@ def n_ons_glm(
     delta
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Fixed(alpha)`, a constant.
+        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
+        or `Fixed(alpha)`, a constant.
 
     Returns
     -------

@@ -13,12 +13,31 @@ from typing import Any
 
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed
+from fedglb.choice import (
+    Bayes,
+    Certified,
+    Choice,
+    EpsilonGreedy,
+    Greedy,
+    Sigma,
+    Thompson,
+    Ucb,
+)
+from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
 from fedglb.errors import InvalidInput, number, one_of, under
-from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
+from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
+from fedglb.ridge_rule import Evidence
 
-SOLVERS: dict[str, type[GlobalUpdate]] = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
-RADII = ("lemma", "printed", "fixed")
+SOLVERS: dict[str, type[GlobalUpdate]] = {
+    "agd": AGD, "newton": Newton, "lbfgs": LBFGS, "one-exchange": OneExchange,
+}  # fmt: skip
+CHOICES: dict[str, type[Choice]] = {
+    "ucb": Ucb, "greedy": Greedy, "sigma": Sigma, "bayes": Bayes, "thompson": Thompson,
+    "epsilon-greedy": EpsilonGreedy, "certified": Certified,
+}  # fmt: skip
+#: The column of a sweep's tables with the first λ, where a rule chooses it.
+RIDGE_START = "ridge_start"
+RADII = ("lemma", "printed", "iterate", "fixed")
 _signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
 
@@ -45,14 +64,17 @@ def parameters(preset: str) -> dict[str, Any]:
 
 @functools.cache
 def all_parameters() -> dict[str, type]:
-    """Return every parameter of any preset with its kind: float, int, or str for names."""
+    """Return every parameter of any preset with its kind: float, int, or str for names.
+
+    `RIDGE_START` is among them, for tables of results; no preset takes it.
+    """
     kinds: dict[str, type] = {}
     for preset in ALGORITHMS.values():
         hints = typing.get_type_hints(preset)
         for key in _signature(preset).parameters:
             options = {hints[key], *typing.get_args(hints[key])}
             kinds[key] = next((kind for kind in (float, int) if kind in options), str)
-    return kinds
+    return {**kinds, RIDGE_START: float}
 
 
 def solver_options(name: str) -> tuple[str, ...]:
@@ -85,8 +107,10 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         A key of `ALGORITHMS`.
     given
         Its parameters, as the preset names them; `solver` is a name or a table such as
-        ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed"
-        or ``{"fixed": 0.3}``.
+        ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed",
+        "iterate" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name and a number
+        such as "sigma:3", or a table such as ``{"name": "certified", "index": "bayes"}``, and
+        `ridge` is a number or ``{"evidence": 0.01}``.
 
     Returns
     -------
@@ -120,6 +144,11 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         tolerance = getattr(chosen["solver"], "tolerance", None)
     if "confidence" in chosen:
         chosen["confidence"] = confidence(chosen["confidence"], tolerance)
+    if "choice" in chosen:
+        with under("choice"):
+            chosen["choice"] = choice(chosen["choice"])
+    if isinstance(chosen.get("ridge"), Mapping):
+        chosen["ridge"] = ridge_rule(chosen["ridge"])
     return ALGORITHMS[preset](**chosen)
 
 
@@ -148,7 +177,85 @@ def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] 
     if spec == "fixed":
         raise InvalidInput("confidence", spec, "a constant radius as {fixed = 0.3}")
     kind = one_of("confidence", spec, RADII)
-    return FedGLBPrinted(tolerance) if kind == "printed" else None
+    if kind == "printed":
+        return FedGLBPrinted(tolerance)
+    return Iterate() if kind == "iterate" else None
+
+
+def choice(spec: object) -> Choice:
+    """Build a choice rule from its name, its name and a number, or a table of name and options.
+
+    Examples
+    --------
+    >>> choice("bayes"), choice("sigma:3")
+    (Bayes(), Sigma(width=3.0))
+    >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
+    EpsilonGreedy(epsilon=0.1, rule=Ucb())
+    """
+    table = dict(spec) if isinstance(spec, Mapping) else _named_choice(spec)
+    argument = ("name",) if isinstance(spec, Mapping) else ()
+    name = one_of(argument, table.pop("name", None), CHOICES)
+    takes = _signature(CHOICES[name]).parameters
+    for key, value in table.items():
+        if key not in takes:
+            known = ", ".join(takes) or "none"
+            raise InvalidInput(key, value, f"only options that the rule {name} takes: {known}")
+        if key in ("index", "rule"):
+            with under(key):
+                table[key] = choice(value)
+    for key, parameter in takes.items():
+        if parameter.default is inspect.Parameter.empty and key not in table:
+            given = isinstance(spec, Mapping)
+            example = _TABLES.get(name, "")
+            raise InvalidInput(key if given else (), spec, f"its {key} too, e.g. {example}")
+    return CHOICES[name](**table)
+
+
+_TABLES = {
+    "epsilon-greedy": 'epsilon-greedy:0.1, or {name = "epsilon-greedy", epsilon = 0.1}',
+    "certified": '{name = "certified", index = "bayes", slack = 8.0}',
+}
+
+
+def _named_choice(spec: object) -> dict[str, Any]:
+    """Return the table that a name stands for, with a number for its first option if given."""
+    if not isinstance(spec, str) or ":" not in spec:
+        return {"name": spec}
+    name, _, value = spec.partition(":")
+    one_of((), name, CHOICES)
+    first = next(iter(_signature(CHOICES[name]).parameters), None)
+    try:
+        return {"name": name, str(first): float(value)}
+    except ValueError:
+        raise InvalidInput((), spec, f"a number after {name}:, e.g. sigma:3") from None
+
+
+def choice_in_words(part: Choice) -> str:
+    """Return a choice rule's name and its options that are not defaults.
+
+    Examples
+    --------
+    >>> choice_in_words(Bayes()), choice_in_words(EpsilonGreedy(0.1, Sigma(3.0)))
+    ('bayes', 'epsilon-greedy epsilon=0.1 rule=(sigma width=3.0)')
+    """
+    name = next((n for n, kind in CHOICES.items() if type(part) is kind), None)
+    if name is None:
+        return repr(part)
+    words = [name]
+    for key, parameter in _signature(CHOICES[name]).parameters.items():
+        value = getattr(part, key)
+        if isinstance(value, Choice):
+            words.append(f"{key}=({choice_in_words(value)})")
+        elif value != parameter.default:
+            words.append(f"{key}={value}")
+    return " ".join(words)
+
+
+def ridge_rule(spec: Mapping[str, Any]) -> Evidence:
+    """Build the rule that chooses λ, from ``{"evidence": start}``."""
+    if list(spec) != ["evidence"]:
+        raise InvalidInput("ridge", dict(spec), "a number, or the rule {evidence = 0.0156}")
+    return Evidence(number(("ridge", "evidence"), spec["evidence"], above=0.0))
 
 
 def solver_in_words(part: GlobalUpdate) -> str | None:

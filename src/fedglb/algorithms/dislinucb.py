@@ -8,7 +8,7 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.confidence import Confidence, Linear
 from fedglb.global_update import ClosedForm
 from fedglb.local_update import Ridge
-from fedglb.trigger import Event
+from fedglb.trigger import Clock, Event
 
 
 def dislinucb(
@@ -17,6 +17,7 @@ def dislinucb(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    clock: Clock = "steps",
 ) -> Algorithm:
     """DisLinUCB: ridge regression on the rewards, summed over all where a client asks for it.
 
@@ -36,6 +37,9 @@ def dislinucb(
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
         The radius. None (default): OFUL's radius, `Linear`. Or `Fixed(alpha)`, a constant.
+    clock
+        What multiplies a client's gain in the event trigger: "steps" (default), those since the
+        last update, or "own samples", the client's since its last model (see `Event`).
 
     Returns
     -------
@@ -62,7 +66,7 @@ def dislinucb(
         name="DisLinUCB",
         local_update=Ridge(),
         global_update=ClosedForm(),
-        trigger=Event(threshold),
+        trigger=Event(threshold, clock),
         confidence=Linear() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,

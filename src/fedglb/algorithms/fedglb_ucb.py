@@ -9,7 +9,7 @@ from fedglb.confidence import Confidence, FedGLB, GlobalModel, LazyONS
 from fedglb.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import BRule, Frozen, LazyOns, Ons
-from fedglb.trigger import Event, Schedule
+from fedglb.trigger import Clock, Event, Schedule
 
 
 def fedglb_ucb(
@@ -20,6 +20,7 @@ def fedglb_ucb(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     b_rule: BRule = "refit",
+    clock: Clock = "steps",
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
 
@@ -42,12 +43,15 @@ def fedglb_ucb(
     delta
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Fixed(alpha)`, a constant, or
-        `FedGLBPrinted()`, the paper's printed one.
+        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
+        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
     b_rule
         What b is after a global update. "refit" (default): every past prediction is the new
         model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
         proven, more regret).
+    clock
+        What multiplies a client's gain in the event trigger: "steps" (default), those since the
+        last update, or "own samples", the client's since its last model (see `Event`).
 
     Returns
     -------
@@ -77,7 +81,7 @@ def fedglb_ucb(
         name="FedGLB-UCB",
         local_update=Ons(b_rule),
         global_update=AGD() if solver is None else solver,
-        trigger=Event(threshold),
+        trigger=Event(threshold, clock),
         confidence=FedGLB() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
@@ -173,8 +177,8 @@ def fedglb_ucb_2(
     delta
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Fixed(alpha)`, a constant, or
-        `FedGLBPrinted()`, the paper's printed one.
+        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
+        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
     b_rule
         What b is after a global update. "refit" (default): every past prediction is the new
         model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not

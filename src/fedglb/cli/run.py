@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Collection
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, cast, get_args
 
 import typer
 from rich.console import Console
@@ -27,8 +28,13 @@ from fedglb.errors import InvalidInput, Place, integer, one_of
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
+from fedglb.trigger import Clock
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
+#: Presets whose own solver is one exchange, and its options.
+_ONE_EXCHANGE: dict[str, dict[str, Any]] = {
+    "fedglb-mix": {}, "fedglb-auto": {"slack": math.inf, "within": "deviation"},
+}  # fmt: skip
 _NAMES = ("message", "direction")  # columns of the ledger that hold text
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
 
@@ -42,13 +48,33 @@ def run(
     ctx: typer.Context,
     algorithm: Annotated[str, typer.Argument(help=f"One of {', '.join(ALGORITHMS)}.")],
     threshold: Annotated[
-        float, _option("D of the event trigger; inf: no updates.", _ALGORITHM)
+        float,
+        _option("D of the event trigger; inf: no updates.", _ALGORITHM, "10; fedglb-auto: 0.1"),
     ] = 10.0,
+    clock: Annotated[
+        str,
+        _option(
+            f"What the event trigger counts: {', '.join(get_args(Clock))}.",
+            _ALGORITHM,
+            "steps; fedglb-auto: own samples",
+        ),
+    ] = "steps",
+    choice: Annotated[
+        str,
+        _option(
+            "fedglb-mix, fedglb-auto: which arm is played: ucb, greedy, sigma:2, bayes, "
+            "thompson, epsilon-greedy:0.1.",
+            _ALGORITHM,
+            "ucb; fedglb-auto: bayes",
+        ),
+    ] = "ucb",
     updates: Annotated[int, _option("B, the scheduled updates of a variant.", _ALGORITHM)] = 20,
     exploration: Annotated[
         float, _option("Multiplies the lemma's radius; 1 is the proven one.", _ALGORITHM)
     ] = 1.0,
-    ridge: Annotated[float, _option("λ.", _ALGORITHM)] = 1.0,
+    ridge: Annotated[
+        float, _option("λ.", _ALGORITHM, "1; fedglb-auto: chosen from the data")
+    ] = 1.0,
     delta: Annotated[float, _option("δ, the failure probability.", _ALGORITHM)] = 0.01,
     confidence: Annotated[str, _option(f"The radius: {', '.join(RADII)}.", _ALGORITHM)] = "lemma",
     alpha: Annotated[
@@ -60,7 +86,10 @@ def run(
     batch_limit: Annotated[
         int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
     ] = None,
-    solver: Annotated[str, _option(f"{', '.join(SOLVERS)}.", _SOLVER)] = "agd",
+    solver: Annotated[
+        str,
+        _option(f"{', '.join(SOLVERS)}.", _SOLVER, "agd; fedglb-mix, fedglb-auto: one-exchange"),
+    ] = "agd",
     tolerance: Annotated[
         float | None, _option("ε with F − min F ≤ ε, of exact fits too.", _SOLVER, "1/n²")
     ] = None,
@@ -72,6 +101,15 @@ def run(
         str, _option("ball: minimise over it; paper: its projection.", _SOLVER)
     ] = "ball",
     memory: Annotated[int, _option("Curvature pairs of lbfgs.", _SOLVER)] = 10,
+    slack: Annotated[
+        float | None,
+        _option(
+            "one-exchange: what an unevaluated residual may cost.", _SOLVER, "0.2; fedglb-auto: inf"
+        ),
+    ] = None,
+    within: Annotated[
+        str, _option("one-exchange: radius (on the ball) or deviation.", _SOLVER)
+    ] = "radius",
     link: Annotated[str, _option(f"{', '.join(LINKS)}.", _PROBLEM)] = "logistic",
     dim: Annotated[int, _option("d, features of an arm.", _PROBLEM)] = 10,
     radius: Annotated[float, _option("S, the bound on ‖θ*‖.", _PROBLEM)] = 1.0,
@@ -119,17 +157,25 @@ def run(
 
 def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
     """Build the preset from the options it takes; refuse those it does not."""
-    takes = set(parameters(name))
-    chosen = {key: values[key] for key in takes - {"solver", "confidence"}}
+    defaults = parameters(name)
+    takes = set(defaults)
+    # what is not given is the preset's own default, where it has one
+    asked = {key for key in takes if key in given or defaults[key] is inspect.Parameter.empty}
+    chosen = {key: values[key] for key in asked - {"solver", "confidence"}}
     one_of("--solver", values["solver"], SOLVERS)
     if "solver" in takes:
         options = {key: values[key] for key in _OF_SOLVER if key in given}
-        _refuse(options, solver_options(values["solver"]), f"the solver {values['solver']}")
-        chosen["solver"] = {"name": values["solver"], **options}
+        solver = values["solver"]
+        if "solver" not in given and name in _ONE_EXCHANGE:
+            solver, options = "one-exchange", {**_ONE_EXCHANGE[name], **options}
+        _refuse(options, solver_options(solver), f"the solver {solver}")
+        chosen["solver"] = {"name": solver, **options}
         takes |= set(_OF_SOLVER)
     known = set(all_parameters()) | set(_OF_SOLVER)
     _refuse({key: values[key] for key in known & given}, takes, name)
-    return build(name, {**chosen, "confidence": _radius(values, given)})
+    if "confidence" in takes:
+        chosen["confidence"] = _radius(values, given)
+    return build(name, chosen)
 
 
 def _options(values: Collection[str]) -> dict[Place, str]:
@@ -201,6 +247,7 @@ def _show(result: Run) -> None:
         ("scalars", f"{result.scalars:,}"),
         ("exploration", f"{p['exploration']:g}"),
         ("radius", p["confidence"]),
+        ("choice", p["choice"]),
     ]
     for name, value in rows:
         table.add_row(name, value)

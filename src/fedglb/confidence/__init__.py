@@ -5,10 +5,13 @@ from fedglb.confidence.fedglb import FedGLB
 from fedglb.confidence.fedglb_printed import FedGLBPrinted
 from fedglb.confidence.fixed import Fixed
 from fedglb.confidence.global_model import GlobalModel, OwnModel
+from fedglb.confidence.iterate import Iterate
 from fedglb.confidence.lazy_ons import LazyONS
 from fedglb.confidence.linear import Linear
+from fedglb.confidence.mixture import Mixture
+from fedglb.confidence.posterior import Posterior
 
 __all__ = [
-    "Confidence", "FedGLB", "FedGLBPrinted", "Fixed", "GlobalModel", "LazyONS", "Linear",
-    "OwnModel",
+    "Confidence", "FedGLB", "FedGLBPrinted", "Fixed", "GlobalModel", "Iterate", "LazyONS",
+    "Linear", "Mixture", "OwnModel", "Posterior",
 ]  # fmt: skip

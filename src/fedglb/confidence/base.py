@@ -9,9 +9,13 @@ from typing import ClassVar, Generic, TypeVar
 import numpy as np
 
 from fedglb.global_update import Objective, Solution
+from fedglb.kernels.decide import ellipsoid_bounds
+from fedglb.kernels.pointers import BOUNDS, address_of
 from fedglb.local_update import LocalState
+from fedglb.model import SharedModel
 from fedglb.problem import Problem
 from fedglb.setting import Setting
+from fedglb.typing import FloatArray
 
 State = TypeVar("State", bound=LocalState, contravariant=True)
 
@@ -28,8 +32,29 @@ class Confidence(ABC, Generic[State]):
     state_type: ClassVar[type[LocalState]]
     #: The kernel that computes the radius, with the signature `kernels.pointers.RADIUS`.
     formula: ClassVar[Callable[..., float]]
+    #: The kernel that computes the bounds of arms, with the signature `kernels.pointers.BOUNDS`.
+    bounds: ClassVar[Callable[..., int]] = staticmethod(ellipsoid_bounds)
     #: Whether `exploration` multiplies the radius.
     scalable: ClassVar[bool] = True
+    #: Whether it holds only around models in the ball ‖θ‖ ≤ S.
+    needs_ball: ClassVar[bool] = False
+    #: Whether the radius rests on R and c_μ: then it shares the caveats of the problem.
+    sub_gaussian: ClassVar[bool] = True
+
+    @property
+    def bounds_address(self) -> int:
+        """The address of `bounds`; 0 for those of an ellipsoid around the state's centre."""
+        own = type(self).bounds
+        return 0 if own is ellipsoid_bounds else address_of(own, BOUNDS)
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InvalidInput` if there is no such radius for this problem.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+        """
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
@@ -82,6 +107,24 @@ class Confidence(ABC, Generic[State]):
             In the order in which `formula` reads them.
         """
 
+    def terms(self, setting: Setting, model: SharedModel | None) -> FloatArray:
+        """Return what a client derives once from a model, for its sets until the next.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run, with the λ in force.
+        model
+            The last shared model; None before the first.
+
+        Returns
+        -------
+        array
+            What `formula` gets as `radius_terms`: by default what the model has under this name,
+            and no numbers before the first.
+        """
+        return np.empty(0) if model is None else model.radius_terms
+
     def radius(self, setting: Setting, state: State) -> float:
         """Return α for a client in this state.
 
@@ -98,4 +141,44 @@ class Confidence(ABC, Generic[State]):
             α, before `exploration` multiplies it.
         """
         constants = np.array(self.constants(setting), dtype=float)
-        return self.formula(state.vectors, state.counters, state.radius_terms, constants)
+        terms = self.terms(setting, state.base)
+        return self.formula(state.vectors, state.counters, terms, constants)
+
+    def centre(self, state: State) -> FloatArray:
+        """Return where the ellipsoid of a client in this state is centred.
+
+        Parameters
+        ----------
+        state
+            The client's state.
+
+        Returns
+        -------
+        array
+            Shape (d,); the state's `centre` by default.
+        """
+        return state.centre
+
+    def contains(self, setting: Setting, state: State, alpha: float, parameter: FloatArray) -> bool:
+        """Return whether the set of radius α contains a parameter.
+
+        Before any data, a θ* of norm S lies exactly on its boundary, hence the slack for rounding.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        alpha
+            The radius.
+        parameter
+            θ, shape (d,).
+
+        Returns
+        -------
+        bool
+            Whether ‖centre − θ‖_A ≤ α.
+        """
+        error = self.centre(state) - parameter
+        return bool(np.sqrt(error @ state.matrix @ error) <= alpha * (1.0 + 1e-9))

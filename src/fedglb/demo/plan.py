@@ -29,8 +29,8 @@ class DemoPlan(msgspec.Struct, frozen=True):
         Decisions per second and agent: the rate at which its users come.
     arms, dim
         K and d.
-    threshold, exploration
-        FedGLB-UCB's D, and the factor on the lemma's radius.
+    threshold
+        D of the event trigger; the algorithm is `fedglb_auto`, which has nothing else to tune.
 
     Examples
     --------
@@ -44,8 +44,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
     pace: float = 50.0
     arms: int = 25
     dim: int = 10
-    threshold: float = 3.0
-    exploration: float = 0.3
+    threshold: float = 1.0
 
     def __post_init__(self) -> None:
         integer("clients", self.clients, at_most=100)
@@ -61,9 +60,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
     @property
     def table(self) -> AgreementTable:
         """What the federation agrees on, for `operator.init`."""
-        algorithm = {
-            "name": "fedglb-ucb", "threshold": self.threshold, "exploration": self.exploration,
-        }  # fmt: skip
+        algorithm = {"name": "fedglb-auto", "threshold": self.threshold}
         return AgreementTable(self.clients, ProblemTable(self.dim), algorithm)
 
     @property

@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.catalog import build, parameters
+from fedglb.algorithms.catalog import build
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
+from fedglb.global_update import AGD
+from fedglb.later import told
 from fedglb.links import Link
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
@@ -45,9 +47,10 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         given = dict(self.algorithm)
         with under("algorithm"):
             preset = one_of("name", given.pop("name", None), ALGORITHMS)
-            if "solver" in parameters(preset):
-                given.setdefault("solver", "newton")  # fewest rounds: they are what a network costs
             algorithm = build(preset, given)
+            if "solver" not in given and isinstance(algorithm.solver, AGD):
+                # the fewest rounds: they are what a network costs
+                algorithm = build(preset, {**given, "solver": "newton"})
         with under("problem"):
             problem = self.problem.build()
         return Agreement(problem, algorithm, self.max_clients, self.reward_limit, self.feature_map)
@@ -160,13 +163,15 @@ class Agreement:
 
 
 def _facts(part: Any, name: str) -> dict[str, str]:
-    """Flatten a part and its parts: the stored name of each, and every number it was given."""
+    """Flatten a part and its parts: the stored name of each, and every number it was given.
+
+    A field added `later` is a fact where it has not its default: federations made before go on.
+    """
     out = {name: stored_name(part, name)}
     if dataclasses.is_dataclass(part):
-        for field in dataclasses.fields(part):
-            value = getattr(part, field.name)
+        for field, value in told(part):
             plain = value is None or isinstance(value, str | int | float | tuple | np.generic)
-            key = f"{name}.{field.name}"
+            key = f"{name}.{field}"
             out |= {key: _text(value)} if plain else _facts(value, key)
     return out
 

@@ -67,7 +67,13 @@ def close(db: sqlite3.Connection) -> None:
     db.close()
 
 
-def connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
+def connect(
+    path: str | Path,
+    schema: str,
+    kind: Kind,
+    version: int,
+    migrations: Mapping[int, str] | None = None,
+) -> sqlite3.Connection:
     """Open or make a file that nobody else can open until this process closes it or ends.
 
     The lock is the system's: it goes with the process, also after ``kill -9``.
@@ -82,6 +88,8 @@ def connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.
         Whose file it is.
     version
         The version of its tables.
+    migrations
+        By an older version, the statements that turn its tables into those of `version`.
 
     Returns
     -------
@@ -109,16 +117,18 @@ def connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        before = version
         if not empty:
-            _check(db, path, facts, version)
+            before = _check(db, path, facts, version, migrations or {})
         db.execute("ROLLBACK")
         db.execute("PRAGMA journal_mode=WAL")  # only now: it changes the file, which is ours
         db.execute("PRAGMA synchronous=NORMAL")
-        if empty:
+        if empty or before != version:
             db.execute("BEGIN IMMEDIATE")
             db.execute(f"PRAGMA application_id={facts.application_id}")
             db.execute(f"PRAGMA user_version={version}")
-            for statement in schema.split(";"):
+            statements = schema if empty or migrations is None else migrations[before]
+            for statement in statements.split(";"):
                 db.execute(statement)
             db.execute("COMMIT")
     except sqlite3.Error as error:
@@ -136,12 +146,18 @@ def connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.
     return db
 
 
-def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int) -> None:
-    """Refuse a file of another kind, and one whose tables have another version."""
+def _check(
+    db: sqlite3.Connection,
+    path: str | Path,
+    facts: _Facts,
+    version: int,
+    migrations: Mapping[int, str],
+) -> int:
+    """Refuse a file of another kind or a version that cannot be used; return its version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != facts.application_id:
         raise InvalidInput("path", str(path), f"a new file, or one that {facts.owner} made")
     found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found != version:
+    if found != version and found not in migrations:
         remedy = "install a newer fedglb" if found > version else facts.if_older
         raise InvalidInput(
             "path",
@@ -149,6 +165,7 @@ def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int
             f"a file of version {version}, the only one that this fedglb can use; "
             f"it has version {found}: {remedy}",
         )
+    return int(found)
 
 
 @contextmanager

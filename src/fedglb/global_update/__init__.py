@@ -6,9 +6,11 @@ from fedglb.global_update.closed_form import ClosedForm
 from fedglb.global_update.evaluation import AgdStop, Projection, Stop
 from fedglb.global_update.lbfgs import LBFGS
 from fedglb.global_update.newton import Newton
+from fedglb.global_update.one_exchange import OneExchange, Within
 from fedglb.global_update.ons_step import OnsStep
+from fedglb.global_update.refit import Refit
 
 __all__ = [
-    "AGD", "LBFGS", "AgdStop", "ClosedForm", "GlobalUpdate", "Newton", "Objective", "OnsStep",
-    "Projection", "Query", "Solution", "Solve", "Stop", "Sums",
+    "AGD", "LBFGS", "AgdStop", "ClosedForm", "GlobalUpdate", "Newton", "Objective", "OneExchange",
+    "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums", "Within",
 ]  # fmt: skip

@@ -9,8 +9,8 @@ asks the same next query.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -74,6 +74,11 @@ class Objective:
         The last shared model, None before the first.
     moment
         Σ x y, shape (d,), where the local update shares it; else None.
+    at_model
+        The sums at `start`, where clients answer the request for an update with them: then
+        `covariance` is their Hessian, and no Σ x xᵀ is known.
+    begin
+        Where to begin; None: at the last model.
     """
 
     setting: Setting
@@ -82,13 +87,24 @@ class Objective:
     matrix: FloatArray
     previous: SharedModel | None = None
     moment: FloatArray | None = None
+    at_model: Sums | None = None
+    begin: FloatArray | None = None
 
     @property
     def start(self) -> FloatArray:
-        """θ_last, zero before the first update."""
+        """Where a solve begins: at θ_last, zero before the first update."""
+        if self.begin is not None:
+            return self.begin.copy()
         if self.previous is None or self.previous.theta is None:
             return np.zeros(self.setting.problem.dim)
         return self.previous.theta.copy()
+
+    def with_ridge(self, ridge: float, prior: Callable[[Setting], float]) -> Objective:
+        """Return the objective with another λ; `prior` is what A starts from."""
+        setting = replace(self.setting, ridge=ridge)
+        change = prior(setting) - prior(self.setting)
+        matrix = self.matrix + change * np.eye(self.matrix.shape[0])
+        return replace(self, setting=setting, matrix=matrix)
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,15 @@ class Solution:
         Whether the constraint was active.
     b, gradient_matrix, extras
         What the shared model of this solver holds beyond θ and A.
+    hessian
+        Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known.
+    residual_bound
+        Where nobody has evaluated `theta`: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
+        `gradient` is then not a number.
+    drift
+        q: the Hessian at `theta` lies between e^{∓q} times `hessian`.
+    ridge
+        λ of this fit, where a rule chose it; None: the setting's.
     """
 
     theta: FloatArray
@@ -119,6 +144,10 @@ class Solution:
     b: FloatArray | None = None
     gradient_matrix: FloatArray | None = None
     extras: tuple[float, ...] = ()
+    hessian: FloatArray | None = None
+    residual_bound: float = 0.0
+    drift: float = 0.0
+    ridge: float | None = None
 
 
 Steps: TypeAlias = Generator[Query, Sums, Solution]
@@ -135,6 +164,11 @@ class GlobalUpdate(ABC):
     refits: ClassVar[bool] = True
     #: What its shared model holds beside A.
     model_fields: ClassVar[frozenset[str]] = frozenset({"theta"})
+    #: Whether its models lie in the ball ‖θ‖ ≤ S.
+    in_ball: bool = True
+    #: Whether clients answer the request for an update with their sums at the model that they
+    #: hold, and not with a covariance.
+    starts_at_model: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:

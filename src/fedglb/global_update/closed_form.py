@@ -35,5 +35,11 @@ class ClosedForm(GlobalUpdate):
         """Return the solution without any query."""
         assert objective.moment is not None
         theta = solve(objective.matrix, objective.moment)
-        return Solution(theta=theta, gradient=np.zeros_like(theta), gap=0.0, b=objective.moment)
+        return Solution(
+            theta=theta,
+            gradient=np.zeros_like(theta),
+            gap=0.0,
+            b=objective.moment,
+            hessian=objective.covariance,
+        )
         yield  # a generator without queries

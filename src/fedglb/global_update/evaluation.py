@@ -26,11 +26,15 @@ ROUNDING_GAP = 1e-13
 
 @dataclass(frozen=True)
 class Evaluation:
-    """F's derivatives at θ (times n, regulariser included), and how far θ can be from optimal."""
+    """F's derivatives at θ (times n, regulariser included), and how far θ can be from optimal.
+
+    `curvature` is the Hessian without the regulariser.
+    """
 
     theta: FloatArray
     gradient: FloatArray
     hessian: FloatArray | None
+    curvature: FloatArray | None
     loss: float
     multiplier: float
     gap: float
@@ -41,7 +45,10 @@ class Evaluation:
 
     def solution(self) -> Solution:
         """Return this point as the solution."""
-        return Solution(self.theta, self.gradient, self.multiplier, self.gap, self.multiplier > 0.0)
+        return Solution(
+            self.theta, self.gradient, self.multiplier, self.gap, self.multiplier > 0.0,
+            hessian=self.curvature,
+        )  # fmt: skip
 
 
 def evaluate(
@@ -84,7 +91,7 @@ def evaluate(
     bound = gap(objective, theta, gradient, nu, H, ball=ball)
     if math.isnan(bound):
         raise FloatingPointError(f"the certificate at theta = {theta} is not a number")
-    return Evaluation(theta.copy(), gradient, H, value, nu, bound)
+    return Evaluation(theta.copy(), gradient, H, sums.hessian, value, nu, bound)
 
 
 def sphere_multiplier(theta: FloatArray, gradient: FloatArray, radius: float) -> float:

@@ -95,9 +95,33 @@ def kernel(function: Callable[P, T]) -> Callable[P, T]:
     >>> double(1.5)
     3.0
     """
+    return _compiled(function)
+
+
+def inlined_kernel(function: Callable[P, T]) -> Callable[P, T]:
+    """Do as `kernel` does, and copy `function` into every kernel that calls it.
+
+    Each array is seven words or more when it is passed: a call with ten of them takes longer than
+    scoring a few arms.
+
+    Parameters
+    ----------
+    function
+        A function that numba compiles in its nopython mode.
+
+    Returns
+    -------
+    Callable
+        The same function, compiled; `function` itself with ``NUMBA_DISABLE_JIT=1``.
+    """
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Callable[P, T], **options: bool) -> Callable[P, T]:
     with disk_cache() as on_disk:
         cached = on_disk and is_own(function)
-        return cast("Callable[P, T]", numba.njit(cache=cached, **_OPTIONS)(function))
+        compiled = numba.njit(cache=cached, **_OPTIONS, **options)(function)
+    return cast("Callable[P, T]", compiled)
 
 
 def is_own(function: Callable[..., Any]) -> bool:

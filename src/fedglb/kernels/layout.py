@@ -16,6 +16,9 @@ MATRIX, INVERSE = 0, 1
 LOG_GAIN, UPDATES, EPOCH = 0, 1, 2
 #: In a link's addresses: μ, μ′, and the cumulant m.
 MEAN, VARIANCE, CUMULANT = 0, 1, 2
+#: Rows of the scratch of a decision, one number per arm: upper bounds, squared widths, the ends of
+#: the certified intervals, and the scores by which arms are ranked.
+UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
 
 
 def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:

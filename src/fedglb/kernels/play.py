@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import numpy as np
-
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN
+from fedglb.kernels.decide import ChoiceParams, decide
+from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
-from fedglb.kernels.scoring import choose
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
@@ -59,27 +57,32 @@ class KernelParams(NamedTuple):
     ----------
     step, radius, sample
         Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
+    choice
+        How an arm is chosen; it has the constants of `radius`.
     functions
         Addresses of the link's functions, at the places of `layout`.
-    step_constants, radius_constants
-        The constants of `step` and `radius`.
+    step_constants
+        The constants of `step`.
     noise
         R, for the sampler.
     scale
         What multiplies the radius: `exploration`, or 1.
     level
         The trigger's level, from which on a client asks for a global update.
+    own_samples
+        Whether the trigger counts the client's samples since the last model, and not steps.
     """
 
     step: int
     radius: int
     sample: int
+    choice: ChoiceParams
     functions: IntArray
     step_constants: FloatArray
-    radius_constants: FloatArray
     noise: float
     scale: float
     level: float
+    own_samples: bool
 
 
 class LearnerArrays(NamedTuple):
@@ -114,6 +117,9 @@ class Log(NamedTuple):
         Their sums up to the end of each step, shape (T,).
     totals
         Regret, reward and interactions up to now, shape (3,).
+    propensities
+        The probabilities of the arms played, and their standard errors, shape (T, N, 2); empty
+        where the choice is not random.
     """
 
     choices: IntArray
@@ -121,6 +127,21 @@ class Log(NamedTuple):
     reward: FloatArray
     interactions: IntArray
     totals: FloatArray
+    propensities: FloatArray
+
+
+class Scratch(NamedTuple):
+    """Room for one decision (`kernels.decide`), which the caller of `play` keeps alive.
+
+    Attributes
+    ----------
+    work, factor, propensity
+        Shapes (5, K), (d, d) and (2,).
+    """
+
+    work: FloatArray
+    factor: FloatArray
+    propensity: FloatArray
 
 
 @kernel
@@ -129,6 +150,7 @@ def play(
     params: KernelParams,
     learners: LearnerArrays,
     log: Log,
+    scratch: Scratch,
     radius_terms: FloatArray,
     t_last: int,
     step: int,
@@ -141,10 +163,11 @@ def play(
     ----------
     block, params
         What is offered, and how clients choose and learn.
-    learners, log
+    learners, log, scratch
         Changed in place.
     radius_terms, t_last
-        Those of the last shared model; empty and 0 before the first.
+        What clients derive from the last shared model for their sets, and its step, 0 before the
+        first.
     step, client, stop
         Where to begin and to end; steps are counted from 0 within the block.
 
@@ -154,12 +177,14 @@ def play(
         Step, client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that
         asks for a global update has learned from its own sample already.
     """
-    N, K = block.arms.shape[1], block.arms.shape[3]
+    N = block.arms.shape[1]
     one_for_all = learners.counts.shape[0] == 1
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
     X, y = borrow(learners.X), borrow(learners.y)
-    scores, widths = np.empty(K), np.empty(K)
+    log_propensities = log.propensities.size > 0
+    work, factor = borrow(scratch.work), borrow(scratch.factor)
+    propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
@@ -168,13 +193,16 @@ def play(
             k = 0 if one_for_all else i
             vectors, matrices, counters = all_vectors[k], all_matrices[k], all_counters[k]
             radius = call_radius(
-                params.radius, vectors, counters, radius_terms, params.radius_constants
+                params.radius, vectors, counters, radius_terms, params.choice.radius_constants
             )
             if not math.isfinite(radius):
                 return s, i, BAD_RADIUS
             arms = all_arms[s, i]
             alpha = radius * params.scale
-            arm = choose(arms, vectors[CENTRE], matrices[INVERSE], alpha, scores, widths)
+            arm = decide(
+                arms, vectors, matrices, counters, terms, params.choice, alpha,
+                t, t, i, work, factor, propensity,
+            )  # fmt: skip
             mean = block.means[s, i, arm]
             if block.rewards.size > 0:
                 reward = block.rewards[s, i, arm]
@@ -186,6 +214,9 @@ def play(
             y[k, n] = reward
             learners.counts[k] = n + 1
             log.choices[t - 1, i] = arm
+            if log_propensities:
+                log.propensities[t - 1, i, 0] = propensity[0]
+                log.propensities[t - 1, i, 1] = propensity[1]
             log.totals[0] += block.best[s, i] - mean
             log.totals[1] += reward
             log.totals[2] += 1.0
@@ -195,7 +226,8 @@ def play(
             )  # fmt: skip
             if status != 0:
                 return s, i, BAD_STEP
-            if (t - t_last) * counters[LOG_GAIN] >= params.level:
+            clock = counters[UPDATES] if params.own_samples else float(t - t_last)
+            if clock * counters[LOG_GAIN] >= params.level:
                 return s, i, ASKS
         client = 0
         log.regret[t - 1] = log.totals[0]

@@ -112,6 +112,15 @@ _WHOLES = types.Array(types.int64, 1, "C")
 STEP = types.int64(_REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1])
 #: (vectors, counters, radius_terms, constants) -> the radius.
 RADIUS = types.float64(_REALS[2], _REALS[1], _REALS[1], _REALS[1])
+#: (arms, vectors, matrices, counters, radius_terms, constants, α, with_interval, work) -> 0.
+BOUNDS = types.int64(
+    _REALS[2], _REALS[2], _REALS[3], _REALS[1], _REALS[1], _REALS[1], types.float64, types.int64,
+    _REALS[2],
+)  # fmt: skip
+#: (arms, vectors, matrices, work, factor, constants, t, key, number, client, draw) -> 0.
+INDEX = types.int64(
+    _REALS[2], _REALS[2], _REALS[3], _REALS[2], _REALS[2], _REALS[1], *[types.int64] * 5
+)
 
 
 def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
@@ -122,12 +131,12 @@ def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
     function
         A function under `@kernel`.
     signature
-        `STEP` or `RADIUS`.
+        `STEP`, `RADIUS`, `BOUNDS` or `INDEX`.
 
     Returns
     -------
     int
-        The address, for `call_step` or `call_radius`.
+        The address, for `call_step`, `call_radius`, `call_bounds` or `call_index`.
 
     Raises
     ------
@@ -181,8 +190,24 @@ def _typed_radius(
     return _native(RADIUS)
 
 
+def _typed_bounds(
+    typing: Any, address: Any, arms: Any, vectors: Any, matrices: Any, counters: Any,
+    radius_terms: Any, constants: Any, alpha: Any, with_interval: Any, work: Any,
+) -> Any:  # fmt: skip
+    return _native(BOUNDS)
+
+
+def _typed_index(
+    typing: Any, address: Any, arms: Any, vectors: Any, matrices: Any, work: Any, factor: Any,
+    constants: Any, t: Any, key: Any, number: Any, client: Any, draw: Any,
+) -> Any:  # fmt: skip
+    return _native(INDEX)
+
+
 call_step = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_step)
 call_radius = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_radius)
+call_bounds = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_bounds)
+call_index = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_index)
 
 
 def _typed_borrow(typing: Any, array: Any) -> Any:

@@ -91,6 +91,18 @@ def upper_bounds(
 
 
 @kernel
+def predictions(arms: FloatArray, theta: FloatArray, scores: FloatArray) -> None:
+    """Write xᵀθ of every arm x to `scores`; `arms` is (d, K)."""
+    d, K = arms.shape
+    for k in range(K):
+        scores[k] = 0.0
+    for i in range(d):
+        weight = theta[i]
+        for k in range(K):
+            scores[k] += arms[i, k] * weight
+
+
+@kernel
 def pick(scores: FloatArray) -> int:
     """Return the lowest index whose score is within `TIE` of the largest.
 

@@ -43,3 +43,41 @@ def safe_step(r: float) -> float:
     It is 1 where (e^r − 1 − r)/r² ≤ 1, else log(1+r)/r.
     """
     return 1.0 if r <= 1.79 else math.log1p(r) / r
+
+
+@kernel
+def _second_order(x: float) -> float:
+    """Return 2(e^x − 1 − x)/x², 1 at 0."""
+    if abs(x) < 0.5:  # the closed form cancels here; the terms up to x¹⁴ are exact to rounding
+        total = 1.0
+        for k in range(16, 2, -1):
+            total = 1.0 + x * total / k
+        return total
+    return 2.0 * (math.expm1(x) / x - 1.0) / x
+
+
+@kernel
+def lower_curvature(r: float) -> float:
+    """Return κ(r) = 2(e^{−r} − 1 + r)/r²: L(θ+Δ) ≥ L(θ) + ∇LᵀΔ + ½κ(r)‖Δ‖²_H.
+
+    This and `upper_curvature` hold where r ≥ s|xᵀΔ| for every sample (Lemma 3).
+    """
+    return _second_order(-r)
+
+
+@kernel
+def upper_curvature(r: float) -> float:
+    """Return κ₊(r) = 2(e^r − 1 − r)/r²: L(θ+Δ) ≤ L(θ) + ∇LᵀΔ + ½κ₊(r)‖Δ‖²_H."""
+    return math.inf if r > 709.0 else _second_order(r)
+
+
+@kernel
+def heat_factor(v: float) -> float:
+    """Return T(v) = (e^{v/2} − 1)/(v/2): E m(z+g) ≤ m(z) + ½T(v)μ′(z)v for g ~ N(0, v).
+
+    This is Lemma 2, for links with μ‴ ≤ μ′.
+    """
+    half = 0.5 * v
+    if half == 0.0:
+        return 1.0
+    return math.inf if half > 709.0 else math.expm1(half) / half

@@ -136,6 +136,44 @@ def sum_over_clients(
 
 
 @kernel
+def add_model_sums(
+    X: FloatArray,
+    y: FloatArray,
+    covered: int,
+    theta: FloatArray,
+    functions: IntArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+) -> None:
+    """Add a client's derivatives at the model θ: of the `covered` rows at once, then row by row.
+
+    A client sums the rows that a model covers when it adopts it, and each later one as it comes.
+    """
+    mean, variance = functions[MEAN], functions[VARIANCE]
+    add_derivatives(X[:covered], y[:covered], theta, mean, variance, gradient, hessian, True)
+    for s in range(covered, X.shape[0]):
+        row = slice(s, s + 1)
+        add_derivatives(X[row], y[row], theta, mean, variance, gradient, hessian, True)
+
+
+@kernel
+def add_all_model_sums(
+    X: FloatArray,
+    y: FloatArray,
+    covered: IntArray,
+    last: IntArray,
+    theta: FloatArray,
+    functions: IntArray,
+    gradients: FloatArray,
+    hessians: FloatArray,
+) -> None:
+    """Do as `add_model_sums` does for each client i, over its rows 0 … last[i] − 1."""
+    for i in range(X.shape[0]):
+        own_X, own_y = X[i, : last[i]], y[i, : last[i]]
+        add_model_sums(own_X, own_y, covered[i], theta, functions, gradients[i], hessians[i])
+
+
+@kernel
 def add_moments(X: FloatArray, y: FloatArray, covariance: FloatArray, moment: FloatArray) -> None:
     """Add Σ x xᵀ and Σ x y over the rows of X in order, as a client does sample by sample."""
     for s in range(X.shape[0]):

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.pointers import ScalarFunction, call3, compile_scalar
+from fedglb.kernels.quantiles import normal_quantile
 from fedglb.kernels.sums import map1
-from fedglb.links.quantiles import normal_quantile
 from fedglb.typing import FloatArray, IntArray
 
 
@@ -53,6 +53,9 @@ class Link(ABC):
     sub_gaussian
         Whether the rewards have such a parameter at all. False: nothing is proven, whatever
         `noise` is given.
+    likelihood
+        Whether the loss is a negative log-likelihood (or bounds one) with μ‴ ≤ μ′: what
+        `fedglb.confidence.Mixture` rests on. False by default.
     caveats
         What is not proven with this link, one sentence each; it goes into every result.
 
@@ -64,7 +67,7 @@ class Link(ABC):
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
-    `self_concordance` and `smooth_everywhere`.
+    `self_concordance`, `skew`, `dispersion` and `smooth_everywhere`.
 
     References
     ----------
@@ -96,6 +99,7 @@ class Link(ABC):
     support: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     default_noise: ClassVar[float | None] = None
     sub_gaussian: ClassVar[bool] = True
+    likelihood: ClassVar[bool] = False
     #: Statements about what is not proven with this link; they go into every result.
     caveats: ClassVar[tuple[str, ...]] = ()
 
@@ -367,6 +371,36 @@ class Link(ABC):
             s; None by default.
         """
         return None
+
+    def skew(self, radius: float) -> float | None:
+        """Return the least known s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
+
+        Parameters
+        ----------
+        radius
+            ρ ≥ 0; it may be infinite.
+
+        Returns
+        -------
+        float or None
+            s; `self_concordance(radius)` by default.
+        """
+        return self.self_concordance(radius)
+
+    def dispersion(self, noise: float) -> float:
+        """Return by what the loss is divided to be a negative log-likelihood: 1 by default.
+
+        Parameters
+        ----------
+        noise
+            R.
+
+        Returns
+        -------
+        float
+            The factor.
+        """
+        return 1.0
 
     def smooth_everywhere(self) -> bool:
         """Return whether `k_mu` of any radius bounds μ′ on the whole line too."""

@@ -20,6 +20,7 @@ class Identity(Link):
     """
 
     name = "identity"
+    likelihood = True  # divided by R²: R-sub-Gaussian rewards
     default_noise = 1.0
 
     @staticmethod
@@ -48,6 +49,10 @@ class Identity(Link):
     def self_concordance(self, radius: float) -> float:
         """Return 0: the loss is quadratic."""
         return 0.0
+
+    def dispersion(self, noise: float) -> float:
+        """Return R²."""
+        return noise * noise
 
     def smooth_everywhere(self) -> bool:
         """Return True."""

@@ -25,6 +25,7 @@ class Logistic(Link):
 
     name = "logistic"
     support = (0.0, 1.0)
+    likelihood = True  # also of rewards between 0 and 1: e^{hy} ≤ 1 − y + y e^h
     default_noise = 0.5  # Hoeffding: a variable on [0, 1] is 1/2-sub-Gaussian
 
     @staticmethod
@@ -54,6 +55,10 @@ class Logistic(Link):
     def self_concordance(self, radius: float) -> float:
         """Return 1: μ″/μ′ = 1 − 2μ."""
         return 1.0
+
+    def skew(self, radius: float) -> float:
+        """Return tanh(radius/2), the largest |1 − 2μ|."""
+        return math.tanh(0.5 * radius)
 
     def smooth_everywhere(self) -> bool:
         """Return True."""

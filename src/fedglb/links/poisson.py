@@ -36,6 +36,7 @@ class Poisson(Link):
     support = (0.0, math.inf)
     default_noise = None
     sub_gaussian = False
+    likelihood = True
     caveats = ("Poisson rewards are not sub-Gaussian: no coverage is claimed",)
 
     @staticmethod

@@ -7,27 +7,7 @@ import math
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-
-_SMALLEST = 2.0**-54  # half the spacing of the uniforms: u = 0 must not give an infinite reward
-
-
-@kernel
-def normal_quantile(u: float) -> float:
-    """Return Φ⁻¹(u), to rounding.
-
-    A classical rational start (Abramowitz & Stegun 26.2.23, error 4.5e-4) in the smaller tail,
-    then two steps of Halley's method on Φ, each of which triples the number of correct digits.
-    """
-    tail = max(min(u, 1.0 - u), _SMALLEST)
-    t = math.sqrt(-2.0 * math.log(tail))
-    z = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (
-        1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))
-    )
-    for _ in range(2):
-        density = math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
-        newton = (0.5 * math.erfc(z / math.sqrt(2.0)) - tail) / density
-        z += newton / (1.0 - 0.5 * z * newton)
-    return z if u >= 0.5 else -z
+from fedglb.kernels.quantiles import SMALLEST, normal_quantile
 
 
 @kernel
@@ -52,7 +32,7 @@ def poisson_quantile(mean: float, u: float) -> float:
         k = float(max(math.floor(mean - 12.0 * spread - 20.0), 0))
         term = poisson_pmf(k, mean)
         total = term
-        while total < max(u, _SMALLEST):
+        while total < max(u, SMALLEST):
             k += 1.0
             term *= mean / k
             total += term

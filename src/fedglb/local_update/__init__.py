@@ -1,6 +1,7 @@
 """Local updates: what a client does with its own sample. One choice per file."""
 
-from fedglb.local_update.base import LocalState, LocalUpdate
+from fedglb.local_update.anchored import Anchored, AnchoredState
+from fedglb.local_update.base import LocalState, LocalUpdate, Metric
 from fedglb.local_update.frozen import Frozen, FrozenState
 from fedglb.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.local_update.mle import Mle, MleState
@@ -8,6 +9,7 @@ from fedglb.local_update.ons import BRule, Ons, OnsState
 from fedglb.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
-    "BRule", "Frozen", "FrozenState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate",
-    "Mle", "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
+    "Anchored", "AnchoredState", "BRule", "Frozen", "FrozenState", "LazyOns", "LazyOnsState",
+    "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge",
+    "RidgeState",
 ]  # fmt: skip

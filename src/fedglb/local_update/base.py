@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from fedglb.model import SharedModel
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+#: What the matrix of a local update sums up: x xᵀ, or μ′ x xᵀ at the last shared model.
+Metric: TypeAlias = Literal["covariance", "hessian"]
 
 
 @dataclass
@@ -68,11 +71,6 @@ class LocalState:
         """The step of the last shared model, 0 before the first."""
         return 0 if self.base is None else self.base.t
 
-    @property
-    def radius_terms(self) -> FloatArray:
-        """The numbers that the last shared model holds for the radius; empty before the first."""
-        return np.empty(0) if self.base is None else self.base.radius_terms
-
 
 State = TypeVar("State", bound=LocalState)
 
@@ -94,10 +92,19 @@ class LocalUpdate(ABC, Generic[State]):
     model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
     #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.
     shares_moment: ClassVar[bool] = False
+    #: What the matrix of its states sums up.
+    metric: ClassVar[Metric] = "covariance"
 
     @abstractmethod
     def prior(self, setting: Setting) -> float:
         """Return the multiple of the identity that A starts from."""
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return the factor by which `inverse` is about the covariance of the estimate.
+
+        By default it is that of the link divided by c_μ, for A = (λ/c)I + Σ x xᵀ.
+        """
+        return setting.problem.dispersion / setting.problem.c_mu
 
     @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:

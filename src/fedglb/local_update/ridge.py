@@ -86,6 +86,10 @@ class Ridge(LocalUpdate[RidgeState]):
         """Return λ."""
         return setting.ridge
 
+    def dispersion(self, setting: Setting) -> float:
+        """Return R²: A = λI + Σ x xᵀ is a linear model's."""
+        return setting.problem.R**2
+
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return no numbers: the step needs none."""
         return ()

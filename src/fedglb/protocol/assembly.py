@@ -17,7 +17,10 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one client contributes: the number of its samples, Σ x xᵀ, and Σ x y where shared."""
+    """What one client contributes: the number of its samples, Σ x xᵀ, and Σ x y where shared.
+
+    Where the solver starts at the model: their Hessian there, and their gradient as b.
+    """
 
     samples: int
     matrix: FloatArray
@@ -37,7 +40,8 @@ class UpdateRecord:
     rounds
         Derivative evaluations over all clients.
     gradient_norm
-        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before).
+        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before); nan where nobody
+        has evaluated it.
     gap
         The proven bound on F(θ) − min F (nan where there is none).
     projected
@@ -77,16 +81,18 @@ def objective(
         if client in kept:
             n -= kept[client].samples
             M = M - kept[client].matrix
-    prior = algorithm.local_update.prior(setting) * np.eye(d)
+    in_force = setting.in_force(model)
+    prior = algorithm.local_update.prior(in_force) * np.eye(d)
     if not solver.refits and model is not None:
         prior = model.matrix
     return Objective(
-        setting=setting,
+        setting=in_force,
         samples=max(n, 1),  # without samples, F is the regulariser alone
         covariance=M,
         matrix=prior + M,
         previous=model,
         moment=moment if algorithm.local_update.shares_moment else None,
+        at_model=Sums(moment, M) if solver.starts_at_model else None,
     )
 
 
@@ -104,17 +110,25 @@ def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:
 
 
 def shared_model(
-    algorithm: Algorithm, setting: Setting, t: int, fitted: Objective, solution: Solution
+    algorithm: Algorithm, t: int, fitted: Objective, solution: Solution
 ) -> SharedModel:
     """Return the model that all clients get."""
-    solver = algorithm.global_update
+    solver, local = algorithm.global_update, algorithm.local_update
     assert solver is not None
-    radius_terms = algorithm.confidence.radius_terms(setting, fitted, solution)
+    if solution.ridge is not None:
+        fitted = fitted.with_ridge(solution.ridge, local.prior)
+    radius_terms = algorithm.confidence.radius_terms(fitted.setting, fitted, solution)
+    matrix = fitted.matrix
+    if local.metric == "hessian":
+        assert solution.hessian is not None
+        regular = fitted.setting.ridge + solution.multiplier
+        matrix = solution.hessian + regular * np.eye(len(matrix))
     return SharedModel(
         t=t,
-        matrix=fitted.matrix,
+        matrix=matrix,
         radius_terms=np.array(radius_terms, dtype=np.float64),
         theta=solution.theta if "theta" in solver.model_fields else None,
         b=solution.b,
         gradient_matrix=solution.gradient_matrix,
+        ridge=solution.ridge,
     )

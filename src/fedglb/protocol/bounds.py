@@ -22,18 +22,27 @@ from fedglb.typing import FloatArray
 MARGIN = 1e-3
 _UNIT = 2.0**-53
 _FAR = 700.0  # a link's functions may overflow at larger |z|
+_TINY = 1e-100  # of slopes
 _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
+
+
+def trace(matrix: FloatArray) -> float:
+    """Return the trace, infinite where it overflows: e^z at an extreme θ."""
+    with np.errstate(over="ignore"):
+        return float(matrix.trace())
 
 
 @dataclass(frozen=True)
 class Batch:
     """The samples that a sum ranges over: n, M = Σ x xᵀ, and how far M can be off by rounding.
 
-    With `before`: only the samples of `part` that are not in `before`.
+    With `before`: only the samples of `part` that are not in `before`. With `slope`: `part` has
+    Σ μ′ x xᵀ in place of M, with μ′ within these two numbers, so that M is only bounded.
     """
 
     part: Contribution
     before: Contribution | None = None
+    slope: tuple[float, float] | None = None
 
     @property
     def samples(self) -> int:
@@ -42,9 +51,18 @@ class Batch:
 
     @cached_property
     def matrix(self) -> FloatArray:
-        """The sum M."""
+        """The sum M, or an upper bound on it."""
         whole = self.part.matrix
+        if self.slope is not None:
+            # Below _TINY, weights may underflow and what is divided by them overflow: M ≼ nI.
+            least = self.slope[0]
+            return whole / least if least > _TINY else self.samples * np.eye(len(whole))
         return whole if self.before is None else whole - self.before.matrix
+
+    @cached_property
+    def lower(self) -> FloatArray:
+        """The sum M, or a lower bound on it."""
+        return self.matrix if self.slope is None else self.part.matrix / self.slope[1]
 
     @cached_property
     def slack(self) -> float:
@@ -54,8 +72,8 @@ class Batch:
         3d²·u·‖M‖; a difference of two sums by twice as much as the larger one.
         """
         n, d = self.part.samples, self.part.matrix.shape[0]
-        trace = float(self.part.matrix.trace())
-        return float(16.0 * _UNIT * (n + d * d) * (trace + _UNDERFLOW))
+        size = trace(self.part.matrix if self.slope is None else self.matrix)
+        return float(16.0 * _UNIT * (n + d * d) * (size + _UNDERFLOW))
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
 from fedglb.model import SharedModel
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.bounds import MARGIN, Batch, Limits
-from fedglb.protocol.messages import ClientId, Covariance, Derivatives
+from fedglb.protocol.bounds import MARGIN, Batch, Limits, trace
+from fedglb.protocol.messages import ClientId, Covariance, Derivatives, ModelSums
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
 #: The largest count or step: beyond it, doubles do not hold every whole number.
 LARGEST = 2**53
+_SQUARE_OVERFLOWS = 1e100
 _SLACK = 1e-8  # ‖x‖ may exceed 1 by rounding; relative to the number of samples
 
 
@@ -59,16 +60,35 @@ def check_covariance(
         raise InvalidInput("matrix", "not symmetric", "a symmetric matrix")
     whole = Contribution(n, matrix, None)
     batch = Batch(whole, covered)
-    trace = float(batch.matrix.trace())
-    if trace > batch.samples + slack:
+    size = trace(batch.matrix)
+    if size > batch.samples + slack:
         raise InvalidInput(
-            "trace of matrix", trace, f"at most the number of samples, {batch.samples}"
+            "trace of matrix", size, f"at most the number of samples, {batch.samples}"
         )
     if not is_definite(1.0, batch.matrix, 0.0, batch.matrix, batch.slack):
         raise InvalidInput("matrix", "indefinite", "a positive semi-definite matrix")
     b = _exactly("b", message.b, (d,), wanted=algorithm.local_update.shares_moment)
     if b is not None:
         _check_sum("b", b, Batch(whole), max(abs(y) for y in rewards))
+
+
+def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> None:
+    """Raise unless these can be gradient and Hessian of `message.samples` samples at the model.
+
+    M = Σ x xᵀ is not known: the trace of the Hessian is at most n times the largest slope, and
+    the gradient is measured by the Hessian over the smallest one, which is at least M. That is
+    much more than M at a θ where slopes differ much; so ‖g‖ ≤ n·max|r| is checked, too.
+    """
+    d = setting.problem.dim
+    n = integer("samples", message.samples, at_least=0, at_most=LARGEST)
+    gradient = array("gradient", message.gradient, (d,))
+    hessian = array("hessian", message.hessian, (d, d))
+    _check_weights(hessian, n, limits.slope[1])
+    whole = Contribution(n, hessian, None)
+    # its own rounding errors are a sum's, whatever the weights in it
+    if not is_definite(1.0, hessian, 0.0, hessian, Batch(whole).slack):
+        raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
+    _check_sum("gradient", gradient, Batch(whole, slope=limits.slope), limits.residual)
 
 
 def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
@@ -94,25 +114,44 @@ def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -
     """
     if largest == math.inf:
         return
-    length = math.sqrt(inverse_quadratic(batch.matrix, value, batch.slack))
+    unit = largest if largest > _SQUARE_OVERFLOWS else 1.0  # e^z at an extreme θ
+    length = math.sqrt(inverse_quadratic(batch.matrix, value / unit, batch.slack)) * unit
     bound = math.sqrt(batch.samples) * largest * (1.0 + MARGIN)
     if not length <= bound:
         allowed = f"at most {bound:g}, as {batch.samples} samples with this covariance can give"
         raise InvalidInput(f"length of {argument}, measured by the covariance", length, allowed)
+    norm, most = float(np.linalg.norm(value / unit)) * unit, math.sqrt(batch.samples) * bound
+    if not norm <= most:  # where only a bound on M is known, the line above does not say it
+        raise InvalidInput(f"length of {argument}", norm, f"at most {most:g}")
+
+
+def _check_weights(hessian: FloatArray, n: int, most: float) -> None:
+    """Raise unless this is symmetric, with a trace that n samples and slopes up to `most` allow."""
+    slack = _SLACK * most * (n + 1.0)
+    if not math.isfinite(most * (n + 1.0)):  # e^z at an extreme θ: then it bounds nothing
+        return
+    if asymmetry(hessian) > slack:
+        raise InvalidInput("hessian", "not symmetric", "a symmetric matrix")
+    size = trace(hessian)
+    if size > most * n + slack:
+        allowed = f"at most {most:g} for each of {n} samples"
+        raise InvalidInput("trace of hessian", size, allowed)
 
 
 def _check_hessian(value: FloatArray, batch: Batch, slope: tuple[float, float]) -> None:
     """Raise unless `value` is symmetric, and between M times the smallest and largest slope."""
     least, most = slope
+    if batch.slope is not None:  # then M is only bounded
+        _check_weights(value, batch.samples, most)
     slack = 2.0 * most * batch.slack
     # k·M may overflow (e^z at an extreme θ): then it bounds nothing
-    if not math.isfinite(slack + most * (batch.samples + 1.0)):
+    if not math.isfinite(slack + most * (batch.samples + 1.0 + trace(batch.matrix))):
         return
     if asymmetry(value) > slack:
         raise InvalidInput("hessian", "not symmetric", "a symmetric matrix")
     if not is_definite(most, batch.matrix, -1.0, value, slack):
         raise InvalidInput("hessian", "too large", f"at most {most:g} times the covariance")
-    if math.isfinite(least) and not is_definite(1.0, value, -least, batch.matrix, slack):
+    if math.isfinite(least) and not is_definite(1.0, value, -least, batch.lower, slack):
         raise InvalidInput("hessian", "too small", f"at least {least:g} times the covariance")
 
 
@@ -138,6 +177,10 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     _exactly("gradient_matrix", model.gradient_matrix, (d, d), wanted="gradient_matrix" in wanted)
     if model.gradient_matrix is not None:
         _definite("gradient_matrix", model.gradient_matrix)
+    if (model.ridge is not None) != (algorithm.ridge_rule is not None):
+        raise InvalidInput("ridge", model.ridge, "a number exactly where a rule chooses it")
+    if model.ridge is not None:
+        number("ridge", model.ridge, above=0.0)
 
 
 def _exactly(

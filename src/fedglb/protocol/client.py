@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
+from fedglb.choice import choice_params
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
-from fedglb.kernels.scoring import choose, upper_bounds
-from fedglb.kernels.sums import add_derivatives, add_moments, sum_loss
+from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
+from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.local_update import LocalState
+from fedglb.model import SharedModel
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.messages import (
     ClientId,
-    Covariance,
     CovarianceRequest,
     Derivatives,
     Evaluate,
@@ -27,6 +30,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.own_sums import OwnSums
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -43,17 +47,25 @@ class Adoption:
     ----------
     update, covered
         The update that made the model, and how many of the client's oldest samples it covers.
+    setting
+        The setting, with the λ of the model where it has one.
     base
         The state before any own sample, as `to_arrays` gives it: what a client that is loaded
         again begins from.
-    state
-        The state with the samples so far.
+    state, sums
+        The state, and the sums at the model (None where the algorithm has no use for them), with
+        the samples so far.
+    choosing
+        What choices need of the model.
     """
 
     update: int
     covered: int
+    setting: Setting
     base: Arrays
     state: LocalState
+    sums: OwnSums | None
+    choosing: Choosing
     taken: int = -1
 
     def catch_up(self, client: Client) -> None:
@@ -63,7 +75,69 @@ class Adoption:
         """
         samples = client.samples.so_far()
         first, self.taken = max(self.taken, self.covered), len(samples)
-        client.algorithm.local_update.replay(client.setting, self.state, samples, first)
+        client.algorithm.local_update.replay(self.setting, self.state, samples, first)
+        if self.sums is not None:
+            self.sums.add(samples)
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What the choices of a client need of the last model: they are the same until the next.
+
+    Parameters
+    ----------
+    params
+        The choice rule as its kernel takes it.
+    terms
+        What the confidence derives from the model.
+    """
+
+    params: ChoiceParams
+    terms: FloatArray
+
+    @classmethod
+    def after(
+        cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
+    ) -> Choosing:
+        """Return it for a model, or for the time before the first."""
+        confidence = algorithm.confidence
+        constants = np.array(confidence.constants(setting), dtype=float)
+        params = choice_params(
+            algorithm.choice, confidence.bounds_address, constants, setting,
+            algorithm.local_update.dispersion(setting), seed,
+        )  # fmt: skip
+        return cls(params, confidence.terms(setting, model))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How an arm was chosen.
+
+    Parameters
+    ----------
+    arm
+        The index of the arm.
+    score
+        Its score, by which the rule ranks arms: an upper confidence bound for `Ucb`.
+    width
+        The score less the prediction xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid.
+    propensity, propensity_error
+        The probability with which this arm was chosen, and the standard error of that number: 0
+        where it is exact. Both are nan where the rule does not estimate it.
+    """
+
+    arm: int
+    score: float
+    width: float
+    propensity: float
+    propensity_error: float
+
+
+def stream_of(client: ClientId) -> int:
+    """Return the number under which a client draws: its id, or a hash of its name."""
+    if isinstance(client, int):
+        return client
+    return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
 
 
 class Client:
@@ -80,6 +154,8 @@ class Client:
         The algorithm that the federation runs.
     setting
         From `algorithm.setting(problem, clients, horizon)`.
+    seed
+        Seed of a random choice; the client's stream follows from it and from `id`.
 
     References
     ----------
@@ -96,20 +172,36 @@ class Client:
     []
     """
 
-    def __init__(self, id: ClientId, algorithm: Algorithm, setting: Setting) -> None:  # noqa: A002
-        self.id = id
+    def __init__(
+        self,
+        id: ClientId,  # noqa: A002
+        algorithm: Algorithm,
+        setting: Setting,
+        seed: int = 0,
+    ) -> None:
+        self.id, self.seed = id, seed
         self.algorithm = algorithm
         self.setting = setting
-        d = setting.problem.dim
-        self.samples = Samples(d)
+        self.samples = Samples(setting.problem.dim)
         self.state: LocalState = algorithm.local_update.begin(setting)
-        self.covariance = np.zeros((d, d))  # Σ x xᵀ over all own samples
-        self.moment = np.zeros(d)  # Σ x y over the same
         self.covered = 0  # how many own samples the shared model covers, the oldest ones
         self.frozen = 0  # how many the update in progress covers
         self.update = 0  # the update in progress, or the last one that this client took part in
         self.adopted = 0  # the last update whose model this client holds
         self.last_t = 0
+        self.hold(None)
+
+    def hold(self, model: SharedModel | None) -> None:
+        """Use a model's λ, and begin the sums and sets that go with it. Internal.
+
+        Parameters
+        ----------
+        model
+            The last shared model; None before the first.
+        """
+        self.setting = self.setting.in_force(model)
+        self.sums = OwnSums(self.algorithm, self.setting, model, self.covered)
+        self._choosing: Choosing | None = None
 
     # -- the application's two calls --------------------------------------------------------
 
@@ -122,7 +214,10 @@ class Client:
         InvalidInput
             If it is too large for a double.
         """
-        radius = self.algorithm.confidence.radius(self.setting, self.state)
+        choosing, state = self._ready(), self.state
+        radius = self.algorithm.confidence.formula(
+            state.vectors, state.counters, choosing.terms, choosing.params.radius_constants
+        )
         scalable = self.algorithm.confidence.scalable
         if not math.isfinite(radius):
             raise InvalidInput(
@@ -132,13 +227,24 @@ class Client:
             )
         return radius * self.algorithm.exploration if scalable else radius
 
-    def choose(self, arms: ArrayLike) -> int:
-        """Return the arm to play: the one of the largest upper confidence bound. Changes nothing.
+    def _ready(self) -> Choosing:
+        """Return what choices need of the last model; it is worked out once per model."""
+        if self._choosing is None:
+            self._choosing = Choosing.after(
+                self.algorithm, self.setting, self.state.base, self.seed
+            )
+        return self._choosing
+
+    def choose(self, arms: ArrayLike, t: int | None = None) -> int:
+        """Return the arm to play, by the algorithm's choice rule. Changes nothing.
 
         Parameters
         ----------
         arms
             Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1.
+        t
+            The step, t ≥ 1, for rules that depend on it. None: the one after the newest that the
+            client knows.
 
         Returns
         -------
@@ -152,25 +258,58 @@ class Client:
 
         References
         ----------
-        Li and Wang (2022), Eq. (5): arm selection.
+        Li and Wang (2022), Eq. (5): arm selection, for `Ucb`.
         """
-        return self.choose_unchecked(self._columns(arms))
+        columns = self._columns(arms)
+        return self.decide(columns, self.clock + 1 if t is None else integer("t", t)).arm
 
-    def choose_unchecked(self, columns: FloatArray) -> int:
-        """`choose` for arms that are checked already. Internal: engines call it.
+    @property
+    def clock(self) -> int:
+        """The newest step that the client knows: its own, or the last model's."""
+        return max(self.last_t, self.state.t_last)
+
+    def decide(
+        self,
+        columns: FloatArray,
+        t: int,
+        number: int | None = None,
+        stream: int | None = None,
+    ) -> Chosen:
+        """`choose` for arms that are checked already, with how it chose. Internal.
 
         Parameters
         ----------
         columns
             The arms as columns, shape (d, K).
+        t
+            The step.
+        number
+            The place of this decision in the client's stream of random numbers; None: t.
+        stream
+            The number of that stream; None: the client's own. (One learner that plays for all
+            clients has one per client.)
 
         Returns
         -------
-        int
-            The index of the arm, the first of equal ones (up to rounding).
+        Chosen
+            The arm, and how it was chosen.
         """
-        scores, widths = np.empty((2, columns.shape[1]))
-        return choose(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
+        choosing, state, (d, K) = self._ready(), self.state, columns.shape
+        work, propensity = np.empty((5, K)), np.empty(2)
+        params, alpha = choosing.params, self.alpha
+        arm = decide(
+            columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
+            alpha, t, t if number is None else number,
+            stream_of(self.id) if stream is None else stream,
+            work, np.empty((d, d)), propensity,
+        )  # fmt: skip
+        ranked_by_bound = params.index == 0
+        score = float(work[UPPER if ranked_by_bound else SCORES, arm])
+        if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
+            width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
+        else:
+            width = score - float(columns[:, arm] @ state.centre)
+        return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.
@@ -183,17 +322,21 @@ class Client:
         Returns
         -------
         array
-            xᵀθ + α‖x‖_{A⁻¹} of each arm x, θ being the centre of the ellipsoid; shape (K,).
+            The largest xᵀθ within the confidence set, for each arm x: xᵀθ + α‖x‖_{A⁻¹} with the
+            centre θ of an ellipsoid; shape (K,).
 
         Raises
         ------
         InvalidInput
             If `arms` is not allowed, as for `choose`.
         """
-        columns = self._columns(arms)
-        scores, widths = np.empty((2, columns.shape[1]))
-        upper_bounds(columns, self.state.centre, self.state.inverse, self.alpha, scores, widths)
-        return scores
+        columns, choosing, state = self._columns(arms), self._ready(), self.state
+        work = np.empty((5, columns.shape[1]))
+        self.algorithm.confidence.bounds(
+            columns, state.vectors, state.matrices, state.counters, choosing.terms,
+            choosing.params.radius_constants, self.alpha, 0, work,
+        )  # fmt: skip
+        return np.array(work[UPPER])
 
     def _columns(self, arms: ArrayLike) -> FloatArray:
         table = array("arms", arms, (None, self.setting.problem.dim))
@@ -244,7 +387,25 @@ class Client:
         self.last_t = max(self.last_t, t)
         # An ONS step on this very sample is overwritten when the model comes; if it never comes,
         # the client has missed nothing.
-        return self.algorithm.trigger.fires(t, self.state.t_last, self.state.log_gain)
+        return self.triggered(t)
+
+    def triggered(self, t: int) -> bool:
+        """Return whether the trigger fires with the samples so far. Internal: agents call it.
+
+        Parameters
+        ----------
+        t
+            The step.
+
+        Returns
+        -------
+        bool
+            What the trigger's `fires` says.
+        """
+        trigger, state = self.algorithm.trigger, self.state
+        if not trigger.own_samples:  # a user's own may take no more than these three
+            return trigger.fires(t, state.t_last, state.log_gain)
+        return trigger.fires(t, state.t_last, state.log_gain, state.updates)
 
     def sync_request(self, t: int) -> SyncRequest:
         """Return the request for a global update.
@@ -322,20 +483,40 @@ class Client:
     def _begin_update(self, message: CovarianceRequest) -> list[Message]:
         if message.update < self.update or message.update <= self.adopted:
             return []  # of an update that is over
-        if message.update > self.update:
-            self.update = message.update
-            self.frozen = len(self.samples)
-        covariance, moment = self._sums(self.frozen)
-        b = moment if self.algorithm.local_update.shares_moment else None
-        return [Covariance(self.id, message.update, self.frozen, covariance, b)]
+        if message.model not in (0, self.adopted):
+            return []  # of a model that has not arrived yet, or is no longer held
+        self.freeze(message.update)
+        theta = None
+        if self.sums.at_model and message.model != self.adopted:
+            theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
+        return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
 
-    def _sums(self, n: int) -> tuple[FloatArray, FloatArray]:
-        """Σ x xᵀ and Σ x y over the first n samples, in the order in which they came."""
-        if n == len(self.samples):
-            return self.covariance.copy(), self.moment.copy()
-        covariance, moment = np.zeros_like(self.covariance), np.zeros_like(self.moment)
-        add_moments(self.samples.X[:n], self.samples.y[:n], covariance, moment)
-        return covariance, moment
+    def freeze(self, update: int) -> None:
+        """Fix which samples belong to an update, if it is a newer one: those so far. Internal.
+
+        Parameters
+        ----------
+        update
+            Its number.
+        """
+        if update > self.update:
+            self.update, self.frozen = update, len(self.samples)
+
+    def has_ready(self, message: CovarianceRequest) -> bool:
+        """Return whether the answer takes no pass over the samples. Internal: agents call it.
+
+        Parameters
+        ----------
+        message
+            The request, of an update that is frozen.
+
+        Returns
+        -------
+        bool
+            False where samples came after the update was frozen, or its model is not the one held.
+        """
+        at_hand = not self.sums.at_model or message.model == self.adopted
+        return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
         if message.update != self.update or message.update <= self.adopted:
@@ -391,8 +572,15 @@ class Client:
         check_model(message.model, self.algorithm, self.setting)
         integer("covered", message.covered, at_least=0, at_most=len(self.samples))
         local, state = self.algorithm.local_update, copy.deepcopy(self.state)
-        local.adopt(self.setting, state, message.model)
-        adoption = Adoption(message.update, message.covered, to_arrays(state), state)
+        setting, model = self.setting.in_force(message.model), message.model
+        local.adopt(setting, state, model)
+        sums = None
+        if self.sums.at_model:
+            sums = OwnSums(self.algorithm, setting, model, message.covered)
+        choosing = Choosing.after(self.algorithm, setting, model, self.seed)
+        adoption = Adoption(
+            message.update, message.covered, setting, to_arrays(state), state, sums, choosing
+        )
         adoption.catch_up(self)
         return adoption
 
@@ -406,12 +594,13 @@ class Client:
         """
         adoption.catch_up(self)
         self.adopted, self.covered = adoption.update, adoption.covered
-        self.state = adoption.state
+        self.setting, self.state = adoption.setting, adoption.state
+        self.sums = self.sums if adoption.sums is None else adoption.sums
+        self._choosing = adoption.choosing
 
     def _add(self, x: FloatArray, y: float) -> None:
         index = self.samples.append(x, y)
-        row = slice(index, index + 1)
-        add_moments(self.samples.X[row], self.samples.y[row], self.covariance, self.moment)
+        self.sums.add(self.samples)
         self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
 
     @classmethod
@@ -436,7 +625,7 @@ class Client:
         base
             That of the last `Adoption`; None before the first.
         **numbers
-            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
+            `covered`, `frozen`, `update`, `adopted`, `last_t` and `seed`; 0 where not given.
 
         Returns
         -------
@@ -445,13 +634,14 @@ class Client:
         """
         client = cls(id, algorithm, setting)
         client.samples = samples
-        add_moments(samples.X, samples.y, client.covariance, client.moment)
         local = algorithm.local_update
         if base is not None:
             client.state = from_arrays(local.state_type, base)
         for name, value in numbers.items():
             setattr(client, name, value)
-        local.replay(setting, client.state, samples, client.covered)
+        client.hold(client.state.base)
+        client.sums.add(samples)
+        local.replay(client.setting, client.state, samples, client.covered)
         return client
 
     # -- persistence -----------------------------------------------------------------------------
@@ -461,8 +651,8 @@ class Client:
         return {
             "X": self.samples.X.copy(),
             "y": self.samples.y.copy(),
-            "covariance": self.covariance.copy(),
-            "moment": self.moment.copy(),
+            "sums": self.sums.matrix.copy(),
+            "vector_sums": self.sums.vector.copy(),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(to_arrays(self.state), "state"),
         }
@@ -492,9 +682,11 @@ class Client:
         client = cls(id, algorithm, setting)
         for x, y in zip(arrays["X"], arrays["y"], strict=True):
             client.samples.append(x, float(y))
-        client.covariance = np.array(arrays["covariance"])
-        client.moment = np.array(arrays["moment"])
         for name in _NUMBERS:
             setattr(client, name, int(arrays[name]))
         client.state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
+        client.hold(client.state.base)
+        client.sums.count = len(client.samples)
+        client.sums.matrix = np.array(arrays["sums"])
+        client.sums.vector = np.array(arrays["vector_sums"])
         return client

@@ -21,6 +21,7 @@ from fedglb.protocol.messages import (
     Covariance,
     Derivatives,
     Message,
+    ModelSums,
     NewModel,
     SyncRequest,
 )
@@ -233,7 +234,7 @@ class Coordinator:
         Parameters
         ----------
         message
-            A `SyncRequest`, a `Covariance` or a `Derivatives`.
+            A `SyncRequest`, a `Covariance`, a `ModelSums` or a `Derivatives`.
 
         Returns
         -------
@@ -256,7 +257,7 @@ class Coordinator:
                 self.ledger.count(message)
                 wanted = self.update is None and message.update >= self.finished
                 return self.begin(message.t, message.client) if wanted else []
-            case Covariance() | Derivatives():
+            case Covariance() | ModelSums() | Derivatives():
                 if self.update is None or not self.update.awaits(message):
                     return []
                 self.update.accept(message)
@@ -390,6 +391,7 @@ class Coordinator:
             asked_by=asked_by,
             participants=dict(self.clients),
             previous=self.model,
+            base=self.finished if self.model is not None else 0,
             kept={} if solver.refits else self.covered,
         )
 

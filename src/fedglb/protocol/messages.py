@@ -48,11 +48,16 @@ class SyncRequest(Message):
 
 @dataclass(frozen=True)
 class CovarianceRequest(Message):
-    """The coordinator begins update `update`: send your covariance."""
+    """The coordinator begins update `update`: send your covariance, or your sums at the model.
+
+    Which of the two, the algorithm's solver says. `model` is the update whose model the sums are
+    taken at; 0 is the model before the first, θ = 0.
+    """
 
     name = "CovarianceRequest"
     upward = False
     update: Count
+    model: Count = 0
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,25 @@ class Covariance(Message):
     def scalars(self) -> int:
         """Return d(d+1)/2, + d with b."""
         return triangle_size(self.matrix.shape[0]) + (0 if self.b is None else self.b.size)
+
+
+@dataclass(frozen=True)
+class ModelSums(Message):
+    """A client's gradient and Hessian at the model of the request, over all of its samples.
+
+    From now on, until the next model comes, the client answers on exactly these samples.
+    """
+
+    name = "ModelSums"
+    upward = True
+    update: Count
+    samples: Count
+    gradient: Vector
+    hessian: Symmetric
+
+    def scalars(self) -> int:
+        """Return d + d(d+1)/2."""
+        return self.gradient.size + triangle_size(self.hessian.shape[0])
 
 
 @dataclass(frozen=True)
@@ -134,5 +158,5 @@ class NewModel(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    SyncRequest, CovarianceRequest, Covariance, Evaluate, Derivatives, NewModel,
+    SyncRequest, CovarianceRequest, Covariance, ModelSums, Evaluate, Derivatives, NewModel,
 )  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.global_update import Query, Solve, Sums
+from fedglb.global_update import GlobalUpdate, Query, Refit, Solve, Sums
 from fedglb.model import SharedModel
 from fedglb.protocol.assembly import (
     Contribution,
@@ -20,13 +20,14 @@ from fedglb.protocol.assembly import (
     sum_replies,
 )
 from fedglb.protocol.bounds import Batch, Limits, limits
-from fedglb.protocol.checks import check_covariance, check_derivatives
+from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums
 from fedglb.protocol.messages import (
     ClientId,
     Covariance,
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    ModelSums,
 )
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
@@ -38,8 +39,9 @@ IDLE, GATHERING, SOLVING = range(3)  # IDLE: a coordinator without an update
 class Update:
     """An update in progress: who takes part, what they sent, and where the solver stands.
 
-    First all participants send their covariances; then the solver asks for their derivatives,
-    round by round, until it has a solution.
+    First all participants send their covariances, or their derivatives at the last model where
+    the solver starts there; then the solver asks for derivatives, round by round, until it has a
+    solution.
 
     Parameters
     ----------
@@ -51,17 +53,18 @@ class Update:
         Its number, its step, and the client whose trigger fired (None: a schedule's).
     participants
         The clients that take part, in sorted order; sums are added in this order.
-    previous
-        The model of the update before; None in the first.
+    previous, base
+        The model of the update before, None in the first, and the number of that update.
     kept
         Per client, the samples that `previous` covers and that are not fitted again; empty if every
         update fits all samples.
     rounds
         How many rounds of derivatives have begun.
     gathered, replies
-        The covariances so far, and the derivatives of this round so far.
+        The covariances (or derivatives at the last model) so far, and the derivatives of this
+        round so far.
     solve
-        The solver; None until all covariances have arrived.
+        The solver; None until all of those have arrived.
     """
 
     algorithm: Algorithm
@@ -72,16 +75,17 @@ class Update:
     asked_by: ClientId | None
     participants: dict[ClientId, None]
     previous: SharedModel | None
+    base: int
     kept: Mapping[ClientId, Contribution]
     rounds: int = 0
     gathered: dict[ClientId, Contribution] = field(default_factory=dict)
     replies: dict[ClientId, Derivatives] = field(default_factory=dict)
     solve: Solve | None = None
-    _last_limits: Limits | None = None  # of the last query that was answered
+    _known_limits: list[Limits] = field(default_factory=list)  # of the last queries
 
     @property
     def phase(self) -> int:
-        """GATHERING (of covariances) or SOLVING."""
+        """GATHERING (of covariances, or of derivatives at the last model) or SOLVING."""
         return GATHERING if self.solve is None else SOLVING
 
     @property
@@ -89,12 +93,23 @@ class Update:
         """What the solver asks for now; None before it begins and once it has a solution."""
         return None if self.solve is None else self.solve.query
 
+    @property
+    def _solver(self) -> GlobalUpdate:
+        solver = self.algorithm.global_update
+        assert solver is not None
+        return solver
+
+    @property
+    def _at_model(self) -> bool:
+        """Whether participants first send their derivatives at the last model."""
+        return self._solver.starts_at_model
+
     # -- messages ------------------------------------------------------------------------------
 
     def request(self, client: ClientId) -> CovarianceRequest | Evaluate:
         """Return the request that `client` has to answer now."""
         if self.solve is None:
-            return CovarianceRequest(client, self.number)
+            return CovarianceRequest(client, self.number, self.base if self._at_model else 0)
         query = self.solve.query
         assert query is not None
         kept = self.kept.get(client)
@@ -116,34 +131,50 @@ class Update:
     def _answers(self) -> Mapping[ClientId, object]:
         return self.gathered if self.solve is None else self.replies
 
-    def awaits(self, message: Covariance | Derivatives) -> bool:
+    def awaits(self, message: Covariance | ModelSums | Derivatives) -> bool:
         """Whether this message is an answer that the update waits for now."""
         if message.update != self.number or message.client not in self.participants:
             return False
         if message.client in self._answers():
             return False
-        if isinstance(message, Covariance):
-            return self.phase == GATHERING
+        if isinstance(message, Covariance | ModelSums):
+            return self.phase == GATHERING and isinstance(message, ModelSums) == self._at_model
         return self.phase == SOLVING and message.round == self.rounds
 
-    def accept(self, message: Covariance | Derivatives) -> None:
+    def accept(self, message: Covariance | ModelSums | Derivatives) -> None:
         """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
         client, kept = message.client, self.kept.get(message.client)
         if isinstance(message, Covariance):
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
             self.gathered[client] = Contribution(message.samples, message.matrix, message.b)
+        elif isinstance(message, ModelSums):
+            check_model_sums(message, self._limits(self._first_query()), self.setting)
+            part = Contribution(message.samples, message.hessian, message.gradient)
+            self.gathered[client] = part
         else:
-            batch = Batch(self.gathered[client], kept)
-            check_derivatives(message, batch, self._limits(), self.setting)
+            query = self.query
+            assert query is not None
+            slope = self._limits(self._first_query()).slope if self._at_model else None
+            batch = Batch(self.gathered[client], kept, slope)
+            check_derivatives(message, batch, self._limits(query), self.setting)
             self.replies[client] = message
 
-    def _limits(self) -> Limits:
-        """What one sample can add in this round; cached, as custom links need a search for it."""
-        query = self.query
-        assert query is not None
-        if self._last_limits is None or self._last_limits.query is not query:
-            self._last_limits = limits(self.setting.problem.link, self.rewards, query)
-        return self._last_limits
+    def _first_query(self) -> Query:
+        """What participants answer first, where the solver starts at the last model."""
+        dim = self.setting.problem.dim
+        previous = None if self.previous is None else self.previous.theta
+        return Query(np.zeros(dim) if previous is None else previous, hessian=True)
+
+    def _limits(self, query: Query) -> Limits:
+        """What one sample can add to a query; cached, as custom links need a search for it."""
+        for known in self._known_limits:
+            before = known.query
+            asks = (before.hessian, before.loss) == (query.hessian, query.loss)
+            if asks and np.array_equal(before.theta, query.theta):
+                return known
+        found = limits(self.setting.problem.link, self.rewards, query)
+        self._known_limits = [*self._known_limits[-1:], found]
+        return found
 
     # -- from phase to phase -------------------------------------------------------------------
 
@@ -157,7 +188,9 @@ class Update:
         self.tell(sum_replies(ordered, self.setting.problem.dim))
 
     def start_solving(self) -> None:
-        """Start the solver on the gathered covariances."""
+        """Start the solver on what is gathered."""
+        if self._at_model:  # that was the first round
+            self.rounds += 1
         self.solve = self._solve([])
         self._count_round()
 
@@ -172,8 +205,11 @@ class Update:
             self.rounds += 1
 
     def _solve(self, told: list[Sums]) -> Solve:
-        solver = self.algorithm.global_update
-        assert solver is not None
+        algorithm, local = self.algorithm, self.algorithm.local_update
+        solver, rule = self._solver, algorithm.ridge_rule
+        with_hessian = local.metric == "hessian"
+        if rule is not None or with_hessian:
+            solver = Refit(solver, rule, local.prior, with_hessian)
         fitted = objective(
             self.algorithm, self.setting, list(self.participants),
             self.gathered, self.kept, self.previous,
@@ -198,9 +234,7 @@ class Update:
         """Return the model that all clients get."""
         assert self.solve is not None
         assert self.solve.solution is not None
-        return shared_model(
-            self.algorithm, self.setting, self.t, self.solve.objective, self.solve.solution
-        )
+        return shared_model(self.algorithm, self.t, self.solve.objective, self.solve.solution)
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the contribution of each participant."""

@@ -8,7 +8,14 @@ from fedglb.global_update import Query, Sums
 from fedglb.model import SharedModel
 from fedglb.protocol import Coordinator
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.messages import ClientId, Covariance, Derivatives, NewModel, SyncRequest
+from fedglb.protocol.messages import (
+    ClientId,
+    Covariance,
+    Derivatives,
+    ModelSums,
+    NewModel,
+    SyncRequest,
+)
 
 
 def bulk_update(
@@ -42,7 +49,13 @@ def bulk_update(
     ledger.count(update.request(first), everybody)
     update.gathered = dict(gathered)
     part = update.gathered[first]
-    ledger.count(Covariance(first, update.number, part.samples, part.matrix, part.b), everybody)
+    solver = coordinator.algorithm.global_update
+    if solver is not None and solver.starts_at_model:
+        assert part.b is not None
+        reply = ModelSums(first, update.number, part.samples, part.b, part.matrix)
+        ledger.count(reply, everybody)
+    else:
+        ledger.count(Covariance(first, update.number, part.samples, part.matrix, part.b), everybody)
     update.start_solving()
     while (query := update.query) is not None:
         ledger.count(update.request(first), everybody)

@@ -14,6 +14,7 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from fedglb.algorithms import Algorithm
+from fedglb.choice import choice_params
 from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
@@ -25,10 +26,11 @@ from fedglb.kernels.play import (
     BlockArrays,
     KernelParams,
     LearnerArrays,
+    Scratch,
     play,
 )
 from fedglb.kernels.pointers import RADIUS, STEP, address_of
-from fedglb.kernels.sums import add_all_moments, sum_over_clients
+from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
 from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
@@ -80,35 +82,49 @@ class CompiledEngine(Engine):
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
         )
-        self.covariances = np.zeros((L, d, d))
-        self.moments = np.zeros((L, d))
-        self._summed = np.zeros(L, dtype=np.int64)  # samples in covariances and moments
+        solver = algorithm.global_update
+        self.at_model = solver is not None and solver.starts_at_model
+        self.matrices = np.zeros((L, d, d))  # the sums of `OwnSums`, of all clients
+        self.vectors = np.zeros((L, d))
+        self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
         self._counted = 0  # steps whose communication is in the trace
-        link, confidence = env.problem.link, algorithm.confidence
-        self._params = KernelParams(
-            step=_address(algorithm.local_update, "step", STEP),
+        self._terms = algorithm.confidence.terms(self.setting, None)
+        self._params = self._kernel_params()
+
+    def _kernel_params(self) -> KernelParams:
+        """Return how clients choose and learn with the λ in force."""
+        algorithm, problem, setting = self.algorithm, self.env.problem, self.setting
+        local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
+        constants = np.array(confidence.constants(setting), dtype=float)
+        return KernelParams(
+            step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
-            sample=link.compiled_sample.address,
-            functions=link.compiled_functions,
-            step_constants=np.array(algorithm.local_update.constants(self.setting), dtype=float),
-            radius_constants=np.array(confidence.constants(self.setting), dtype=float),
-            noise=env.problem.R,
+            sample=problem.link.compiled_sample.address,
+            choice=choice_params(
+                algorithm.choice, confidence.bounds_address, constants, setting,
+                local.dispersion(setting), self.seed,
+            ),
+            functions=problem.link.compiled_functions,
+            step_constants=np.array(local.constants(setting), dtype=float),
+            noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
-            level=float(algorithm.trigger.level),
-        )
+            level=float(trigger.level),
+            own_samples=trigger.own_samples,
+        )  # fmt: skip
 
     def play(self, block: BlockArrays) -> None:
         """Play the steps of a block."""
-        steps, first = block.arms.shape[0], block.first
+        (steps, _, d, K), first = block.arms.shape, block.first
+        scratch = Scratch(np.empty((5, K)), np.empty((d, d)), np.empty(2))
         step = client = stop = 0
         while step < steps:
             while stop < steps and (stop <= step or not self._due(first + stop - 1)):
                 stop += 1  # stop after the next step at whose end an update is due
             model = self.coordinator.model
             step, client, why = play(
-                block, self._params, self.learners, self.recorder.log,
-                np.empty(0) if model is None else model.radius_terms,
+                block, self._params, self.learners, self.recorder.log, scratch,
+                self._terms,
                 0 if model is None else model.t,
                 step, client, stop,
             )  # fmt: skip
@@ -153,12 +169,14 @@ class CompiledEngine(Engine):
         self._sum_up()
         counts = self.learners.counts.tolist()
         gathered: dict[ClientId, Contribution] = {
-            i: Contribution(n, self.covariances[i].copy(), self._moment(i))
+            i: Contribution(n, self.matrices[i].copy(), self._vector(i))
             for i, n in enumerate(counts)
         }
         model = bulk_update(self.coordinator, t, client, gathered, self._answer)
         self._adopt(model)
         self._covered[:] = counts
+        if self.at_model:
+            self._summed[:] = -1  # they are sums at the model before
         record = self.coordinator.last_update
         assert record is not None
         self.recorder.updated(record, self.client(0))
@@ -170,6 +188,10 @@ class CompiledEngine(Engine):
         far. The first update checks this with a second client.
         """
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
+        if model.ridge is not None:
+            self.setting = self.setting.in_force(model)
+            self._params = self._kernel_params()
+        self._terms = self.algorithm.confidence.terms(self.setting, model)
         asked = {0, last} if self._begin.base is None else {0}
         for i in asked:
             local.adopt(self.setting, self._state(i), model)
@@ -180,13 +202,24 @@ class CompiledEngine(Engine):
             stacked[1:] = stacked[0]
         self._begin.base = model
 
-    def _moment(self, i: int) -> FloatArray | None:
-        return self.moments[i].copy() if self.algorithm.local_update.shares_moment else None
+    def _vector(self, i: int) -> FloatArray | None:
+        shared = self.at_model or self.algorithm.local_update.shares_moment
+        return self.vectors[i].copy() if shared else None
 
     def _sum_up(self) -> None:
-        """Bring covariances and moments up to date."""
+        """Bring the sums with which clients answer the request for an update up to date."""
         X, y, counts = self.learners.X, self.learners.y, self.learners.counts
-        add_all_moments(X, y, self._summed, counts, self.covariances, self.moments)
+        if not self.at_model:
+            add_all_moments(X, y, self._summed, counts, self.matrices, self.vectors)
+        elif (self._summed != counts).any():
+            model = self.coordinator.model
+            known = None if model is None else model.theta
+            theta = np.zeros(X.shape[2]) if known is None else known
+            self.matrices[:], self.vectors[:] = 0.0, 0.0
+            add_all_model_sums(
+                X, y, self._covered, counts, theta,
+                self.env.problem.link.compiled_functions, self.vectors, self.matrices,
+            )  # fmt: skip
         self._summed[:] = counts
 
     def _answer(self, query: Query) -> Sums:
@@ -212,12 +245,12 @@ class CompiledEngine(Engine):
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
         a, update = self.learners, self.coordinator.finished
-        self._sum_up()
-        client = Client(i, self.algorithm, self.setting)
+        client = Client(i, self.algorithm, self.setting, self.seed)
         client.state = self._state(i)
         client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
-        client.covariance, client.moment = self.covariances[i], self.moments[i]
         client.covered = client.frozen = int(self._covered[i])
+        client.hold(self.coordinator.model)
+        client.sums.add(client.samples)
         client.update = client.adopted = update
         client.last_t = self._last_step(i)
         return client

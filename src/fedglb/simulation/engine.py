@@ -26,7 +26,9 @@ class Engine(ABC):
         self.algorithm, self.env, self.horizon, self.seed = algorithm, env, horizon, seed
         self.setting = algorithm.setting(env.problem, env.clients, horizon)
         self.coordinator = Coordinator(algorithm, self.setting, range(self.setting.clients))
-        self.recorder = Recorder(horizon, env.clients, env.parameter(seed))
+        self.recorder = Recorder(
+            horizon, env.clients, env.parameter(seed), algorithm.choice.randomised
+        )
 
     @abstractmethod
     def client(self, i: int) -> Client:
@@ -75,6 +77,7 @@ class Engine(ABC):
             theta=self.shared_theta(),
             parameters=self._parameters(),
             caveats=self.algorithm.caveats(self.env.problem),
+            _random=self.recorder.log.propensities,
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -85,8 +88,9 @@ class Engine(ABC):
             "global_update": repr(algorithm.global_update),
             "trigger": repr(algorithm.trigger),
             "confidence": repr(algorithm.confidence),
+            "choice": repr(algorithm.choice),
             "exploration": algorithm.exploration,
-            "ridge": algorithm.ridge,
+            "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,
             "environment": type(self.env).__name__,
             "link": problem.link.name,

@@ -34,10 +34,10 @@ class ReferenceEngine(Engine):
         super().__init__(algorithm, env, horizon, seed)
         self.observer = observer
         if algorithm.centralised:
-            shared = Client(0, algorithm, self.setting)
+            shared = Client(0, algorithm, self.setting, seed)
             self.clients = [shared] * env.clients
         else:
-            self.clients = [Client(i, algorithm, self.setting) for i in range(env.clients)]
+            self.clients = [Client(i, algorithm, self.setting, seed) for i in range(env.clients)]
 
     def client(self, i: int) -> Client:
         """Return client i."""
@@ -59,9 +59,9 @@ class ReferenceEngine(Engine):
             if self.observer is not None:
                 self.observer(t, i, client)
             arms, means = block.arms[step, i], block.means[step, i]
-            arm = client.choose_unchecked(np.ascontiguousarray(arms.T))
-            reward = self._reward(block, step, i, arm)
-            self.recorder.played(t, i, arm, float(means.max() - means[arm]), reward)
+            chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
+            arm, reward = chosen.arm, self._reward(block, step, i, chosen.arm)
+            self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
             if client.observe_unchecked(arms[arm], reward, t):
                 self._deliver([client.sync_request(t)])
             if self.algorithm.centralised:

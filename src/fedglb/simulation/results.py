@@ -10,6 +10,7 @@ import polars as pl
 
 from fedglb.kernels.play import Log
 from fedglb.protocol import Client, Coordinator, UpdateRecord
+from fedglb.protocol.client import Chosen
 from fedglb.typing import FloatArray, IntArray
 
 _TRACE = {
@@ -19,7 +20,7 @@ _TRACE = {
 _UPDATES = {
     "t": pl.Int64, "client": pl.Int64, "n": pl.Int64, "rounds": pl.Int64,
     "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
-    "alpha": pl.Float64, "theta_star_inside": pl.Boolean,
+    "alpha": pl.Float64, "theta_star_inside": pl.Boolean, "ridge": pl.Float64,
 }  # fmt: skip
 
 
@@ -51,10 +52,15 @@ class Run:
         the fitted model gradient_norm, gap (the certified distance from the minimum) and
         projected (whether it was moved into the ball); right after the update alpha, the
         radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null where
-        θ* is not known).
+        θ* is not known); and ridge, the λ in force.
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act.
+    propensities, propensity_errors
+        The probability with which each of these arms was chosen, and the standard error of that
+        number, shape (T, N); nan where a client did not act, or the rule does not estimate it.
+        They are 1 and 0 where the choice is not random, and the error is 0 where the number is
+        exact; for Thompson sampling it is an estimate.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -93,6 +99,21 @@ class Run:
     theta: FloatArray | None = field(repr=False)
     parameters: dict[str, Any] = field(repr=False)
     caveats: tuple[str, ...] = field(repr=False)
+    _random: FloatArray = field(repr=False, default_factory=lambda: np.empty((0, 0, 2)))
+
+    @property
+    def propensities(self) -> FloatArray:
+        """The probability with which each arm was chosen, shape (T, N)."""
+        if self._random.size > 0:
+            return self._random[:, :, 0]
+        return np.where(self.choices >= 0, 1.0, np.nan)
+
+    @property
+    def propensity_errors(self) -> FloatArray:
+        """The standard errors of `propensities`, shape (T, N)."""
+        if self._random.size > 0:
+            return self._random[:, :, 1]
+        return np.where(self.choices >= 0, 0.0, np.nan)
 
     def summary(self) -> dict[str, Any]:
         """Return parameters, totals and caveats in one dict, for scripts."""
@@ -115,6 +136,8 @@ class Recorder:
         N, the number of clients.
     parameter
         θ*, shape (d,); None where it is not known.
+    randomised
+        Whether arms are chosen at random, so that propensities are kept.
 
     Attributes
     ----------
@@ -126,21 +149,31 @@ class Recorder:
         One row per global update.
     """
 
-    def __init__(self, horizon: int, clients: int, parameter: FloatArray | None) -> None:
+    def __init__(
+        self,
+        horizon: int,
+        clients: int,
+        parameter: FloatArray | None,
+        randomised: bool = False,
+    ) -> None:
         self.log = Log(
             choices=np.full((horizon, clients), -1, dtype=np.int64),
             regret=np.zeros(horizon),
             reward=np.zeros(horizon),
             interactions=np.zeros(horizon, dtype=np.int64),
             totals=np.zeros(3),
+            propensities=np.full((horizon, clients, 2) if randomised else (0, 0, 2), np.nan),
         )
         self.counts = np.zeros((4, horizon), dtype=np.int64)
         self.updates: list[tuple[Any, ...]] = []
         self.parameter = parameter
 
-    def played(self, t: int, client: int, arm: int, regret: float, reward: float) -> None:
+    def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
         """Enter one interaction."""
-        self.log.choices[t - 1, client] = arm
+        self.log.choices[t - 1, client] = chosen.arm
+        if self.log.propensities.size > 0:
+            made = (chosen.propensity, chosen.propensity_error)
+            self.log.propensities[t - 1, client] = made
         self.log.totals[:] += (regret, reward, 1.0)
 
     def updated(self, record: UpdateRecord, client: Client) -> None:
@@ -150,6 +183,7 @@ class Recorder:
             (
                 record.t, record.client, record.samples, record.rounds, record.gradient_norm,
                 record.gap, record.projected, alpha, holds(client, self.parameter, alpha),
+                client.setting.ridge,
             )
         )  # fmt: skip
 
@@ -179,11 +213,7 @@ class Recorder:
 
 
 def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:
-    """Return whether the client's ellipsoid of radius α contains θ*; None if θ* is not known.
-
-    Before any data, a θ* of norm S lies exactly on its boundary, hence the slack for rounding.
-    """
+    """Return whether the client's sets of radius α contain θ*; None if θ* is not known."""
     if parameter is None:
         return None
-    error = client.state.centre - parameter
-    return bool(np.sqrt(error @ client.state.matrix @ error) <= alpha * (1.0 + 1e-9))
+    return client.algorithm.confidence.contains(client.setting, client.state, alpha, parameter)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sqlite3
 import time
@@ -19,11 +20,16 @@ from fedglb.federation import (
     Unavailable,
     UnknownDecision,
 )
-from fedglb.federation.agent.decisions import draw
+from fedglb.federation.agent.agent import ALONE
+from fedglb.kernels.decide import EXPLORATION
+from fedglb.kernels.philox import uniforms
+from fedglb.protocol.client import stream_of
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
+from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=3)
 ARMS = np.eye(3)
+OLD_DEFAULT = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
 
 
 @pytest.fixture
@@ -40,7 +46,8 @@ def clock(monkeypatch):
 # -- choose ----------------------------------------------------------------------------------------
 
 
-def test_score_and_width_are_those_of_the_bound(agent, rng):
+def test_score_and_width_are_those_of_the_bound(path, rng):
+    agent = Agent.open(path, PROBLEM, algorithm=OLD_DEFAULT)
     feed(agent, rng, 20)
     for count in (1, 2, 7, 300):
         table = arms(rng, count)
@@ -54,6 +61,7 @@ def test_score_and_width_are_those_of_the_bound(agent, rng):
         estimate = x @ ours.state.centre
         assert decision.score - decision.width == pytest.approx(estimate, rel=1e-9, abs=1e-9)
         assert (decision.propensity, decision.model, decision.arm_id) == (1.0, 0, None)
+    agent.close()
 
 
 def test_the_model_of_a_decision_is_the_one_it_was_made_with(agent, rng):
@@ -123,9 +131,14 @@ def test_propensities_with_exploration(path):
         assert propensity == pytest.approx(0.1 + 0.7 * (arm == best), rel=1e-15)
 
 
+def draw(seed: int, number: int) -> tuple[float, float]:
+    """Return the two uniforms of a decision that may explore."""
+    return uniforms(seed, number, stream_of(ALONE), EXPLORATION, 0)
+
+
 def test_exploration_is_uniform_and_as_frequent_as_said():
     """Of the draws themselves, with a fixed seed: 5 standard deviations."""
-    seed, share, count, n = b"fixed seed", 0.25, 5, 40_000
+    seed, share, count, n = 1234567890123456789, 0.25, 5, 40_000
     draws = [draw(seed, k) for k in range(n)]
     explored = [int(second * count) for first, second in draws if first < share]
     assert abs(len(explored) - share * n) < 5 * math.sqrt(n * share * (1 - share))
@@ -140,7 +153,7 @@ def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
     chosen, expected = [], []
     for _ in range(3):
         with Agent.open(path, PROBLEM, explore=1.0) as agent:
-            seed = agent._client._seed
+            seed = (agent._client._seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
             for _ in range(20):
                 number = len(chosen) + 1
                 chosen.append(agent.choose(ARMS).arm)
@@ -152,6 +165,84 @@ def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
 def test_with_full_exploration_every_arm_has_the_same_propensity(path):
     with Agent.open(path, PROBLEM, explore=1.0) as agent:
         assert {agent.choose(ARMS).propensity for _ in range(10)} == {1.0 / 3.0}
+
+
+def test_exploration_is_around_the_choice_and_not_beside_another(path):
+    own = fg.fedglb_auto(choice=fg.EpsilonGreedy(0.1, fg.Sigma(1.0)))
+    with pytest.raises(InvalidInput, match=r"explore = 0\.2 .* EpsilonGreedy\(epsilon=0\.1"):
+        Agent.open(path, PROBLEM, algorithm=own, explore=0.2)
+    assert not path.exists()
+    with Agent.open(path, PROBLEM, algorithm=own) as agent:
+        assert client(agent).algorithm == own
+        assert {agent.choose(ARMS).propensity for _ in range(100)} == {0.1 / 3, 0.1 / 3 + 0.9}
+    around = path.with_name("around.db")
+    for share in (0.2, 0.0):  # no fact of the file: each run may have another
+        with Agent.open(around, PROBLEM, explore=share) as agent:
+            choice = fg.EpsilonGreedy(0.2, fg.Bayes()) if share else fg.Bayes()
+            assert client(agent).algorithm.choice == choice
+            assert agent._client.agreement.algorithm == fg.fedglb_auto()
+
+
+CHOICES = {
+    "ucb": fg.fedglb_ucb(10.0, fg.Newton()),
+    "mix": fg.fedglb_mix(1e9),
+    "bayes": fg.fedglb_auto(1e9),
+    "greedy": fg.fedglb_auto(1e9, choice=fg.Greedy()),
+    "thompson": fg.fedglb_auto(1e9, choice=fg.Thompson(draws=20)),
+    "thompson, propensity unknown": fg.fedglb_auto(1e9, choice=fg.Thompson(draws=0)),
+    "around thompson": fg.fedglb_auto(1e9, choice=fg.EpsilonGreedy(0.3, fg.Thompson(draws=20))),
+    "certified": fg.fedglb_mix(1e9, choice=fg.Certified(fg.Bayes(), 2.0)),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_decision_is_the_protocols(path, rng, name):
+    """Arm, score, width, propensity and its error, also in the file, and after a restart."""
+    algorithm, made = CHOICES[name], []
+    for _ in range(3):
+        with Agent.open(path, PROBLEM, algorithm=algorithm) as agent:
+            for _ in range(8):
+                arms = rng.standard_normal((5, 3))
+                arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+                t = client(agent).clock + 1
+                wanted = client(agent).decide(
+                    np.ascontiguousarray(arms.T), t, number=len(made) + 1, stream=stream_of(ALONE)
+                )
+                decision = agent.choose(arms)
+                got = (
+                    decision.arm, decision.score, decision.width, decision.propensity,
+                    decision.propensity_error,
+                )  # fmt: skip
+                np.testing.assert_array_equal(got, dataclasses.astuple(wanted))
+                estimate = arms[decision.arm] @ client(agent).state.centre
+                assert decision.score - decision.width == pytest.approx(estimate, abs=1e-12)
+                made.append(decision)
+                agent.observe(decision.id, float(rng.integers(2)))
+            frame = agent.export()
+    for column in ("score", "width", "propensity", "propensity_error"):
+        np.testing.assert_array_equal(frame[column], [getattr(d, column) for d in made])
+    errors = np.array([d.propensity_error for d in made])
+    if name == "thompson, propensity unknown":
+        assert np.isnan(errors).all()
+        assert np.isnan([d.propensity for d in made]).all()
+    elif "thompson" in name:
+        assert ((errors >= 0.0) & (errors < 0.12)).all()
+        assert errors.any()
+        assert (np.array([d.propensity for d in made]) > 0.0).all()
+    else:
+        assert not errors.any()
+
+
+def test_thompsons_score_is_that_of_the_draw_that_was_played():
+    """And not of those that estimate the propensity."""
+    seen = []
+    for draws in (0, 50):
+        algorithm = fg.fedglb_auto(choice=fg.Thompson(draws=draws))
+        ours = fg.Client(0, algorithm, algorithm.setting(PROBLEM, 1, None))
+        chosen = [ours.decide(ARMS, 1, number) for number in range(20)]
+        seen.append([(c.arm, c.score, c.width) for c in chosen])
+    assert len({arm for arm, *_ in seen[0]}) == 3
+    assert seen[0] == seen[1]
 
 
 # -- observe ---------------------------------------------------------------------------------------
@@ -292,7 +383,7 @@ def test_export_has_every_decision(agent):
     frame = agent.export()
     assert frame.columns == [
         "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model",
-        "reward", "rewarded", "outcome",
+        "reward", "rewarded", "outcome", "propensity_error",
     ]  # fmt: skip
     assert frame["id"].to_list() == [one.id, two.id]
     assert frame["arms"].to_list() == [3, 2]
@@ -355,8 +446,9 @@ def test_bad_parameters_are_refused_before_there_is_a_file(path, wrong, name):
         (fg.Problem(dim=4), None, "problem.dim"),
         (fg.Problem(dim=3, radius=2.0), None, "problem.radius"),
         (fg.Problem(dim=3, link=fg.Probit()), None, "problem.link"),
-        (PROBLEM, fg.fedglb_ucb(11.0, fg.Newton()), "algorithm.trigger.threshold"),
-        (PROBLEM, fg.fedglb_ucb(10.0, fg.AGD()), "algorithm.global_update"),
+        (PROBLEM, fg.fedglb_auto(11.0), "algorithm.trigger.threshold"),
+        (PROBLEM, fg.fedglb_auto(solver=fg.Newton()), "algorithm.global_update"),
+        (PROBLEM, fg.fedglb_ucb(0.1), "algorithm.name"),
     ],
 )
 def test_a_file_of_another_agreement_is_refused_by_name(path, problem, algorithm, name):
@@ -366,6 +458,29 @@ def test_a_file_of_another_agreement_is_refused_by_name(path, problem, algorithm
         Agent.open(path, problem, algorithm=algorithm)
     with Agent.open(path, PROBLEM) as agent:  # and let go of
         assert agent.status.samples == 1
+
+
+def test_a_new_file_has_the_default_and_an_old_one_goes_on_with_its_own(path, rng):
+    """Files made when FedGLB-UCB was the default open without naming an algorithm."""
+    with Agent.open(path, PROBLEM) as agent:
+        assert client(agent).algorithm == fg.fedglb_auto()
+    with Agent.open(path, PROBLEM) as agent:
+        assert client(agent).algorithm == fg.fedglb_auto()
+    old = path.with_name("old.db")
+    with Agent.open(old, PROBLEM, algorithm=OLD_DEFAULT) as agent:
+        feed(agent, rng, 4)
+        state = client(agent).to_arrays()
+    with Agent.open(old, PROBLEM, explore=0.5) as agent:
+        assert agent._client.agreement.algorithm == OLD_DEFAULT
+        assert equal_arrays(client(agent).to_arrays(), state)
+    with pytest.raises(InvalidInput, match=r"^problem\.dim"):
+        Agent.open(old, fg.Problem(dim=4))
+    with pytest.raises(InvalidInput, match=r"^algorithm\."):
+        Agent.open(old, PROBLEM, algorithm=fg.fedglb_auto())
+    other = path.with_name("other.db")
+    Agent.open(other, PROBLEM, algorithm=fg.n_ons_glm()).close()
+    with pytest.raises(InvalidInput, match=r"^algorithm\."):  # never the default of anything
+        Agent.open(other, PROBLEM)
 
 
 def test_what_is_no_agents_file_is_refused_and_left_alone(tmp_path: Path):

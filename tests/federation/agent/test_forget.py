@@ -22,21 +22,30 @@ PROBLEM = fg.Problem(dim=3)
 def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> dict[str, bytes]:
     """The state of a client that holds the same model and never saw those samples."""
     old = client(agent)
-    twin = Client(old.id, old.algorithm, old.setting)
+    twin = Client(old.id, old.algorithm, agent._client.agreement.setting)
     if base is not None:
         twin.state = from_arrays(old.algorithm.local_update.state_type, base)
+        twin.hold(twin.state.base)
+    twin.sums.covered = covered
     keep = [k for k in range(len(old.samples)) if k not in gone]
     for position, k in enumerate(keep):
         x, y = old.samples.X[k].copy(), float(old.samples.y[k])
         index = twin.samples.append(x, y)
-        twin.covariance += np.outer(x, x)
         if position >= covered:
             old.algorithm.local_update.observe(old.setting, twin.state, twin.samples, index)
-    return {name: np.asarray(v).tobytes() for name, v in to_arrays(twin.state).items()}
+    twin.sums.add(twin.samples)
+    return content(twin)
+
+
+def content(learner: Client) -> dict[str, bytes]:
+    """The state and the sums, as bytes."""
+    arrays = to_arrays(learner.state)
+    arrays |= {"sums": learner.sums.matrix, "vector_sums": learner.sums.vector}
+    return {name: np.asarray(v).tobytes() for name, v in arrays.items()}
 
 
 def own_state(agent: Agent) -> dict[str, bytes]:
-    return {name: np.asarray(v).tobytes() for name, v in to_arrays(client(agent).state).items()}
+    return content(client(agent))
 
 
 def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
@@ -46,10 +55,8 @@ def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
     assert own_state(agent) == expected
     keep = [k for k in range(12) if k not in (0, 5, 11)]
     assert np.array_equal(client(agent).samples.X, X[keep])
-    M = np.zeros((3, 3))
-    for x in X[keep]:
-        M += np.outer(x, x)
-    assert client(agent).covariance == pytest.approx(M, rel=1e-14)
+    slope = 0.25 if client(agent).sums.at_model else 1.0  # logistic, at θ = 0
+    assert client(agent).sums.matrix == pytest.approx(slope * X[keep].T @ X[keep], rel=1e-14)
     assert agent.status.samples == 9
     assert agent.export().height == 9
     with pytest.raises(UnknownDecision):
@@ -93,17 +100,27 @@ def test_the_next_update_does_not_contain_it(agent, rng):
     world.update(agent, t=10)
     assert world.coordinator.last_update.samples == 10
     agent.forget(ids[:4])
-    before = client(agent).covariance.copy()
+    before = client(agent).sums.matrix.copy()
     world.begin(t=11)
     [answer] = world.deliver(agent)
-    assert (answer.samples, answer.matrix.tobytes()) == (6, before.tobytes())
+    matrix = answer.hessian if client(agent).sums.at_model else answer.matrix
+    assert (answer.samples, matrix.tobytes()) == (6, before.tobytes())
     while world.queue:
         world.deliver(agent)
     assert world.coordinator.last_update.samples == 6
     assert client(agent).covered == 6
 
 
-def test_from_an_update_in_progress_it_withdraws(agent, rng, path):
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        fg.fedglb_ucb(10.0, fg.Newton()),
+        fg.fedglb_auto(10.0, solver=fg.OneExchange(1e-9, "deviation")),
+    ],
+    ids=["fedglb_ucb", "fedglb_auto, further rounds"],
+)
+def test_from_an_update_in_progress_it_withdraws(algorithm, rng, path):
+    agent = Agent.open(path, PROBLEM, algorithm=algorithm)
     ids, world = feed(agent, rng, 6), Alone(agent)
     world.begin(t=6)
     [request] = list(world.queue)
@@ -117,7 +134,7 @@ def test_from_an_update_in_progress_it_withdraws(agent, rng, path):
     assert agent._session.receive(request) == [Withdrawal(1)]
     assert agent._session.receive(evaluate) == [Withdrawal(1)]
     agent.close()
-    with Agent.open(path, PROBLEM) as back:  # and so after a restart
+    with Agent.open(path, PROBLEM, algorithm=algorithm) as back:  # and so after a restart
         assert back._session.receive(request) == [Withdrawal(1)]
         assert back._session.receive(evaluate) == [Withdrawal(1)]
         world.update(back, t=9)

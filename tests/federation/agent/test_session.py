@@ -23,10 +23,11 @@ from fedglb.protocol.messages import (
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    ModelSums,
     NewModel,
     SyncRequest,
 )
-from tests.federation.helpers.lossy_network import Node, agreed
+from tests.federation.helpers.lossy_network import Node, agreed, direction
 
 WELCOME = Welcome(0)
 
@@ -122,6 +123,50 @@ def test_and_so_after_a_restart(node):
     assert (again.samples, again.matrix.tobytes()) == (5, first.matrix.tobytes())
     [back] = node.agent_session.receive(evaluate())
     assert back.gradient.tobytes() == one.gradient.tobytes()
+
+
+def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path):
+    """Before the model it says what it holds; and after a restart the answer is the same."""
+    agreement = agreed(algorithm=fg.fedglb_auto(1e9))
+    node = Node("a", tmp_path / "a.db", agreement, seed=1)
+    node.feed(5)
+    client = fg.Client("a", agreement.algorithm, agreement.setting)
+    client.absorb(*samples_of(node))
+    coordinator = fg.Coordinator(agreement.algorithm, agreement.setting, ["a"])
+    node.agent_session.receive(WELCOME)
+    assert node.agent_session.receive(CovarianceRequest("a", 2, 1)) == [Heartbeat(0, 0)]
+    assert node.learner.protocol_client.update == 0  # nothing is frozen
+    queue = coordinator.begin(1)
+    while queue:
+        message = queue.pop(0)
+        queue += (coordinator if message.upward else client).receive(message)
+    node.agent_session.receive(coordinator.model_for("a"))
+    [first] = node.agent_session.receive(CovarianceRequest("a", 2, 1))
+    assert isinstance(first, ModelSums)
+    theta = coordinator.model.theta
+    X, y = samples_of(node)
+    residual = 1.0 / (1.0 + np.exp(-X @ theta)) - y
+    np.testing.assert_allclose(first.gradient, X.T @ residual, rtol=1e-10, atol=1e-13)
+    assert first.samples == 5
+    node.feed(3)
+    for _ in range(2):
+        [again] = node.agent_session.receive(CovarianceRequest("a", 2, 1))
+        assert again.samples == 5
+        assert again.gradient.tobytes() == first.gradient.tobytes()
+        assert again.hessian.tobytes() == first.hessian.tobytes()
+        node.close()
+        node.open()
+    # the coordinator has lost the model: at θ = 0
+    X, y = samples_of(node)
+    [lost] = node.agent_session.receive(CovarianceRequest("a", 3, 0))
+    np.testing.assert_allclose(lost.gradient, X.T @ (0.5 - y), rtol=1e-10, atol=1e-13)
+    assert lost.samples == 8
+    node.close()
+
+
+def samples_of(node):
+    samples = node.learner.protocol_client.samples
+    return samples.X.copy(), samples.y.copy()
 
 
 def test_it_withdraws_from_an_update_that_it_was_not_asked_into(node):
@@ -225,3 +270,25 @@ def test_a_request_from_before_there_was_a_connection_is_sent_on_admission(node)
     assert session.receive(WELCOME) == []
     session.want(3)
     assert session.receive(WELCOME) == [SyncRequest("a", 3, 0)]
+
+
+def test_an_agent_on_the_clock_of_own_samples_counts_its_samples(tmp_path):
+    """However far the steps go; and a file that is opened again has the same count."""
+    D = 5.0
+    algorithm = fg.fedglb_ucb(D, fg.Newton(), clock="own samples")
+    node = Node("a", tmp_path / "a.db", agreed(algorithm=algorithm), seed=1)
+    asked = []
+    for n in range(1, 13):
+        decision = node.learner.choose([direction(node.rng)], t=1000 * n)
+        step = node.learner.observe(decision.id, 1.0)
+        state = node.learner.protocol_client.state
+        assert state.updates == n
+        assert step == (1000 * n if n * state.log_gain >= D else 0)
+        assert node.learner.triggered_at() == step
+        asked.append(step > 0)
+        node.close()
+        node.open()
+        assert node.learner.triggered_at() == step
+    assert not asked[0]
+    assert asked[-1]
+    node.close()

@@ -7,19 +7,29 @@ import dataclasses
 import numpy as np
 import pytest
 
+import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.wire.codec import encode
-from fedglb.federation.wire.messages import Hello, HelloRequest, Rejected, Welcome, Withdrawal
+from fedglb.federation.wire.messages import (
+    Heartbeat,
+    Hello,
+    HelloRequest,
+    Rejected,
+    Welcome,
+    Withdrawal,
+)
 from fedglb.protocol.messages import (
     Covariance,
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    ModelSums,
     NewModel,
     SyncRequest,
 )
 from fedglb.protocol.update import Update
+from tests.federation.helpers.in_process import same
 from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
 
 
@@ -426,3 +436,129 @@ def test_the_file_of_another_federation_is_refused(tmp_path):
         running.agreement = agreed(7.0)
         with pytest.raises(InvalidInput, match=r"threshold: '0', the federation has '7'"):
             running.begin()
+
+
+# -- one exchange: all answer at the same model ----------------------------------------------------
+
+ONE_EXCHANGE = agreed(algorithm=fg.fedglb_auto(1e9))
+
+
+def at_the_model(tmp_path, name):
+    """Three agents, and the model of the first update with everybody."""
+    folder = tmp_path / name
+    folder.mkdir()
+    running = joined(folder, agreement=ONE_EXCHANGE)
+    ask(running)
+    running.until(running.shared)
+    running.feed()
+    return running
+
+
+def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path):
+    """The model of update 2 never reaches b, and update 3 asks for sums at it."""
+    wanted, running = (at_the_model(tmp_path, name) for name in ("calm", "lossy"))
+    for each in (wanted, running):
+        ask(each)
+        if each is running:
+            each.lost = lambda way, name, m: name == "b" and isinstance(m, NewModel)
+            # its heartbeats are lost as well, or it would get the model from them before
+            beats = each.nodes["b"]
+            beats.next_beat = each.now + 1e6
+            each.until(lambda each=each: each.idle and each.coordinator.finished == 2)
+            assert (each.nodes["b"].model, each.nodes["a"].model) == (1, 2)
+            each.lost = lambda way, name, m: False
+        else:
+            each.until(lambda each=each: each.shared(2))
+        each.feed()
+        before = len(each.said)
+        ask(each)
+        each.until(lambda each=each: each.shared(3))
+    said = [m for _, _, name, m in running.said[before:] if name == "b"]
+    kinds = [type(m) for m in said]
+    assert Withdrawal not in kinds
+    first = kinds.index(CovarianceRequest)
+    assert said[first].model == 2
+    assert kinds[first + 1] is Heartbeat
+    assert kinds.index(NewModel) < kinds.index(ModelSums)
+    assert texts(running, "excluded") == []
+    assert running.coordinator.last_update.samples == 36
+    assert same(running.coordinator.model, wanted.coordinator.model)
+    ours, theirs = running.coordinator.ledger.entries, wanted.coordinator.ledger.entries
+    assert ours == theirs  # a model that is sent again is counted once
+    for each in (wanted, running):
+        each.close()
+
+
+def test_a_lost_file_and_sums_at_the_model(tmp_path):
+    """Nobody has the model of which the agents hold the sums: they are taken at θ = 0."""
+    running = at_the_model(tmp_path, "lost")
+    running.file.close()
+    for file in running.folder.glob("coordinator.db*"):
+        file.unlink()
+    running.begin(after=1)
+    running.until(running.everybody_here)
+    ask(running, "b")
+    running.until(lambda: running.shared(2))
+    assert {m.model for m in running.heard("down", CovarianceRequest) if m.update == 2} == {0}
+    check_all_at_zero(running)
+    running.close()
+
+
+def check_all_at_zero(running):
+    """The last update is that of a first one with all samples."""
+    algorithm, setting = ONE_EXCHANGE.algorithm, ONE_EXCHANGE.setting
+    clients = {}
+    for node in running.all():
+        samples = node.learner.protocol_client.samples
+        clients[node.name] = fg.Client(node.name, algorithm, setting)
+        clients[node.name].absorb(samples.X, samples.y)
+    coordinator = fg.Coordinator(algorithm, setting, clients)
+    queue = coordinator.begin(running.coordinator.t)
+    while queue:
+        message = queue.pop(0)
+        receiver = coordinator if message.upward else clients[message.client]
+        queue += receiver.receive(message)
+    ours, theirs = running.coordinator.model, coordinator.model
+    # up to rounding: what a model covered is summed in one pass, and here sample by sample
+    for name in ("theta", "matrix", "ridge"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-12)
+    assert running.coordinator.last_update.samples == coordinator.last_update.samples
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_an_old_copy_of_the_file_and_sums_at_the_model(tmp_path, crash):
+    """The coordinator has model 1, the agents 2: sums at model 1 nobody could give any more."""
+    running = at_the_model(tmp_path, "old")
+    running.session.stop()
+    running.file.close()
+    kept = {file: file.read_bytes() for file in running.folder.glob("coordinator.db*")}
+    running.begin()
+    running.until(running.everybody_here)
+    ask(running)
+    running.until(lambda: running.shared(2))
+    running.file.close()
+    for file in running.folder.glob("coordinator.db*"):
+        file.unlink()
+    for file, data in kept.items():
+        file.write_bytes(data)
+    running.begin(after=2)
+    running.until(running.everybody_here)
+    if crash:  # without the option, which has done its work
+        running.crash()
+        running.until(running.everybody_here)
+    running.feed()
+    ask(running, "c")
+    running.until(lambda: running.shared(3))
+    assert {m.model for m in running.heard("down", CovarianceRequest) if m.update == 3} == {0}
+    assert not running.heard("up", Withdrawal)
+    check_all_at_zero(running)
+    running.close()
+
+
+def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(tmp_path):
+    policy = dataclasses.replace(POLICY, most_samples=3)
+    running = joined(tmp_path, agreement=ONE_EXCHANGE, policy=policy)
+    ask(running)
+    running.until(lambda: "abandoned" in running.kinds())
+    assert any("samples = 4" in text for text in texts(running, "invalid"))
+    running.close()

@@ -142,7 +142,9 @@ def _model(agents: list[Agent], update: int) -> dict[str, Any]:
         assert base is not None
         assert base.theta is not None
         arrays = {"theta": base.theta, "matrix": base.matrix, "radius_terms": base.radius_terms}
-        models.append({"t": base.t, **{k: v.tolist() for k, v in arrays.items()}})
+        models.append(
+            {"t": base.t, "ridge": base.ridge, **{k: v.tolist() for k, v in arrays.items()}}
+        )
     held = {agent.status.model for agent in agents}
     return {**models[0], "update": min(held), "same": there and all(m == models[0] for m in models)}
 

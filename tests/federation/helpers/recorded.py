@@ -21,6 +21,10 @@ EACH = 4  # samples of every client in a phase
 DIM = 3
 #: Updates only when asked for; with this radius, every one of them takes two rounds.
 AGREED = AgreementTable(10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-ucb", "threshold": 1e9})
+#: The same with one exchange per update, mostly, and a ridge that follows from the data.
+ONE_EXCHANGE = AgreementTable(
+    10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-auto", "threshold": 1e9}
+)
 
 
 def stream(client: str, dim: int, count: int) -> tuple[np.ndarray, np.ndarray]:

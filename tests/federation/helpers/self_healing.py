@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.protocol.persistence import Arrays
 from tests.federation.helpers.kill_points import Fault
@@ -29,9 +30,9 @@ class Kept:
     `deaths` is who died, and how.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.names, self.folder = names, folder
-        self.running: Running = federation(folder, names, AGREED)
+    def __init__(self, folder: Path, names: Sequence[str], agreed: AgreementTable = AGREED) -> None:
+        self.names, self.folder, self.agreed = names, folder, agreed
+        self.running: Running = federation(folder, names, agreed)
         self.children: dict[str, Child] = {}
         self.deaths: list[tuple[str, int]] = []
         self.acknowledged = dict.fromkeys(names, 0)
@@ -45,7 +46,7 @@ class Kept:
         given: dict[str, Any] = {"kind": "coordinator", "bundle": home / COORDINATOR}
         if name != COORDINATOR:
             given = {"kind": "agent", "bundle": home / "clients" / name, "name": name}
-            given |= {"problem": AGREED.problem.build()}
+            given |= {"problem": self.agreed.problem.build()}
         self.children[name] = Child(self.log(name), fault=fault, path=self.path(name), **given)
 
     def revive(self) -> None:

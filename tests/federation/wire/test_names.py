@@ -21,16 +21,20 @@ SENT = {
     "Withdrawal": {"session", "update"},
     "SyncRequest": {"session", "t", "update"},
     "Covariance": {"session", "update", "samples", "matrix", "b"},
+    "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
     "Welcome": {"session", "update"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
-    "CovarianceRequest": {"session", "update"},
+    "CovarianceRequest": {"session", "update", "model"},
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
 }
-MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix"}
-UP = {"Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "Derivatives"}
+MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
+UP = {
+    "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
+    "Derivatives",
+}  # fmt: skip
 
 
 def test_what_is_sent():
@@ -40,7 +44,8 @@ def test_what_is_sent():
     for message in upward(2) + downward(2):
         body = msgspec.msgpack.decode(encode(message, "s")[4:])
         found.setdefault(body.pop("type"), set()).update(body)
-        model.update(body.get("model", {}))
+        if body_of_model := body.get("model"):
+            model.update(body_of_model if isinstance(body_of_model, dict) else ())
     assert found == SENT
     assert model == MODEL
 
@@ -54,13 +59,16 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
         ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
-        ("Evaluate", "down"), ("Derivatives", "up"), ("NewModel", "down"),
+        ("ModelSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"), ("NewModel", "down"),
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
+    further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
     runs = [
         fg.simulate(algorithm, env, horizon=8, seed=1)
-        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm())
+        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further)
     ]
     assert [set(run.ledger["message"]) for run in runs] == [
-        {kind.name for kind in MESSAGES}, {"Centralised"},
-    ]  # fmt: skip
+        {kind.name for kind in MESSAGES} - {"ModelSums"},
+        {"Centralised"},
+        {kind.name for kind in MESSAGES} - {"Covariance"},
+    ]

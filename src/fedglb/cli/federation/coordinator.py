@@ -80,7 +80,9 @@ def coordinator(
 def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:
     now = time.time()
     if as_json:
-        line = json.dumps({"event": kind, "text": text, "time": now, **facts})
+        # JSON has no nan: what nobody has evaluated (gradient_norm, gap) is null
+        known = {key: None if value != value else value for key, value in facts.items()}
+        line = json.dumps({"event": kind, "text": text, "time": now, **known}, allow_nan=False)
     else:
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}"
     typer.echo(line)  # echo flushes: a log must show events when they happen

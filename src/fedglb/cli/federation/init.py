@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -14,13 +14,15 @@ from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
+from fedglb.trigger import Clock
 
 #: The presets that need no horizon, and no place that sees all samples.
-PRESETS = ("fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
+PRESETS = ("fedglb-auto", "fedglb-mix", "fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
 _AGREED, _SERVER = "What all members agree on", "Server"
 _SAME = (
     "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
-    "noise", "curvature", "algorithm", "threshold", "exploration", "ridge", "delta", "solver",
+    "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
+    "solver",
 )  # fmt: skip
 _NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
@@ -67,17 +69,40 @@ def init(
     reward_limit: Annotated[
         float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
     ] = None,
-    algorithm: Annotated[str, _agreed(f"{', '.join(PRESETS)}.")] = "fedglb-ucb",
+    algorithm: Annotated[
+        str,
+        _agreed(f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven."),
+    ] = "fedglb-auto",
     threshold: Annotated[
         float | None,
-        _agreed("D of the event trigger: smaller means more updates.", "fedglb-ucb needs one"),
+        _agreed(
+            "D of the event trigger: smaller means more updates.",
+            "0.1 with fedglb-auto; the others need one",
+        ),
+    ] = None,
+    clock: Annotated[
+        str | None,
+        _agreed(
+            f"What the event trigger counts: {', '.join(get_args(Clock))}.",
+            "own samples with fedglb-auto, else steps",
+        ),
     ] = None,
     exploration: Annotated[
-        float | None, _agreed("Multiplies the lemma's radius; 1 is the proven one.", "1.0")
+        float | None,
+        _agreed("Multiplies the radius of fedglb-ucb and older ones; 1 is the proven one.", "1.0"),
     ] = None,
-    ridge: Annotated[float | None, _agreed("λ.", "1.0")] = None,
-    delta: Annotated[float | None, _agreed("δ, the failure probability.", "0.01")] = None,
-    solver: Annotated[str | None, _agreed(f"{', '.join(SOLVERS)}.", "newton")] = None,
+    ridge: Annotated[
+        float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
+    ] = None,
+    delta: Annotated[
+        float | None, _agreed("δ, the failure probability; fedglb-auto has none.", "0.01")
+    ] = None,
+    solver: Annotated[
+        str | None,
+        _agreed(
+            f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Make a federation: its authority, the server's configuration, a folder for each member.
@@ -85,15 +110,15 @@ def init(
     Run it on the server's machine: FOLDER/authority never leaves it.
 
     Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2
-    --host nats.example.org --dim 10 --threshold 10 --exploration 0.1
+    --host nats.example.org --dim 10
     """
     with extra():
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
     given = {
-        "threshold": threshold, "exploration": exploration, "ridge": ridge, "delta": delta,
-        "solver": solver,
+        "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
+        "delta": delta, "solver": solver,
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
     digest, dim = _features(feature_map, dim)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 from numpy.typing import ArrayLike
 
-from fedglb.algorithms import Algorithm, fedglb_ucb
+from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.decisions import Decision, DecisionRules
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from fedglb.federation.bundle import Bundle
 
 ALONE = "alone"  # the name of an agent without a federation
+#: What an agent alone runs if it is not told: the first in a new file. A file that was made when
+#: another one was the default goes on with that.
+_DEFAULTS = (fedglb_auto(), fedglb_ucb(threshold=10.0, solver=Newton()))
 
 
 class Agent:
@@ -95,13 +98,14 @@ class Agent:
         bundle
             The folder that ``fedglb federation init`` made for this client; None: alone.
         algorithm
-            None: the federation's; alone, FedGLB-UCB (whose clients without a federation learn
-            by online Newton steps).
+            None: the federation's; alone, that of the file, and `fedglb_auto` for a new one, which
+            needs no tuning. (Alone it learns from the agent's own samples, and makes no updates.)
         feature_map
             The map from data to arms, where the federation agreed on one.
         explore
-            The share of decisions drawn uniformly from the arms offered: it makes propensities
-            useful for off-policy evaluation, and costs that share of regret.
+            The share of decisions drawn uniformly from the arms offered; the others are the
+            algorithm's choice, so it is `EpsilonGreedy` around that, in this agent only. It makes
+            propensities useful for off-policy evaluation, and costs that share of regret.
         durable
             "process": what `observe` has acknowledged survives the death of the process at any
             moment; "power": a power cut too (`observe` then waits for the disk).
@@ -137,16 +141,19 @@ class Agent:
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
         if found is None:
-            chosen = algorithm or fedglb_ucb(threshold=10.0, solver=Newton())
-            agreement = Agreement(problem, chosen, max_clients=1, feature_map=digest)
+            choices = _DEFAULTS if algorithm is None else (algorithm,)
+            possible = [Agreement(problem, each, 1, feature_map=digest) for each in choices]
         else:
-            agreement = found.agreement
-            _same(agreement, problem, algorithm, digest)
-        warm_up(agreement)
+            possible = [found.agreement]
+            _same(found.agreement, problem, algorithm, digest)
+        for each in possible:
+            rules.applied_to(each.algorithm)  # refuses before there is a file
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable)
         try:
+            agreement = _with_which_it_was_made(store, possible)
+            warm_up(agreement)
             store.agree({**agreement.facts(), "federation": federation, "client": name})
             client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, _software())
@@ -175,8 +182,9 @@ class Agent:
             Names of the arms, for the log.
         t
             The step of a clock that all clients share, where the application has one. None: the
-            agent's own, one more than the newest step it has seen, its own or a model's. It
-            decides only when the trigger fires. (At most 2⁴⁴ ahead of that: milliseconds since
+            agent's own, one more than the newest step it has seen, its own or a model's. The
+            trigger may depend on it, and the choice (`Bayes` explores less, relative to what is
+            known, but never stops). (At most 2⁴⁴ ahead of that: milliseconds since
             1970 will do, microseconds will not.)
 
         Returns
@@ -195,8 +203,8 @@ class Agent:
         --------
         >>> import fedglb as fg
         >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
-        ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the longer one: nothing is known yet
-        1
+        ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the first one: nothing is known yet
+        0
         """
         return self._client.choose(arms, ids, t)
 
@@ -248,7 +256,7 @@ class Agent:
         polars.DataFrame
             Columns id, made, arms (how many were offered), arm, arm_id, x (the chosen arm),
             score, width, propensity, model, reward, rewarded, outcome (observed, pending or
-            expired).
+            expired), propensity_error.
 
         Raises
         ------
@@ -261,7 +269,7 @@ class Agent:
         >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
         ...     _ = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
         ...     agent.export()["arm_id", "outcome"].rows()
-        [('blue', 'pending')]
+        [('red', 'pending')]
         """
         return self._client.export()
 
@@ -384,6 +392,16 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     if found.client == COORDINATOR:
         raise InvalidInput("bundle", str(folder), "a client's; this is the coordinator's")
     return found
+
+
+def _with_which_it_was_made(store: AgentStore, possible: Sequence[Agreement]) -> Agreement:
+    """Return the agreement whose algorithm a file has; the first for a new file, or if none is."""
+    before = _algorithm_facts(store.agreed or {})
+    return next((a for a in possible if _algorithm_facts(a.facts()) == before), possible[0])
+
+
+def _algorithm_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in facts.items() if name.split(".")[0] == "algorithm"}
 
 
 def _same(

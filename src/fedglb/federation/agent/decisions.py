@@ -1,10 +1,11 @@
-"""A decision: what an agent answers, when it expires, and the draw that may make it explore."""
+"""A decision: what an agent answers, when it expires, and how often it is a random one."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fedglb.algorithms import Algorithm
+from fedglb.choice import EpsilonGreedy
 from fedglb.errors import InvalidInput, integer, number
 
 
@@ -37,6 +38,34 @@ class DecisionRules:
         number("expire_after", self.expire_after, above=0.0, allow_infinite=True)
         integer("most_pending", self.most_pending)
 
+    def applied_to(self, algorithm: Algorithm) -> Algorithm:
+        """Return what an agent with these rules runs: it explores around the algorithm's choice.
+
+        What is shared does not depend on it, so it is the agent's own affair, and no part of what
+        a federation agrees on.
+
+        Parameters
+        ----------
+        algorithm
+            The federation's.
+
+        Returns
+        -------
+        Algorithm
+            With `EpsilonGreedy` around its choice; the same one without exploration.
+
+        Raises
+        ------
+        InvalidInput
+            The algorithm's choice is `EpsilonGreedy` itself.
+        """
+        if self.explore == 0.0:
+            return algorithm
+        if isinstance(algorithm.choice, EpsilonGreedy):
+            allowed = f"0: the algorithm explores by its own choice, {algorithm.choice}"
+            raise InvalidInput("explore", self.explore, allowed)
+        return replace(algorithm, choice=EpsilonGreedy(self.explore, algorithm.choice))
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -51,13 +80,18 @@ class Decision:
     arm_id
         Its id, where ids were given.
     score
-        Its upper confidence bound; `score − width` is the estimate of xᵀθ.
+        Its score, by which the algorithm's choice rule ranks arms: with `Ucb` its upper confidence
+        bound, with `Bayes` the quantile. (−∞: drawn at random, and left out by `Certified`.)
     width
-        α‖x‖ in the norm of A⁻¹: how far the estimate may be off.
+        The score less the estimate of xᵀθ. With `Ucb` it is how far the estimate may be off,
+        which for an ellipsoid is α‖x‖ in the norm of A⁻¹.
     propensity
-        The probability with which this arm was chosen: 1 without exploration.
+        The probability with which this arm was chosen: 1 where nothing is random, nan where the
+        rule does not estimate it (`Thompson` without draws for it).
     model
         The update whose model the agent used, 0 before the first.
+    propensity_error
+        The standard error of `propensity`: 0 where that is exact, nan where there is none.
 
     Examples
     --------
@@ -66,7 +100,7 @@ class Decision:
     >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
     ...     decision = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
     >>> decision.arm, decision.arm_id, decision.propensity
-    (1, 'blue', 1.0)
+    (0, 'red', 1.0)
     """
 
     id: str
@@ -76,18 +110,4 @@ class Decision:
     width: float
     propensity: float
     model: int
-
-
-def draw(seed: bytes, number: int) -> tuple[float, float]:
-    """Return two uniforms in [0, 1) for the decision of this number.
-
-    They come from a keyed hash: a generator's state could be lost or repeated by a crash.
-
-    Examples
-    --------
-    >>> draw(b"seed", 1) == draw(b"seed", 1) != draw(b"seed", 2)
-    True
-    """
-    bits = hashlib.blake2b(number.to_bytes(8, "little"), key=seed, digest_size=16).digest()
-    first, second = (int.from_bytes(bits[k : k + 8], "little") >> 11 for k in (0, 8))
-    return first * 2.0**-53, second * 2.0**-53
+    propensity_error: float = 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import threading
@@ -15,7 +14,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, finite, integer, shaped
-from fedglb.federation.agent.decisions import Decision, DecisionRules, draw
+from fedglb.federation.agent.decisions import Decision, DecisionRules
 from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.errors import (
@@ -24,10 +23,17 @@ from fedglb.federation.errors import (
     Unavailable,
     UnknownDecision,
 )
-from fedglb.kernels.scoring import choose, into_columns
+from fedglb.kernels.scoring import into_columns
 from fedglb.protocol import Client
 from fedglb.protocol.client import Adoption
-from fedglb.protocol.messages import Covariance, CovarianceRequest, Derivatives, Evaluate, NewModel
+from fedglb.protocol.messages import (
+    Covariance,
+    CovarianceRequest,
+    Derivatives,
+    Evaluate,
+    ModelSums,
+    NewModel,
+)
 from fedglb.samples import Samples
 
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
@@ -63,8 +69,10 @@ class DurableClient:
         self._process = os.getpid()
         self._open = True
         self._prefix = secrets.token_hex(4)  # of the ids of decisions made from now on
-        self._seed = store.seed
-        self._setting = agreement.setting
+        # Random choices are a function of the file and of a decision's number: a crash neither
+        # repeats nor loses one.
+        self._seed = int.from_bytes(store.seed[:8], "little")
+        self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._read()
 
     def _read(self) -> None:
@@ -84,7 +92,7 @@ class DurableClient:
         used = [*sequence[-1:], *(s.last_sequence for s in self._snapshots.values())]
         self._next = 1 + max([*used, 0 if model is None else model.last_sequence], default=0)
         self.protocol_client = Client.from_samples(
-            self.name, self.agreement.algorithm, self._setting,
+            self.name, self._algorithm, self._setting,
             Samples.over(X, y, len(y)),
             base=None if model is None else model.base,
             adopted=0 if model is None else model.update,
@@ -92,6 +100,7 @@ class DurableClient:
             update=max(update, 0 if model is None else model.update),
             frozen=0 if snapshot is None else bisect_right(sequence, snapshot.last_sequence),
             last_t=last_t,
+            seed=self._seed,
         )  # fmt: skip
 
     def _locked(self) -> threading.Lock:
@@ -143,26 +152,21 @@ class DurableClient:
         arm_ids = _checked_ids(ids, count)
         if t is not None:
             integer("t", t, at_most=min(self._clock() + LEAP, LAST_STEP))
-        scores, widths = np.empty((2, count))
         with self._locked():
             self._ready()
             client, now = self.protocol_client, time.time()
-            alpha, chosen_by = client.alpha, client.state
-            arm = choose(columns, chosen_by.centre, chosen_by.inverse, alpha, scores, widths)
-            share, index = self.rules.explore, self._number + 1
-            best = arm
-            if share > 0.0:
-                first, second = draw(self._seed, index)
-                arm = int(second * count) if first < share else best
-            pending = Pending(self._prefix, now, t, table[arm].copy())
+            index = self._number + 1
+            chosen = client.decide(columns, t or self._clock() + 1, number=index)
+            pending = Pending(self._prefix, now, t, table[chosen.arm].copy())
             decision = Decision(
                 id=f"{self._prefix}-{index}",
-                arm=int(arm),
-                arm_id=None if arm_ids is None else arm_ids[arm],
-                score=float(scores[arm]),
-                width=float(alpha * math.sqrt(max(widths[arm], 0.0))),
-                propensity=share / count + (1.0 - share if arm == best else 0.0),
+                arm=chosen.arm,
+                arm_id=None if arm_ids is None else arm_ids[chosen.arm],
+                score=chosen.score,
+                width=chosen.width,
+                propensity=chosen.propensity,
                 model=client.adopted,
+                propensity_error=chosen.propensity_error,
             )
             expired = self._expired(now, self.rules.most_pending - 1)
             self._stale = True
@@ -212,8 +216,7 @@ class DurableClient:
         return step if wanted else 0
 
     def _clock(self) -> int:
-        client = self.protocol_client
-        return min(max(client.last_t, client.state.t_last), LAST_STEP)
+        return min(self.protocol_client.clock, LAST_STEP)
 
     def _refusal(self, id: str, prefix: str, index: int) -> Exception:  # noqa: A002
         outcome = self._store.outcome(index, prefix)
@@ -266,11 +269,15 @@ class DurableClient:
 
     # -- what the coordinator asks for -----------------------------------------------------------
 
-    def freeze(self, request: CovarianceRequest) -> Covariance | None:
+    def lacks(self, request: CovarianceRequest) -> bool:
+        """Return whether the model at which an update asks for sums has not arrived yet."""
+        return request.model > self.adopted
+
+    def freeze(self, request: CovarianceRequest) -> Covariance | ModelSums | None:
         """Fix which samples belong to an update, and answer.
 
-        None: this client takes no part in the update, because it is over or samples of it were
-        forgotten.
+        None: this client takes no part in the update, because it is over, or samples of it were
+        forgotten, or it asks for sums at another model than the one held.
         """
         with self._locked():
             self._ready()
@@ -278,18 +285,17 @@ class DurableClient:
             snapshot = self._snapshots.get(request.update)
             if snapshot is not None and snapshot.withdrawn:
                 return None
+            if request.model not in (0, client.adopted):
+                return None
             if request.update > max(client.update, client.adopted):
                 snapshot = Snapshot(self._last_sequence)
                 self._stale = True
                 self._store.freeze(request.update, snapshot)
                 self._snapshots[request.update] = snapshot
-                answer = client.receive(request)
+                client.freeze(request.update)
                 self._stale = False
-            elif client.frozen == len(client.samples):
-                answer = client.receive(request)
-            else:
-                answer = None
-        if answer is None:  # asked again, after a restart: a pass over older samples, no lock
+            answer = client.receive(request) if client.has_ready(request) else None
+        if answer is None:  # asked again after a restart, or at θ = 0: a pass, without the lock
             answer = client.receive(request)
             if not self.takes_part(request.update):
                 return None  # something was forgotten meanwhile
@@ -357,10 +363,7 @@ class DurableClient:
         with self._locked():
             self._ready()
             client = self.protocol_client
-            state, trigger = client.state, client.algorithm.trigger
-            fired = len(client.samples) > client.covered and trigger.fires(
-                client.last_t, state.t_last, state.log_gain
-            )
+            fired = len(client.samples) > client.covered and client.triggered(client.last_t)
             return client.last_t if fired else 0
 
     def newest(self) -> tuple[int, int]:

@@ -29,6 +29,7 @@ from fedglb.protocol.messages import (
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    ModelSums,
     NewModel,
     SyncRequest,
 )
@@ -175,8 +176,10 @@ class AgentSession:
         asked = (type(message), message.update, getattr(message, "round", 0))
         if self._answer[0] == asked and self.client.takes_part(message.update):
             return self._answer[1]
-        found: Covariance | Derivatives | None
+        found: Covariance | ModelSums | Derivatives | None
         if isinstance(message, CovarianceRequest):
+            if self.client.lacks(message):
+                return self.beat()  # it says which model is held: the coordinator sends the other
             found = self.client.freeze(message)
         else:
             found = self.client.evaluate(message)

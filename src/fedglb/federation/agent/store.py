@@ -7,6 +7,7 @@ every reward: it is that of the last adopted model, with the later samples repla
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,19 +32,32 @@ Outcome = Literal["observed", "pending", "expired"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
 # then `connect` refuses files of the version before (or a migration is written).
-_VERSION = 2
-_SCHEMA = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+_VERSION = 3
+# A propensity and its error are NULL where they are not a number.
+_DECISIONS = """
 CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
-    width REAL NOT NULL, propensity REAL NOT NULL, model INTEGER NOT NULL,
-    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL);
+    width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL)
+"""
+_SCHEMA = f"""
+CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+{_DECISIONS};
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
     one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB)
 """
+# Version 2 had exact propensities only, and no column for their error.
+_MIGRATIONS = {
+    2: f"""
+ALTER TABLE decisions RENAME TO decisions_before;
+{_DECISIONS};
+INSERT INTO decisions SELECT *, 0.0 FROM decisions_before;
+DROP TABLE decisions_before
+"""
+}
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
 _STORED = np.dtype("<f8")  # how x is stored
@@ -101,16 +115,22 @@ class AgentStore:
 
     def __init__(self, path: str | Path, durable: Durability) -> None:
         one_of("durable", durable, get_args(Durability))
-        self._db = connect(path, _SCHEMA, "agent", _VERSION)
+        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS)
         self._power = durable == "power"
         self.path = Path(path)
 
     # -- who it is ----------------------------------------------------------------------------
 
+    @property
+    def agreed(self) -> dict[str, str] | None:
+        """The facts with which the file was made; None: it is new."""
+        known = self._fact(_AGREEMENT)
+        return None if known is None else msgspec.json.decode(known, type=dict[str, str])
+
     def agree(self, facts: Mapping[str, str]) -> None:
         """Write the agreement into a new file; refuse, by name, what differs from it later."""
-        known = self._fact(_AGREEMENT)
-        if known is None:
+        before = self.agreed
+        if before is None:
             text = msgspec.json.encode(dict(facts))
             with transaction(self._db):
                 self._db.executemany(
@@ -122,8 +142,7 @@ class AgentStore:
                     ],
                 )
             return
-        before = msgspec.json.decode(known, type=dict[str, str])
-        for name in sorted({*before, *facts}):
+        for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
                 allowed = f"{before.get(name)!r}, with which {self.path} was made, or a new file"
                 raise InvalidInput(name, facts.get(name), allowed)
@@ -135,7 +154,7 @@ class AgentStore:
 
     @property
     def seed(self) -> bytes:
-        """The key of the draws that explore."""
+        """The key of random choices."""
         return bytes(self._fact(_SEED))
 
     def _fact(self, name: str) -> Any:
@@ -152,6 +171,7 @@ class AgentStore:
             number, pending.prefix, pending.made, pending.t, arms, decision.arm,
             decision.arm_id, pending.x.astype(_STORED, copy=False).tobytes(),
             decision.score, decision.width, decision.propensity, decision.model,
+            decision.propensity_error,
         )  # fmt: skip
         if not expired:
             self._db.execute(_INSERT, row)
@@ -282,14 +302,18 @@ class AgentStore:
         """Return the log, one row per decision."""
         rows = self._db.execute(
             "SELECT prefix || '-' || number, made, arms, arm, CAST(arm_id AS TEXT), x, score, "
-            "width, propensity, model, reward, rewarded, sequence FROM decisions ORDER BY number"
+            "width, propensity, model, reward, rewarded, propensity_error, sequence "
+            "FROM decisions ORDER BY number"
         ).fetchall()
         table = [
             (
                 *r[:5],
                 None if r[5] is None else np.frombuffer(r[5], _STORED).tolist(),
-                *r[6:12],
-                _outcome(r[12], r[5]),
+                *r[6:8],
+                _number(r[8]),
+                *r[9:12],
+                _outcome(r[13], r[5]),
+                _number(r[12]),
             )
             for r in rows
         ]
@@ -303,6 +327,11 @@ class AgentStore:
         close(self._db)
 
 
+def _number(value: float | None) -> float:
+    """Return a number that SQLite has, which stores nan as NULL."""
+    return math.nan if value is None else value
+
+
 def _outcome(sequence: int | None, x: bytes | None) -> Outcome:
     if sequence is not None:
         return "observed"
@@ -311,11 +340,11 @@ def _outcome(sequence: int | None, x: bytes | None) -> Outcome:
 
 _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
-    "propensity, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "propensity, model, propensity_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FRAME: dict[str, Any] = {
     "id": pl.String, "made": pl.Float64, "arms": pl.Int64, "arm": pl.Int64, "arm_id": pl.String,
     "x": pl.List(pl.Float64), "score": pl.Float64, "width": pl.Float64,
     "propensity": pl.Float64, "model": pl.Int64, "reward": pl.Float64, "rewarded": pl.Float64,
-    "outcome": pl.String,
+    "outcome": pl.String, "propensity_error": pl.Float64,
 }  # fmt: skip

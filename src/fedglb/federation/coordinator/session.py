@@ -32,7 +32,7 @@ from fedglb.federation.wire.messages import (
     Withdrawal,
 )
 from fedglb.protocol import Coordinator
-from fedglb.protocol.messages import Covariance, Message, SyncRequest
+from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +155,8 @@ class CoordinatorSession:
             )
         if reason is not None:
             return self._reject(client, session, reason, now)
+        if hello.update > self.coordinator.finished:
+            self.driver.lose_model()
         out: list[Outgoing] = []
         record = self.records.setdefault(client, MemberRecord(hello.instance, True, 0, True))
         if record.instance != hello.instance:
@@ -240,13 +242,16 @@ class CoordinatorSession:
     def _check(self, message: Message) -> None:
         """Raise `InvalidInput` for values that the federation's policy or its step forbids."""
         most = self.policy.most_samples
-        if isinstance(message, Covariance) and most is not None:
+        if isinstance(message, Covariance | ModelSums) and most is not None:
             integer("samples", message.samples, at_least=0, at_most=most)
         if isinstance(message, SyncRequest):
             integer("t", message.t, at_most=self.coordinator.t + LEAP)
 
     def _handle_heartbeat(self, client: str, beat: Heartbeat, now: float) -> list[Outgoing]:
         if not self.driver.idle:
+            if self.driver.lacks_model(client, beat.update):
+                self.driver.resend(now)  # it answers as soon as it has the model
+                return self._newer_model(client, beat.update)
             return []
         if beat.update < self.coordinator.finished:
             return self._newer_model(client, beat.update)

@@ -101,6 +101,24 @@ class UpdateDriver:
             self._store.write_member(client, record)
         return [] if message is None else [message]
 
+    def lacks_model(self, client: str, held: int) -> bool:
+        """Return whether the update waits for a client that lacks the model it is asked at."""
+        solver = self.coordinator.algorithm.global_update
+        at_model = solver is not None and solver.starts_at_model
+        return (
+            at_model and held < self.coordinator.finished and client in self.coordinator.missing()
+        )
+
+    def lose_model(self) -> None:
+        """Go on without a model: a client holds a later one, which was lost with the file.
+
+        Clients whose sums are taken at the model must all take them at the same one. They hold
+        different ones now, so the next update asks for sums at θ = 0, which everybody can give.
+        """
+        solver = self.coordinator.algorithm.global_update
+        if solver is not None and solver.starts_at_model:
+            self.coordinator.model = None
+
     # -- the clock -------------------------------------------------------------------------------
 
     def reset_deadlines(self, now: float) -> None:

@@ -15,6 +15,7 @@ from fedglb.protocol.messages import (
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    ModelSums,
     NewModel,
     SyncRequest,
 )
@@ -135,6 +136,6 @@ class HelloRequest(SessionMessage):
 
 
 Upward: TypeAlias = (
-    Hello | Heartbeat | Goodbye | Withdrawal | SyncRequest | Covariance | Derivatives
+    Hello | Heartbeat | Goodbye | Withdrawal | SyncRequest | Covariance | ModelSums | Derivatives
 )
 Downward: TypeAlias = Welcome | Rejected | HelloRequest | CovarianceRequest | Evaluate | NewModel

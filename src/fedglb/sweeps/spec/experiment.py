@@ -19,7 +19,7 @@ from fedglb.io.toml import read_file
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
 from fedglb.sweeps.spec.document import ClassificationTable, Document, SyntheticTable, parse
-from fedglb.sweeps.spec.grid import Choice, Configuration, choices, configurations
+from fedglb.sweeps.spec.grid import Configuration, Selection, choices, configurations
 
 #: The most runs of a sweep: more is probably a mistake in a grid.
 MOST_RUNS = 100_000
@@ -160,7 +160,7 @@ def _build(
     return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
 
 
-def _place(choice: Choice, path: Place) -> Place:
+def _place(choice: Selection, path: Place) -> Place:
     """Return the key of the file at which an argument with an error was given."""
     if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
         return ("problem", *path)

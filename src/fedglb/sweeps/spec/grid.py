@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.catalog import all_parameters, build, parameters, solver_in_words
+from fedglb.algorithms.catalog import (
+    RIDGE_START,
+    all_parameters,
+    build,
+    choice_in_words,
+    parameters,
+    solver_in_words,
+)
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
 
 _SHORT = {"threshold": "D", "updates": "B"}
@@ -48,7 +55,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Selection:
     """A configuration before it has a label: what was chosen, and where it was written."""
 
     key: Place
@@ -67,7 +74,7 @@ class Choice:
 
 def choices(
     tables: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any], seeds: int, most: int
-) -> list[Choice]:
+) -> list[Selection]:
     """Return every combination of the lists in the `[[algorithm]]` tables.
 
     Raises before it makes any if they give more than `most` runs with all `seeds`.
@@ -105,7 +112,7 @@ def choices(
         allowed = f"at most {most:,} runs: fewer values in the grids, or fewer seeds"
         raise InvalidInput("configurations × seeds", runs, allowed)
     return [
-        Choice(where, preset, dict(zip(grid, combination, strict=True)))
+        Selection(where, preset, dict(zip(grid, combination, strict=True)))
         for where, preset, grid in grids
         for combination in itertools.product(*grid.values())
     ]
@@ -142,9 +149,9 @@ def _range(table: Mapping[str, Any]) -> list[float]:
     return [low, *(float(f"{min(x, high):.12g}") for x in inner), high]
 
 
-def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configuration, ...]:
+def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configuration, ...]:
     """Label the algorithms; refuse one that is given twice."""
-    first: dict[Algorithm, Choice] = {}
+    first: dict[Algorithm, Selection] = {}
     for choice, algorithm in made:
         if algorithm in first:
             said = {key: v.value for key, v in choice.values.items()}
@@ -170,7 +177,7 @@ def configurations(made: Sequence[tuple[Choice, Algorithm]]) -> tuple[Configurat
     )
 
 
-def _described(choice: Choice, algorithm: Algorithm) -> dict[str, float | int | str | None]:
+def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int | str | None]:
     """Return all parameters as text and numbers, defaults included."""
     out: dict[str, float | int | str | None] = {}
     for key, default in parameters(choice.preset).items():
@@ -181,6 +188,10 @@ def _described(choice: Choice, algorithm: Algorithm) -> dict[str, float | int | 
         elif key == "confidence":
             fixed = isinstance(value, Mapping)
             out[key] = f"fixed={value['fixed']}" if fixed else str(value or "lemma")
+        elif key == "choice":
+            out[key] = choice_in_words(algorithm.choice)
+        elif key == "ridge" and algorithm.ridge_rule is not None:
+            out[key], out[RIDGE_START] = None, algorithm.ridge_rule.start
         elif value is None or value is inspect.Parameter.empty:
             out[key] = None
         else:
@@ -193,7 +204,8 @@ def _varying(
 ) -> frozenset[str]:
     """Return the parameters that tell the configurations of a preset apart."""
     own = [d for d, p in zip(described, presets, strict=True) if p == preset]
-    return frozenset(key for key in own[0] if any(d[key] != own[0][key] for d in own))
+    keys = {key for d in own for key in d}
+    return frozenset(key for key in keys if any(d.get(key) != own[0].get(key) for d in own))
 
 
 def _label(

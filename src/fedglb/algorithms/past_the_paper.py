@@ -1,0 +1,144 @@
+"""Past the paper: `fedglb_mix`, proven without a multiplier, and `fedglb_auto`, untuned."""
+
+from __future__ import annotations
+
+import math
+
+from fedglb.algorithms.base import Algorithm
+from fedglb.choice import Bayes, Choice, Ucb
+from fedglb.confidence import Mixture, Posterior
+from fedglb.global_update import GlobalUpdate, OneExchange
+from fedglb.local_update import Anchored
+from fedglb.ridge_rule import Evidence
+from fedglb.trigger import Clock, Event
+
+
+def fedglb_mix(
+    threshold: float,
+    choice: Choice | None = None,
+    clock: Clock = "steps",
+    solver: GlobalUpdate | None = None,
+    ridge: float | Evidence = 1.0,
+    delta: float = 0.01,
+) -> Algorithm:
+    """FedGLB with the sets of likelihood-ratio mixtures: proven radii that nobody has to scale.
+
+    Clients learn by the exact minimum of their loss linearised at the last shared model. A
+    client asks for a global update when its Hessian has gained enough; an update is one exchange
+    of messages, most of the time. There is no c_μ, no R (but for the identity link) and no
+    multiplier; S enters the radius weakly.
+
+    Parameters
+    ----------
+    threshold
+        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
+        interaction, infinity none.
+    choice
+        Which arm is played. None (default): `Ucb`, the arm of the largest upper confidence bound,
+        for which the sets are meant.
+    clock
+        What the trigger multiplies the gain by: "steps" since the last update (default), or the
+        client's "own samples" since then.
+    solver
+        How all clients fit one model. None (default): ``OneExchange()``; or `Newton`, `AGD`,
+        `LBFGS`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖², or the rule `Evidence`: the sets are proven for any.
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1).
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others; when a run starts,
+        if the link's loss is no likelihood (probit).
+
+    References
+    ----------
+    docs/theory.md, sections 7.3 to 7.8.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
+    >>> run = fg.simulate(fg.fedglb_mix(threshold=1.0), env, horizon=50, seed=1)
+    >>> run.caveats
+    ()
+    """
+    return Algorithm(
+        name="FedGLB-Mix",
+        local_update=Anchored(),
+        global_update=OneExchange() if solver is None else solver,
+        trigger=Event(threshold, clock),
+        confidence=Mixture(),
+        choice=Ucb() if choice is None else choice,
+        ridge=ridge,
+        delta=delta,
+    )
+
+
+def fedglb_auto(
+    threshold: float = 0.1,
+    choice: Choice | None = None,
+    clock: Clock = "own samples",
+    solver: GlobalUpdate | None = None,
+    ridge: float | Evidence | None = None,
+) -> Algorithm:
+    """FedGLB for applications: no S, no c_μ, no R and no exploration to be chosen.
+
+    Clients learn as in `fedglb_mix`. Arms are chosen by a quantile of the posterior, and the
+    ridge follows from the data at each global update. Nothing is proven of its regret.
+
+    Parameters
+    ----------
+    threshold
+        D ≥ 0 of the event trigger: the smaller, the more global updates. Their number grows
+        about like the square root of the number of samples over D.
+    choice
+        Which arm is played. None (default): `Bayes`.
+    clock
+        What the trigger multiplies the gain by: the client's "own samples" since the last update
+        (default), or the "steps" since then.
+    solver
+        How all clients fit one model. None (default): ``OneExchange(inf, "deviation")``, exactly
+        one exchange per update; or `Newton`, `AGD`, `LBFGS`, which keep θ within ‖θ‖ ≤ S.
+    ridge
+        None (default): ``Evidence()``, which chooses λ from the data; or a number.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range, or a part does not fit the others.
+
+    References
+    ----------
+    Kaufmann, Cappé and Garivier (2012), *On Bayesian Upper Confidence Bounds for Bandit
+    Problems*; docs/theory.md, section 7.11.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
+    >>> run = fg.simulate(fg.fedglb_auto(), env, horizon=50, seed=1)
+    >>> run.syncs > 0
+    True
+    """
+    return Algorithm(
+        name="FedGLB-Auto",
+        local_update=Anchored(),
+        global_update=OneExchange(math.inf, "deviation") if solver is None else solver,
+        trigger=Event(threshold, clock),
+        confidence=Posterior(),
+        choice=Bayes() if choice is None else choice,
+        ridge=Evidence() if ridge is None else ridge,
+    )

@@ -1,0 +1,230 @@
+"""One decision: from a client's state and the arms on offer to the arm that is played.
+
+The sets are the confidence's, the scores those of the choice rule (`fedglb.choice`); both are
+called by address. `decide` does the rest: it leaves out arms that are not certified, takes the
+largest score, explores at random, and computes the probability of what it played.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from fedglb.kernels.compile import inlined_kernel, kernel
+from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
+from fedglb.kernels.philox import uniforms
+from fedglb.kernels.pointers import borrow, call_bounds, call_index
+from fedglb.kernels.scoring import TIE, pick, upper_bounds
+from fedglb.typing import FloatArray
+
+#: Draws of one decision: the one that is played; 1, 2, … are those that estimate its probability.
+PLAYED = 0
+#: The draw of uniform exploration: the last one, so that it is never one of those.
+EXPLORATION = 2**32 - 1
+
+
+class ChoiceParams(NamedTuple):
+    """How arms are chosen: addresses of machine code, and the numbers that it needs.
+
+    Attributes
+    ----------
+    bounds
+        Address of the confidence's `bounds`; 0: those of an ellipsoid (`ellipsoid_bounds`).
+    index
+        Address of the rule's scores; 0: arms are ranked by their upper bounds.
+    index_constants, radius_constants
+        The constants of `index` and of `bounds`.
+    with_bounds, with_interval
+        Whether the rule needs upper bounds, and certified intervals.
+    slack
+        C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
+        none is.
+    epsilon
+        The probability of an arm drawn uniformly.
+    draws
+        −1 where `index` is not random; else how many further draws estimate the probability of
+        the arm that is played (0: it is not estimated).
+    key
+        The seed of the stream (`fedglb.kernels.philox`), modulo 2⁶⁴.
+    """
+
+    bounds: int
+    index: int  # type: ignore[assignment]  # a tuple's method has this name too
+    index_constants: FloatArray
+    radius_constants: FloatArray
+    with_bounds: bool
+    with_interval: bool
+    slack: float
+    epsilon: float
+    draws: int
+    key: int
+
+
+@inlined_kernel
+def bounds_around(
+    arms: FloatArray,
+    centre: FloatArray,
+    A_inv: FloatArray,
+    alpha: float,
+    with_interval: int,
+    work: FloatArray,
+) -> None:
+    """Write the bounds xᵀcentre ± α‖x‖_{A⁻¹} of every arm x to `work`."""
+    upper, widths = work[UPPER], work[WIDTHS]
+    upper_bounds(arms, centre, A_inv, alpha, upper, widths)
+    if with_interval != 0:
+        for k in range(arms.shape[1]):
+            work[HIGH, k] = upper[k]
+            work[LOW, k] = upper[k] - 2.0 * alpha * math.sqrt(max(widths[k], 0.0))
+
+
+@inlined_kernel
+def ellipsoid_bounds(
+    arms: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    radius_terms: FloatArray,
+    constants: FloatArray,
+    alpha: float,
+    with_interval: int,
+    work: FloatArray,
+) -> int:
+    """The bounds of the ellipsoid around the state's centre: the paper's Eq. (5)."""
+    bounds_around(arms, vectors[CENTRE], matrices[INVERSE], alpha, with_interval, work)
+    return 0
+
+
+@kernel
+def leave_out(work: FloatArray, slack: float) -> bool:
+    """Set the scores of arms that are not admissible to −∞; return whether any arm is.
+
+    The arm of the largest `high` is admissible for every slack ≥ 1 (the tolerance is for
+    rounding), unless the intervals are empty (low > high), which means that the sets contradict
+    each other.
+    """
+    low, high, scores = work[LOW], work[HIGH], work[SCORES]
+    largest = high[0]
+    for k in range(1, high.shape[0]):
+        largest = max(largest, high[k])
+    any_left = False
+    for k in range(high.shape[0]):
+        if largest - low[k] <= slack * (high[k] - low[k]) * (1.0 + TIE) + TIE:
+            any_left = True
+        else:
+            scores[k] = -np.inf
+    return any_left
+
+
+@inlined_kernel
+def best_arm(
+    arms: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    params: ChoiceParams,
+    t: int,
+    number: int,
+    client: int,
+    draw: int,
+    work: FloatArray,
+    factor: FloatArray,
+) -> int:
+    """Return the arm of the largest score in a draw, among those that are admissible."""
+    if params.index == 0 and params.slack == np.inf:
+        return pick(work[UPPER])
+    if params.index == 0:
+        for k in range(arms.shape[1]):
+            work[SCORES, k] = work[UPPER, k]
+    else:
+        call_index(
+            params.index, arms, vectors, matrices, work, factor, borrow(params.index_constants),
+            t, params.key, number, client, draw,
+        )  # fmt: skip
+    if params.slack < np.inf and not leave_out(work, params.slack):
+        return pick(work[UPPER])
+    return pick(work[SCORES])
+
+
+@inlined_kernel
+def decide(
+    arms: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    radius_terms: FloatArray,
+    params: ChoiceParams,
+    alpha: float,
+    t: int,
+    number: int,
+    client: int,
+    work: FloatArray,
+    factor: FloatArray,
+    propensity: FloatArray,
+) -> int:
+    """Return the arm to play, and write the probability with which it is played.
+
+    A loop gives all arrays, scratch included, as `kernels.pointers.borrow` returns them: then no
+    references are counted.
+
+    Parameters
+    ----------
+    arms
+        Shape (d, K).
+    vectors, matrices, counters, radius_terms
+        The client's state, and the numbers that its last model holds for the radius.
+    params
+        The rule.
+    alpha
+        The radius, with `exploration` in it; where no bounds are needed it is ignored.
+    t
+        The step, from 1.
+    number, client
+        The place in the stream of random numbers.
+    work, factor
+        Scratch of shapes (5, K) and (d, d); `work` is left with the bounds, where the rule needs
+        them, and with the scores of the last draw, but for the arm that is returned: its score is
+        that of the draw that was played.
+    propensity
+        Shape (2,), written: the probability of the arm that is returned, given the state and the
+        arms, and the standard error of this number (0 where it is exact). NaN where it is not
+        estimated.
+
+    Returns
+    -------
+    int
+        The index of the arm.
+    """
+    if params.with_bounds and params.bounds == 0:  # by name: faster than by address
+        ellipsoid_bounds(
+            arms, vectors, matrices, counters, radius_terms,
+            borrow(params.radius_constants), alpha, int(params.with_interval), work,
+        )  # fmt: skip
+    elif params.with_bounds:
+        call_bounds(
+            params.bounds, arms, vectors, matrices, counters, radius_terms,
+            borrow(params.radius_constants), alpha, int(params.with_interval), work,
+        )  # fmt: skip
+    best = best_arm(arms, vectors, matrices, params, t, number, client, PLAYED, work, factor)
+    arm = best
+    if params.epsilon > 0.0:
+        whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
+        if whether < params.epsilon:
+            arm = int(which * arms.shape[1])
+    probability, error = 1.0 if arm == best else 0.0, 0.0
+    if params.draws == 0:
+        probability, error = np.nan, np.nan
+    elif params.draws > 0:
+        # The first draw counts too: without exploration p̂ > 0, and E[1{arm = a}/p̂] is
+        # 1 − (1 − p)^(m + 1), almost 1.
+        wins, score = 1 if arm == best else 0, work[SCORES, arm]
+        for draw in range(1, params.draws + 1):
+            won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+            wins += 1 if won == arm else 0
+        work[SCORES, arm] = score
+        probability = wins / (params.draws + 1)
+        error = math.sqrt(probability * (1.0 - probability) / (params.draws + 1))
+    propensity[0] = params.epsilon / arms.shape[1] + (1.0 - params.epsilon) * probability
+    propensity[1] = (1.0 - params.epsilon) * error
+    return arm

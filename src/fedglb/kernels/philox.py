@@ -1,0 +1,90 @@
+"""Random numbers by their place in a table: the counter-based generator Philox-4x32-10.
+
+A number of the stream is a function of (seed, step, client, draw, block) and of nothing else. So
+both engines and every agent draw the same ones, in whatever order they ask, and nothing has to be
+stored to go on after a restart.
+
+References
+----------
+Salmon, Moraes, Dror and Shaw (2011), Parallel random numbers: as easy as 1, 2, 3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedglb.kernels.compile import kernel
+from fedglb.typing import FloatArray
+
+# Products of two words of 32 bits need all 64 bits of an unsigned number. Everything is np.uint64,
+# because numba turns a sum of a signed and an unsigned number into a float.
+_MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+_WORD = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_HIGH_27, _HIGH_26, _BITS_26 = np.uint64(5), np.uint64(6), np.uint64(26)
+_SPACING = 2.0**-53
+
+
+@kernel
+def word(number: int) -> np.uint64:
+    """Return a whole number modulo 2³²; it may be negative."""
+    return np.uint64(number & 0xFFFFFFFF)
+
+
+@kernel
+def philox(
+    block: int, draw: int, client: int, number: int, key: int, key_high: int
+) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
+    """Return the four words of 32 bits that belong to a counter of four and a key of two words.
+
+    The arguments are whole numbers, each modulo 2³².
+    """
+    c0, c1, c2, c3 = word(block), word(draw), word(client), word(number)
+    k0, k1 = word(key), word(key_high)
+    for _ in range(10):
+        product_0, product_1 = _MULTIPLIER_0 * c0, _MULTIPLIER_1 * c2
+        c0, c1, c2, c3 = (
+            (product_1 >> _SHIFT) ^ c1 ^ k0,
+            product_1 & _WORD,
+            (product_0 >> _SHIFT) ^ c3 ^ k1,
+            product_0 & _WORD,
+        )
+        k0, k1 = (k0 + _WEYL_0) & _WORD, (k1 + _WEYL_1) & _WORD
+    return c0, c1, c2, c3
+
+
+@kernel
+def uniforms(key: int, number: int, client: int, draw: int, block: int) -> tuple[float, float]:
+    """Return two independent uniforms in [0, 1), with 53 random bits each.
+
+    Parameters
+    ----------
+    key
+        The seed, modulo 2⁶⁴.
+    number, client, draw, block
+        The place in the stream, each modulo 2³²: the number of the decision (the step t in a
+        simulation), the client, which draw of that decision, and which pair of that draw.
+    """
+    w0, w1, w2, w3 = philox(block, draw, client, number, key, key >> 32)
+    return (
+        float((w0 >> _HIGH_27 << _BITS_26) + (w1 >> _HIGH_26)) * _SPACING,
+        float((w2 >> _HIGH_27 << _BITS_26) + (w3 >> _HIGH_26)) * _SPACING,
+    )
+
+
+@kernel
+def normals(key: int, number: int, client: int, draw: int, out: FloatArray) -> None:
+    """Fill `out` with independent standard normal numbers, two from each pair of uniforms.
+
+    This is the method of Box and Muller; 1 − u is in (0, 1], so its logarithm is finite.
+    """
+    n = out.shape[0]
+    for block in range((n + 1) // 2):
+        u, v = uniforms(key, number, client, draw, block)
+        length, angle = math.sqrt(-2.0 * math.log(1.0 - u)), 2.0 * math.pi * v
+        out[2 * block] = length * math.cos(angle)
+        if 2 * block + 1 < n:
+            out[2 * block + 1] = length * math.sin(angle)

@@ -1,0 +1,74 @@
+"""The sums over a client's own samples with which it answers the request for an update."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedglb.algorithms import Algorithm
+from fedglb.kernels.sums import add_model_sums, add_moments
+from fedglb.model import SharedModel
+from fedglb.protocol.messages import ClientId, Covariance, ModelSums
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+
+class OwnSums:
+    """Sums over the first samples of a client, which grow as samples come.
+
+    They are Σ x xᵀ and Σ x y or, where the algorithm's solver starts at the last model, Hessian
+    and gradient there: then a model that is adopted needs new ones, one pass over the samples.
+    So the answer to a request takes no pass. They are d(d+1) numbers; a sample costs O(d²).
+
+    Parameters
+    ----------
+    algorithm, setting
+        The algorithm and the setting of the federation.
+    model, covered
+        The model that the client holds, None before the first, and how many of its oldest
+        samples that covers; they are summed in one pass, the others one by one.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        setting: Setting,
+        model: SharedModel | None = None,
+        covered: int = 0,
+    ) -> None:
+        d, solver = setting.problem.dim, algorithm.global_update
+        self.algorithm, self.setting, self.covered = algorithm, setting, covered
+        self.at_model = solver is not None and solver.starts_at_model
+        self.theta = np.zeros(d) if model is None or model.theta is None else model.theta
+        self.count = 0  # how many samples are in the sums
+        self.matrix = np.zeros((d, d))
+        self.vector = np.zeros(d)
+
+    def add(self, samples: Samples) -> None:
+        """Add the samples that are not in the sums yet."""
+        X, y, link = samples.X, samples.y, self.setting.problem.link
+        first, self.count = self.count, len(samples)
+        if not self.at_model:
+            add_moments(X[first:], y[first:], self.matrix, self.vector)
+            return
+        add_model_sums(
+            X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,
+            link.compiled_functions, self.vector, self.matrix,
+        )  # fmt: skip
+
+    def of_first(self, samples: Samples, n: int, theta: FloatArray | None = None) -> OwnSums:
+        """Return the sums over the first n samples; at another model θ where one is given."""
+        if n == self.count and theta is None:
+            return self
+        made = OwnSums(self.algorithm, self.setting, None, self.covered)
+        made.theta = self.theta if theta is None else theta
+        made.add(Samples.over(samples.X, samples.y, n))
+        return made
+
+    def answer(self, client: ClientId, update: int) -> Covariance | ModelSums:
+        """Return the answer to the request for an update, with copies of the sums."""
+        matrix, vector = self.matrix.copy(), self.vector.copy()
+        if self.at_model:
+            return ModelSums(client, update, self.count, vector, matrix)
+        b = vector if self.algorithm.local_update.shares_moment else None
+        return Covariance(client, update, self.count, matrix, b)

@@ -1,0 +1,180 @@
+"""The stream of random numbers: the published vectors, the laws, and that only the place counts."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+from fedglb.kernels.philox import normals, philox, uniforms
+
+ONES = 0xFFFFFFFF
+
+
+def plain_philox(counter, key):
+    """Salmon et al. (2011), again, in Python's own whole numbers."""
+    c, k = list(counter), list(key)
+    for _ in range(10):
+        high0, low0 = divmod(0xD2511F53 * c[0], 2**32)
+        high1, low1 = divmod(0xCD9E8D57 * c[2], 2**32)
+        c = [high1 ^ c[1] ^ k[0], low1, high0 ^ c[3] ^ k[1], low0]
+        k = [(k[0] + 0x9E3779B9) % 2**32, (k[1] + 0xBB67AE85) % 2**32]
+    return c
+
+
+def plain_uniforms(seed, number, client, draw, block):
+    counter = [n % 2**32 for n in (block, draw, client, number)]
+    w = plain_philox(counter, (seed % 2**32, (seed >> 32) % 2**32))
+    return tuple(((a >> 5) * 2**26 + (b >> 6)) / 2**53 for a, b in (w[:2], w[2:]))
+
+
+def filled(n, *place):
+    out = np.full(n, np.nan)
+    normals(*place, out)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("counter", "key", "expected"),
+    [
+        ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
+        ((ONES,) * 4, (ONES,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
+        (
+            (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
+            (0xA4093822, 0x299F31D0),
+            (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        ),
+    ],
+)
+def test_the_published_vectors(counter, key, expected):
+    """The known answers of philox4x32, 10 rounds, in the authors' library Random123."""
+    assert tuple(int(w) for w in philox(*counter, *key)) == expected
+    assert tuple(plain_philox(counter, key)) == expected
+
+
+PLACES = [
+    (0, 1, 0, 0, 0),
+    (12345, 7, 3, 2, 1),
+    (2**62 + 12345, 7, 3, 2, 1),  # the upper half of the seed counts
+    (-1, 2**31, 2**31 - 1, ONES, 5),
+    (5, 2**32 + 7, 3, 2, 1),  # the number of a decision is taken modulo 2³²
+]
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_uniforms_are_53_bits_of_two_words(where):
+    assert uniforms(*where) == plain_uniforms(*where)
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_normals_are_those_of_box_and_muller(where, n):
+    expected = []
+    for block in range(3):
+        u, v = plain_uniforms(*where[:4], block)
+        length = math.sqrt(-2.0 * math.log(1.0 - u))
+        expected += [length * math.cos(2 * math.pi * v), length * math.sin(2 * math.pi * v)]
+    assert_allclose(filled(n, *where[:4]), expected[:n], rtol=1e-14)
+
+
+def test_what_the_number_is_modulo():
+    assert uniforms(9, 2**32 + 4, 0, 0, 0) == uniforms(9, 4, 0, 0, 0)
+    assert uniforms(-1, 4, 0, 0, 0) == plain_uniforms(2**64 - 1, 4, 0, 0, 0)
+
+
+SCRIPT = """
+import numpy as np
+from fedglb.kernels.philox import normals, philox, uniforms
+print([int(w) for w in philox(1, 2, 3, 4, 5, 6)])
+for seed in (0, -3, 2**62 + 1):
+    out = np.empty(3)
+    normals(seed, 2**32 - 1, 2, 1, out)
+    print(uniforms(seed, 10**6, 4, 2**32 - 1, 0), out.tolist())
+"""
+
+
+def test_the_stream_is_the_same_without_compilation():
+    def output(**environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT], env={**os.environ, **environment},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    compiled = output()
+    assert len(compiled.splitlines()) == 4
+    assert output(NUMBA_DISABLE_JIT="1") == compiled
+
+
+# -- laws: at fixed seeds, so that nothing here is left to chance ------------------------------
+
+
+def streams(n):
+    """Long sequences along each of the ways through the table."""
+    return {
+        "steps": [uniforms(1, i, 0, 0, 0) for i in range(n)],
+        "clients": [uniforms(1, 5, i, 0, 0) for i in range(n)],
+        "draws": [uniforms(1, 5, 0, i, 0) for i in range(n)],
+        "blocks": [uniforms(1, 5, 0, 0, i) for i in range(n)],
+        "seeds": [uniforms(i, 5, 0, 0, 0) for i in range(n)],
+        "upper halves of seeds": [uniforms(i << 32, 5, 0, 0, 0) for i in range(n)],
+    }
+
+
+def test_uniforms_are_uniform_along_every_way_through_the_table():
+    for way, pairs in streams(20_000).items():
+        for values in np.transpose(pairs):
+            assert values.min() >= 0.0, way
+            assert values.max() < 1.0, way
+            assert stats.kstest(values, "uniform").pvalue > 1e-3, way
+
+
+def test_neighbours_are_uncorrelated():
+    """Both numbers of a pair, and each with its successor along each way."""
+    n = 20_000
+    for way, pairs in streams(n).items():
+        u, v = np.transpose(pairs)
+        for a, b in ((u, v), (u[1:], u[:-1]), (v[1:], v[:-1]), (u[1:], v[:-1])):
+            assert abs(np.corrcoef(a, b)[0, 1]) < 4.0 / math.sqrt(n), way
+
+
+def test_two_clients_two_draws_and_two_steps_have_unrelated_sequences():
+    n = 20_000
+    first = [uniforms(3, i, 0, 0, 0)[0] for i in range(1, n)]
+    others = {
+        "client": [uniforms(3, i, 1, 0, 0)[0] for i in range(1, n)],
+        "draw": [uniforms(3, i, 0, 1, 0)[0] for i in range(1, n)],
+        "block": [uniforms(3, i, 0, 0, 1)[0] for i in range(1, n)],
+        "step and client changed for each other": [uniforms(3, 0, i, 0, 0)[0] for i in range(1, n)],
+    }
+    for name, other in others.items():
+        assert abs(np.corrcoef(first, other)[0, 1]) < 4.0 / math.sqrt(n), name
+
+
+def test_normals_are_normal_and_independent():
+    n = 20_000
+    drawn = np.array([filled(5, 2, t, 1, 0) for t in range(n)])
+    for column in drawn.T:
+        assert stats.kstest(column, "norm").pvalue > 1e-3
+    off = np.corrcoef(drawn.T) - np.eye(5)
+    assert np.abs(off).max() < 4.5 / math.sqrt(n)
+    squares = np.corrcoef((drawn**2).T) - np.eye(5)  # a pair shares its length
+    assert np.abs(squares).max() < 4.5 / math.sqrt(n)
+
+
+def test_the_order_of_the_calls_does_not_matter():
+    places = [(8, t, i, draw, 0) for t in range(1, 6) for i in range(3) for draw in range(3)]
+    in_order = {where: uniforms(*where) for where in places}
+    assert len(set(in_order.values())) == len(places)
+    for k in np.random.default_rng(0).permutation(len(places)):
+        assert uniforms(*places[k]) == in_order[places[k]]
+
+
+def test_fewer_normals_are_the_first_of_more():
+    assert filled(3, 4, 5, 6, 7).tolist() == filled(8, 4, 5, 6, 7).tolist()[:3]
