@@ -70,9 +70,7 @@ class Bare:
     def choose(self, k: int) -> None:
         """The radius and the scoring kernel, from Python."""
         state = self.client.state
-        alpha = self._confidence.formula(
-            state.vectors, state.counters, state.radius_terms, self._radius
-        )
+        alpha = self._confidence.formula(state.vectors, state.counters, np.empty(0), self._radius)
         choose(
             self._columns[k % SHOWN], state.centre, state.inverse, alpha, self._scores, self._widths
         )
