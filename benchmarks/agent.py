@@ -27,7 +27,7 @@ from fedglb.federation import Agent
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import Durability
 from fedglb.federation.agreement import Agreement
-from fedglb.kernels.scoring import choose
+from fedglb.kernels.scoring import pick, upper_bounds
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
@@ -71,9 +71,10 @@ class Bare:
         """The radius and the scoring kernel, from Python."""
         state = self.client.state
         alpha = self._confidence.formula(state.vectors, state.counters, np.empty(0), self._radius)
-        choose(
+        upper_bounds(
             self._columns[k % SHOWN], state.centre, state.inverse, alpha, self._scores, self._widths
         )
+        pick(self._scores)
 
     def learn(self, k: int) -> None:
         """The online Newton step, from Python."""

@@ -19,7 +19,7 @@ import numpy as np
 import fedglb as fg
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE
-from fedglb.kernels.scoring import choose
+from fedglb.kernels.scoring import pick, upper_bounds
 from fedglb.kernels.sums import add_derivatives
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.typing import FloatArray
@@ -42,7 +42,8 @@ def bare_scoring(arms: FloatArray, centre: FloatArray, A_inv: FloatArray, alpha:
     total = 0
     for s in range(steps):
         for i in range(clients):
-            total += choose(arms[s, i], centre[i], A_inv[i], alpha, scores, widths)
+            upper_bounds(arms[s, i], centre[i], A_inv[i], alpha, scores, widths)
+            total += pick(scores)
     return total
 
 

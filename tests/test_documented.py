@@ -34,8 +34,7 @@ def parameters(function: Callable[..., Any]) -> list[str]:
         given = inspect.signature(function).parameters.values()
     except ValueError:  # an exception without a constructor of its own
         return []
-    names = [p.name for p in given if p.kind not in variadic and p.name not in ("self", "cls")]
-    return [name for name in names if not name.startswith("_")]
+    return [p.name for p in given if p.kind not in variadic and p.name not in ("self", "cls")]
 
 
 def own(kind: type) -> list[type]:

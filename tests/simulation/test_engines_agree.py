@@ -290,6 +290,16 @@ def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
     assert fg.simulate(algorithm, env, 6, engine="reference").trace.height == 6
 
 
+def test_a_radius_in_plain_python_is_the_one_that_chooses():
+    env = fg.Synthetic(LINKS["logistic"], 2, 8)
+    own, same, other = (
+        fg.simulate(fg.n_ons_glm(confidence=part), env, 30, engine="reference").choices
+        for part in (OwnRadius(1.0), fg.Fixed(0.1), fg.Fixed(1.0))
+    )
+    assert (own == same).all()
+    assert (own != other).any()
+
+
 @kernel
 def of_too_few(vectors, matrices, counters):
     return 0

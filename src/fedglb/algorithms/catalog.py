@@ -258,6 +258,26 @@ def ridge_rule(spec: Mapping[str, Any]) -> Evidence:
     return Evidence(number(("ridge", "evidence"), spec["evidence"], above=0.0))
 
 
+def solver_table(part: GlobalUpdate | None) -> dict[str, Any]:
+    """Return a solver as a file writes it, with its options that are not defaults.
+
+    It is what `solver` builds the same one from; empty if the solver has no name.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> solver_table(fg.AGD(stop="fixed", rounds=20))
+    {'name': 'agd', 'stop': 'fixed', 'rounds': 20}
+    """
+    for name, kind in SOLVERS.items():
+        if type(part) is kind:
+            signature = _signature(kind).parameters
+            values = {key: getattr(part, key) for key in signature}
+            changed = {k: v for k, v in values.items() if v != signature[k].default}
+            return {"name": name, **changed}
+    return {}
+
+
 def solver_in_words(part: GlobalUpdate) -> str | None:
     """Return a solver's name and its options that are not defaults; None if it has no name.
 
@@ -267,10 +287,6 @@ def solver_in_words(part: GlobalUpdate) -> str | None:
     >>> solver_in_words(fg.AGD(stop="fixed", rounds=20))
     'agd stop=fixed rounds=20'
     """
-    for name, kind in SOLVERS.items():
-        if type(part) is kind:
-            signature = _signature(kind).parameters
-            values = {key: getattr(part, key) for key in signature}
-            changed = [f"{k}={v}" for k, v in values.items() if v != signature[k].default]
-            return " ".join([name, *changed])
-    return None
+    table = solver_table(part)
+    name = table.pop("name", None)
+    return name and " ".join([name, *(f"{key}={value}" for key, value in table.items())])

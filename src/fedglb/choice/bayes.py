@@ -42,6 +42,8 @@ def bayes_index(
 class Bayes(Choice):
     """Play the arm of the largest xᵀθ + Φ⁻¹(1 − 1/(t + 1))·sd(x), t being the step.
 
+    An agent's t is the number of its decision.
+
     It is a quantile of the Laplace approximation of the posterior, with nothing to tune:
     sd(x)² = D·‖x‖²_{A⁻¹}, with D the dispersion that belongs to A.
 

@@ -20,6 +20,7 @@ from fedglb.algorithms.catalog import (
     build,
     parameters,
     solver_options,
+    solver_table,
 )
 from fedglb.cli.progress import progress
 from fedglb.cli.report_errors import as_options
@@ -31,10 +32,6 @@ from fedglb.simulation import ENGINES, EngineName, Run, simulate
 from fedglb.trigger import Clock
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
-#: Presets whose own solver is one exchange, and its options.
-_ONE_EXCHANGE: dict[str, dict[str, Any]] = {
-    "fedglb-mix": {}, "fedglb-auto": {"slack": math.inf, "within": "deviation"},
-}  # fmt: skip
 _NAMES = ("message", "direction")  # columns of the ledger that hold text
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
 
@@ -165,11 +162,11 @@ def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
     one_of("--solver", values["solver"], SOLVERS)
     if "solver" in takes:
         options = {key: values[key] for key in _OF_SOLVER if key in given}
-        solver = values["solver"]
-        if "solver" not in given and name in _ONE_EXCHANGE:
-            solver, options = "one-exchange", {**_ONE_EXCHANGE[name], **options}
-        _refuse(options, solver_options(solver), f"the solver {solver}")
-        chosen["solver"] = {"name": solver, **options}
+        table = {"name": values["solver"]}
+        if "solver" not in given:  # the preset's own
+            table = solver_table(build(name, chosen).solver)
+        _refuse(options, solver_options(table["name"]), f"the solver {table['name']}")
+        chosen["solver"] = {**table, **options}
         takes |= set(_OF_SOLVER)
     known = set(all_parameters()) | set(_OF_SOLVER)
     _refuse({key: values[key] for key in known & given}, takes, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
@@ -117,25 +116,23 @@ class OneExchange(GlobalUpdate):
         for _ in range(MAX_ROUNDS):
             step = self._step(setting, theta, sums)
             if self._accepts(setting, step):
-                return _solution(setting, step)
+                return _solution(step)
             nu = step.multiplier
             if not known and _evaluated(setting, theta, sums, nu) <= self._deviation(setting):
-                return _solution(setting, _nothing_moved(theta, sums, nu))
+                return _solution(_nothing_moved(theta, sums, nu))
             moved, length = step.theta - theta, safe_step(step.drift) if known else 1.0
             slope = _slope(setting, theta, sums, moved)
             end = theta + length * moved
             if known and self.within == "deviation" and self.slack == math.inf:
                 # the next update starts from here, with the exact gradient
-                return _solution(
-                    setting, Step(end, 0.0, step.hessian, length * step.drift, math.inf)
-                )
-            sums = yield from _at(end)
+                return _solution(Step(end, 0.0, step.hessian, length * step.drift, math.inf))
+            sums = yield Query(end.copy(), hessian=True)
             # A step is too long if the loss, which is convex, rises at its end by more than half
             # of what it fell at its beginning.
             while not known and _slope(setting, end, sums, moved) > -0.5 * slope:
                 length *= 0.5
                 end = theta + length * moved
-                sums = yield from _at(end)
+                sums = yield Query(end.copy(), hessian=True)
             theta = end
         raise FloatingPointError(f"no model was found in {MAX_ROUNDS} rounds")
 
@@ -193,10 +190,6 @@ def fit_width(setting: Setting, step: Step) -> float:
     return global_set(fit, problem.S, s, 0.5 * setting.delta).width
 
 
-def _at(theta: FloatArray) -> Generator[Query, Sums, Sums]:
-    return (yield Query(theta.copy(), hessian=True))
-
-
 def _nothing_moved(theta: FloatArray, sums: Sums, multiplier: float) -> Step:
     assert sums.hessian is not None
     return Step(theta, multiplier, sums.hessian, 0.0, 0.0)
@@ -215,7 +208,7 @@ def _slope(setting: Setting, theta: FloatArray, sums: Sums, moved: FloatArray) -
     return float((sums.gradient + setting.ridge * theta) @ moved)
 
 
-def _solution(setting: Setting, step: Step) -> Solution:
+def _solution(step: Step) -> Solution:
     return Solution(
         theta=step.theta,
         gradient=np.full(step.theta.size, math.nan),

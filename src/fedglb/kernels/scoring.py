@@ -120,20 +120,6 @@ def pick(scores: FloatArray) -> int:
 
 
 @kernel
-def choose(
-    arms: FloatArray,
-    centre: FloatArray,
-    A_inv: FloatArray,
-    alpha: float,
-    scores: FloatArray,
-    widths: FloatArray,
-) -> int:
-    """Return the index of the arm to play; `arms` is (d, K), `scores` and `widths` are scratch."""
-    upper_bounds(arms, centre, A_inv, alpha, scores, widths)
-    return pick(scores)
-
-
-@kernel
 def into_columns(arms: FloatArray, columns: FloatArray, longest: float) -> bool:
     """Write `arms` (K, d) to `columns` (d, K); return whether every ‖x‖² ≤ `longest`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import choice_params
+from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
-from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
+from fedglb.kernels.decide import decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
 from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
 from fedglb.protocol.checks import check_model
+from fedglb.protocol.choosing import Choosing, Chosen, stream_of
 from fedglb.protocol.messages import (
     ClientId,
     CovarianceRequest,
@@ -80,66 +80,6 @@ class Adoption:
             self.sums.add(samples)
 
 
-@dataclass(frozen=True)
-class Choosing:
-    """What the choices of a client need of the last model: they are the same until the next.
-
-    Parameters
-    ----------
-    params
-        The choice rule as its kernel takes it.
-    terms
-        What the confidence derives from the model.
-    """
-
-    params: ChoiceParams
-    terms: FloatArray
-
-    @classmethod
-    def after(
-        cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
-    ) -> Choosing:
-        """Return it for a model, or for the time before the first."""
-        confidence = algorithm.confidence
-        constants = np.array(confidence.constants(setting), dtype=float)
-        params = choice_params(
-            algorithm.choice, confidence.bounds_address, constants, setting,
-            algorithm.local_update.dispersion(setting), seed,
-        )  # fmt: skip
-        return cls(params, confidence.terms(setting, model))
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """How an arm was chosen.
-
-    Parameters
-    ----------
-    arm
-        The index of the arm.
-    score
-        Its score, by which the rule ranks arms: an upper confidence bound for `Ucb`.
-    width
-        The score less the prediction xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid.
-    propensity, propensity_error
-        The probability with which this arm was chosen, and the standard error of that number: 0
-        where it is exact. Both are nan where the rule does not estimate it.
-    """
-
-    arm: int
-    score: float
-    width: float
-    propensity: float
-    propensity_error: float
-
-
-def stream_of(client: ClientId) -> int:
-    """Return the number under which a client draws: its id, or a hash of its name."""
-    if isinstance(client, int):
-        return client
-    return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
-
-
 class Client:
     """One client of a federation: a state machine without input or output of its own.
 
@@ -179,7 +119,7 @@ class Client:
         setting: Setting,
         seed: int = 0,
     ) -> None:
-        self.id, self.seed = id, seed
+        self.id, self.seed, self.stream = id, seed, stream_of(id)
         self.algorithm = algorithm
         self.setting = setting
         self.samples = Samples(setting.problem.dim)
@@ -214,18 +154,20 @@ class Client:
         InvalidInput
             If it is too large for a double.
         """
-        choosing, state = self._ready(), self.state
-        radius = self.algorithm.confidence.formula(
-            state.vectors, state.counters, choosing.terms, choosing.params.radius_constants
-        )
-        scalable = self.algorithm.confidence.scalable
+        confidence, choosing, state = self.algorithm.confidence, self._ready(), self.state
+        if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
+            radius = confidence.radius(self.setting, state)
+        else:
+            radius = confidence.formula(
+                state.vectors, state.counters, choosing.terms, choosing.params.radius_constants
+            )
         if not math.isfinite(radius):
             raise InvalidInput(
                 "radius",
                 radius,
                 "a problem within the range of doubles: a smaller S, a larger ridge or curvature",
             )
-        return radius * self.algorithm.exploration if scalable else radius
+        return radius * self.algorithm.exploration if confidence.scalable else radius
 
     def _ready(self) -> Choosing:
         """Return what choices need of the last model; it is worked out once per model."""
@@ -300,7 +242,7 @@ class Client:
         arm = decide(
             columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
             alpha, t, t if number is None else number,
-            stream_of(self.id) if stream is None else stream,
+            self.stream if stream is None else stream,
             work, np.empty((d, d)), propensity,
         )  # fmt: skip
         ranked_by_bound = params.index == 0

@@ -14,7 +14,6 @@ import numpy as np
 from numba.core.errors import NumbaError
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import choice_params
 from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
@@ -35,6 +34,7 @@ from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
+from fedglb.protocol.choosing import Choosing
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_update
@@ -89,22 +89,20 @@ class CompiledEngine(Engine):
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
         self._counted = 0  # steps whose communication is in the trace
-        self._terms = algorithm.confidence.terms(self.setting, None)
-        self._params = self._kernel_params()
+        self._hold(None)
 
-    def _kernel_params(self) -> KernelParams:
-        """Return how clients choose and learn with the λ in force."""
+    def _hold(self, model: SharedModel | None) -> None:
+        """Let clients choose and learn with a model, and with its λ where it has one."""
+        self.setting = self.setting.in_force(model)
         algorithm, problem, setting = self.algorithm, self.env.problem, self.setting
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
-        constants = np.array(confidence.constants(setting), dtype=float)
-        return KernelParams(
+        choosing = Choosing.after(algorithm, setting, model, self.seed)
+        self._terms = choosing.terms
+        self._params = KernelParams(
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
-            choice=choice_params(
-                algorithm.choice, confidence.bounds_address, constants, setting,
-                local.dispersion(setting), self.seed,
-            ),
+            choice=choosing.params,
             functions=problem.link.compiled_functions,
             step_constants=np.array(local.constants(setting), dtype=float),
             noise=problem.R,
@@ -188,10 +186,7 @@ class CompiledEngine(Engine):
         far. The first update checks this with a second client.
         """
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
-        if model.ridge is not None:
-            self.setting = self.setting.in_force(model)
-            self._params = self._kernel_params()
-        self._terms = self.algorithm.confidence.terms(self.setting, model)
+        self._hold(model)
         asked = {0, last} if self._begin.base is None else {0}
         for i in asked:
             local.adopt(self.setting, self._state(i), model)

@@ -77,7 +77,7 @@ class Engine(ABC):
             theta=self.shared_theta(),
             parameters=self._parameters(),
             caveats=self.algorithm.caveats(self.env.problem),
-            _random=self.recorder.log.propensities,
+            drawn=self.recorder.log.propensities,
         )
 
     def _parameters(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import polars as pl
 
 from fedglb.kernels.play import Log
 from fedglb.protocol import Client, Coordinator, UpdateRecord
-from fedglb.protocol.client import Chosen
+from fedglb.protocol.choosing import Chosen
 from fedglb.typing import FloatArray, IntArray
 
 _TRACE = {
@@ -61,6 +61,8 @@ class Run:
         number, shape (T, N); nan where a client did not act, or the rule does not estimate it.
         They are 1 and 0 where the choice is not random, and the error is 0 where the number is
         exact; for Thompson sampling it is an estimate.
+    drawn
+        These two numbers side by side, shape (T, N, 2), where the choice is random; else empty.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -99,20 +101,20 @@ class Run:
     theta: FloatArray | None = field(repr=False)
     parameters: dict[str, Any] = field(repr=False)
     caveats: tuple[str, ...] = field(repr=False)
-    _random: FloatArray = field(repr=False, default_factory=lambda: np.empty((0, 0, 2)))
+    drawn: FloatArray = field(repr=False)
 
     @property
     def propensities(self) -> FloatArray:
         """The probability with which each arm was chosen, shape (T, N)."""
-        if self._random.size > 0:
-            return self._random[:, :, 0]
+        if self.drawn.size > 0:
+            return self.drawn[:, :, 0]
         return np.where(self.choices >= 0, 1.0, np.nan)
 
     @property
     def propensity_errors(self) -> FloatArray:
         """The standard errors of `propensities`, shape (T, N)."""
-        if self._random.size > 0:
-            return self._random[:, :, 1]
+        if self.drawn.size > 0:
+            return self.drawn[:, :, 1]
         return np.where(self.choices >= 0, 0.0, np.nan)
 
     def summary(self) -> dict[str, Any]:

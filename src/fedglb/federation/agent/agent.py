@@ -182,9 +182,8 @@ class Agent:
             Names of the arms, for the log.
         t
             The step of a clock that all clients share, where the application has one. None: the
-            agent's own, one more than the newest step it has seen, its own or a model's. The
-            trigger may depend on it, and the choice (`Bayes` explores less, relative to what is
-            known, but never stops). (At most 2⁴⁴ ahead of that: milliseconds since
+            agent's own, one more than the newest step it has seen, its own or a model's. It
+            decides only when the trigger fires. (At most 2⁴⁴ ahead of that: milliseconds since
             1970 will do, microseconds will not.)
 
         Returns

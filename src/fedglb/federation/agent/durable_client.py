@@ -156,7 +156,9 @@ class DurableClient:
             self._ready()
             client, now = self.protocol_client, time.time()
             index = self._number + 1
-            chosen = client.decide(columns, t or self._clock() + 1, number=index)
+            # A rule's t is the number of the decision, not the shared clock: that one is as far
+            # ahead as any application or any other agent says.
+            chosen = client.decide(columns, index)
             pending = Pending(self._prefix, now, t, table[chosen.arm].copy())
             decision = Decision(
                 id=f"{self._prefix}-{index}",

@@ -1,0 +1,82 @@
+"""How a client chooses: what its rule needs of the last model, and what came out."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedglb.algorithms import Algorithm
+from fedglb.choice import choice_params
+from fedglb.kernels.decide import ChoiceParams
+from fedglb.model import SharedModel
+from fedglb.protocol.messages import ClientId
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+
+@dataclass(frozen=True)
+class Choosing:
+    """What the choices of a client need of the last model; it is the same until the next one.
+
+    Parameters
+    ----------
+    params
+        The choice rule as its kernel takes it.
+    terms
+        What the confidence derives from the model.
+    """
+
+    params: ChoiceParams
+    terms: FloatArray
+
+    @classmethod
+    def after(
+        cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
+    ) -> Choosing:
+        """Return what choices need of a model, or before the first one."""
+        confidence = algorithm.confidence
+        constants = np.array(confidence.constants(setting), dtype=float)
+        params = choice_params(
+            algorithm.choice, confidence.bounds_address, constants, setting,
+            algorithm.local_update.dispersion(setting), seed,
+        )  # fmt: skip
+        return cls(params, confidence.terms(setting, model))
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An arm, and how it was chosen.
+
+    Parameters
+    ----------
+    arm
+        The index of the arm.
+    score
+        Its score, by which the rule ranks arms: an upper confidence bound for `Ucb`.
+    width
+        The score less the prediction xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid.
+    propensity, propensity_error
+        The probability with which this arm was chosen, and the standard error of that number: 0
+        where it is exact. Both are nan where the rule does not estimate it.
+    """
+
+    arm: int
+    score: float
+    width: float
+    propensity: float
+    propensity_error: float
+
+
+def stream_of(client: ClientId) -> int:
+    """Return the number under which a client draws: its id, or a hash of its name.
+
+    Examples
+    --------
+    >>> stream_of(3), stream_of("shop-1") == stream_of("shop-1") != stream_of("shop-2")
+    (3, True)
+    """
+    if isinstance(client, int):
+        return client
+    return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
