@@ -1,8 +1,8 @@
 """The same small program on these sources and on older ones, in turns: before and after in one run.
 
 A benchmark that compares with an older release takes `--before FOLDER`, a checkout of it:
-`git worktree add FOLDER COMMIT`. Each program is a process of its own that imports `fedglb` from one
-of the two, and prints one line of JSON: its numbers by name.
+`git worktree add FOLDER COMMIT`. Each program is a process of its own that imports `fedglb` from
+one of the two, and prints one line of JSON: its numbers by name.
 """
 
 from __future__ import annotations

@@ -143,9 +143,9 @@ def _pass(
     X: FloatArray, y: FloatArray, theta: FloatArray, link: fg.Link, *, with_hessian: bool
 ) -> Callable[[], None]:
     d = theta.size
-    mean, variance = link.compiled_mean.address, link.compiled_variance.address
+    functions = link.compiled_functions
     return lambda: add_derivatives(
-        X, y, theta, mean, variance, np.zeros(d), np.zeros((d, d)), with_hessian
+        X, y, theta, functions, np.zeros(d), np.zeros((d, d)), with_hessian
     )
 
 

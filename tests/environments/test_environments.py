@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
-from fedglb.environments import base
 
 PROBLEM = fg.Problem(4, radius=1.7)
 
@@ -38,17 +37,6 @@ def test_the_papers_synthetic_problem():
     assert uniforms.min() >= 0.0
     assert uniforms.max() < 1.0
     assert len({env.parameter(seed).tobytes() for seed in range(20)}) == 20
-
-
-def test_blocks_do_not_change_the_stream(monkeypatch):
-    env = fg.Synthetic(PROBLEM, clients=3, arms=5)
-    arms, means, uniforms, blocks = whole(env, 50, seed=7)
-    assert blocks == 1
-    monkeypatch.setattr(base, "BLOCK_NUMBERS", 3 * 5 * 4 * 7)
-    small = whole(env, 50, seed=7)
-    assert small[3] == 8
-    for one, other in zip((arms, means, uniforms), small, strict=False):
-        assert_array_equal(one, other)
 
 
 def test_all_algorithms_see_the_same_arms_and_noise():

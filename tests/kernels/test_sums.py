@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import fedglb as fg
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.lanes import LANES, dots
+from fedglb.kernels.layout import DERIVATIVES
+from fedglb.kernels.pointers import call_derivatives
 from fedglb.kernels.sums import (
+    BLOCK,
     add_all_model_sums,
     add_derivatives,
     add_model_sums,
@@ -31,8 +37,7 @@ def random_samples(name, n, d):
 def derivatives(name, X, y, theta, *, with_hessian=True):
     link, d = FAMILIES[name].link, X.shape[1]
     gradient, hessian = np.zeros(d), np.zeros((d, d))
-    mean, variance = link.compiled_mean.address, link.compiled_variance.address
-    add_derivatives(X, y, theta, mean, variance, gradient, hessian, with_hessian)
+    add_derivatives(X, y, theta, link.compiled_functions, gradient, hessian, with_hessian)
     return gradient, hessian
 
 
@@ -83,15 +88,75 @@ def test_against_finite_differences(name, shape):
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_sums_are_added_to_what_is_there(name):
-    X, y, theta = random_samples(name, 30, 4)
+    X, y, theta = random_samples(name, 2 * BLOCK + 30, 4)
     link = FAMILIES[name].link
-    mean, variance = link.compiled_mean.address, link.compiled_variance.address
     whole = derivatives(name, X, y, theta)
     gradient, hessian = np.zeros(4), np.zeros((4, 4))
-    for rows in (slice(0, 12), slice(12, 16), slice(16, 30)):
-        add_derivatives(X[rows], y[rows], theta, mean, variance, gradient, hessian, True)
-    assert_array_equal(gradient, whole[0])  # in order, by fours, so to the bit
+    for rows in (slice(0, BLOCK), slice(BLOCK, 2 * BLOCK), slice(2 * BLOCK, 2 * BLOCK + 30)):
+        add_derivatives(X[rows], y[rows], theta, link.compiled_functions, gradient, hessian, True)
+    assert_array_equal(gradient, whole[0])  # block by block, so to the bit
     assert_array_equal(hessian, whole[1])
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 8])
+@pytest.mark.parametrize("n", [1, LANES - 1, LANES, BLOCK - 1, BLOCK, BLOCK + LANES + 3])
+def test_hessians_in_lanes_against_numpy(n, d):
+    X, y, theta = random_samples("logistic", n, d)
+    weights = FAMILIES["logistic"].slope(X @ theta)
+    hessian = derivatives("logistic", X, y, theta)[1]
+    assert_allclose(hessian, (X.T * weights) @ X, rtol=1e-13, atol=1e-15 * n)
+    assert_array_equal(hessian, hessian.T)
+
+
+@pytest.mark.parametrize("length", [0, 8, 16, 80])
+def test_dots_are_sums_in_eight_lanes(length):
+    @kernel
+    def compiled(W, X, row):
+        return dots(W, X, row, length)
+
+    rng = np.random.default_rng(length)
+    W, X = rng.standard_normal((2, 90)), rng.standard_normal((5, 90))
+    expected = []
+    for w in W:
+        for x in X[2:4]:
+            lanes = [0.0] * LANES
+            for k in range(length):
+                lanes[k % LANES] += w[k] * x[k]
+            four = [lanes[k] + lanes[k + 4] for k in range(4)]
+            expected.append((four[0] + four[2]) + (four[1] + four[3]))
+    assert compiled(W, X, 2) == tuple(expected)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_many_derivatives_are_the_scalar_ones_to_the_bit(name):
+    link = FAMILIES[name].link
+    z = np.concatenate([np.linspace(-30.0, 30.0, 1003), [0.0, -0.0, 300.0, -300.0, 700.0, -700.0]])
+    means, slopes = np.full((2, z.size), np.nan)
+    function = link.compiled_functions[DERIVATIVES]
+    by_address(function, z, means, slopes, link.compiled_functions, 1)
+    assert_array_equal(means, [link.compiled_mean.call(v) for v in z])
+    assert_array_equal(slopes, [link.compiled_variance.call(v) for v in z])
+    only, untouched = np.full((2, z.size), np.nan)
+    by_address(function, z, only, untouched, link.compiled_functions, 0)
+    assert_array_equal(only, means)
+    assert np.isnan(untouched).all()
+
+
+@kernel
+def by_address(function, z, means, slopes, functions, with_variances):
+    return call_derivatives(function, z, means, slopes, functions, with_variances)
+
+
+def test_a_link_with_a_mean_of_its_own_does_not_inherit_many_derivatives():
+    class Damped(fg.Logistic):
+        @staticmethod
+        def scalar_mean(z):
+            return 0.5 + 0.25 * math.tanh(z)
+
+    link, z = Damped(), np.array([0.3, -2.0])
+    means, slopes = np.empty((2, 2))
+    by_address(link.compiled_functions[DERIVATIVES], z, means, slopes, link.compiled_functions, 0)
+    assert_array_equal(means, [0.5 + 0.25 * math.tanh(v) for v in z])
 
 
 def test_without_the_hessian_it_is_not_touched():

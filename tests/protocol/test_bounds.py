@@ -81,8 +81,7 @@ def sums(X, y):
 def derivatives(link, X, y, theta):
     d = theta.size
     gradient, hessian = np.zeros(d), np.zeros((d, d))
-    mean, variance = link.compiled_mean.address, link.compiled_variance.address
-    add_derivatives(X, y, theta, mean, variance, gradient, hessian, True)
+    add_derivatives(X, y, theta, link.compiled_functions, gradient, hessian, True)
     return Derivatives(
         0, 1, 1, gradient, hessian, sum_loss(X, y, theta, link.compiled_cumulant.address)
     )

@@ -10,7 +10,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer, within
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
+from fedglb.kernels.draw import all_between, longest_arm
 from fedglb.problem import Problem
 from fedglb.typing import BoolArray, FloatArray
 
@@ -60,7 +61,9 @@ class Block:
     active: BoolArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
-        """Return the block with all numbers as float64, if an engine can play it.
+        """Return the block as engines play it, if they can.
+
+        All numbers are float64, and arms lie in memory as (s, N, d, K), whatever their order was.
 
         Parameters
         ----------
@@ -79,10 +82,9 @@ class Block:
         InvalidInput
             Where a shape or a value is wrong.
         """
-        arms = array("arms", self.arms, (None, clients, None, problem.dim))
-        arms_in_unit_ball("arms", arms)
+        arms = _as_played(self.arms, (None, clients, None, problem.dim))
         offered = arms.shape[:3]
-        means = array("means", self.means, offered)
+        means = shaped("means", self.means, offered)
         low, high = problem.link.support
         named = f"in [{low:g}, {high:g}], the range of the {problem.link.name} link"
         if (self.uniforms is None) == (self.rewards is None):
@@ -93,15 +95,33 @@ class Block:
         if self.uniforms is not None:
             uniforms = array("uniforms", self.uniforms, offered[:2])
             within("uniforms", uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
-            within("means", means, low, high, f"means {named}")
+            _in_range("means", means, low, high, f"means {named}")
         if self.rewards is not None:
-            rewards = array("rewards", self.rewards, offered)
-            within("rewards", rewards, low, high, f"rewards {named}")
+            finite("means", means)
+            rewards = shaped("rewards", self.rewards, offered)
+            _in_range("rewards", rewards, low, high, f"rewards {named}")
         mask = self.active
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
             given = f"{mask.dtype} array of shape {mask.shape}"
             raise InvalidInput("active", given, f"a bool array of shape {offered[:2]}")
         return Block(self.first, arms, means, uniforms, rewards, mask)
+
+
+def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
+    """Return arms (s, N, K, d) that lie in memory as (s, N, d, K), each of norm ≤ 1; or raise."""
+    if np.ndim(arms) != 4 or not np.asarray(arms).transpose(0, 1, 3, 2).flags.c_contiguous:
+        arms = shaped("arms", arms, shape)
+    columns = np.ascontiguousarray(arms.transpose(0, 1, 3, 2))
+    if not longest_arm(columns.reshape(-1, *columns.shape[2:])) <= 1.0 + 1e-9:
+        arms_in_unit_ball("arms", finite("arms", arms))
+    return columns.transpose(0, 1, 3, 2)
+
+
+def _in_range(name: str, values: FloatArray, low: float, high: float, allowed: str) -> None:
+    """Raise unless all values are finite and in [low, high]."""
+    largest = np.finfo(np.float64).max
+    if not all_between(values.reshape(-1), max(low, -largest), min(high, largest)):
+        within(name, finite(name, values), low, high, allowed)
 
 
 class Environment(ABC):
@@ -241,6 +261,27 @@ def generator(seed: int, role: Role) -> np.random.Generator:
     numpy.random.Generator
         A new generator at the start of the stream.
     """
+    return np.random.default_rng(_sequence(seed, role))
+
+
+def stream_key(seed: int, role: Role) -> int:
+    """Return the key under which kernels draw the numbers of one role (`fedglb.kernels.philox`).
+
+    Parameters
+    ----------
+    seed
+        The seed of the run.
+    role
+        What the numbers are for.
+
+    Returns
+    -------
+    int
+        64 bits, as a signed number.
+    """
+    return int(_sequence(seed, role).generate_state(1, np.uint64).view(np.int64)[0])
+
+
+def _sequence(seed: int, role: Role) -> np.random.SeedSequence:
     integer("seed", seed, at_least=0)
-    key = get_args(Role).index(role)
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(key,)))
+    return np.random.SeedSequence(seed, spawn_key=(get_args(Role).index(role),))

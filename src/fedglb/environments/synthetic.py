@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from fedglb.environments.base import Block, Environment, generator
+from fedglb.environments.base import Block, Environment, generator, stream_key
 from fedglb.errors import instance, integer
-from fedglb.kernels.compile import kernel
-from fedglb.kernels.linalg import norm
-from fedglb.kernels.pointers import call1
+from fedglb.kernels.draw import draw_steps
+from fedglb.kernels.threads import in_ranges
 from fedglb.problem import Problem
 from fedglb.typing import FloatArray
-
-
-@kernel
-def place(arms: FloatArray, theta: FloatArray, mean: int, means: FloatArray) -> None:
-    """Scale the rows of `arms` (·, d) to length 1; write μ(xᵀθ) of each to `means`, in one pass."""
-    for k in range(arms.shape[0]):
-        x = arms[k]
-        length = norm(x)
-        z = 0.0
-        for j in range(theta.shape[0]):
-            x[j] /= length
-            z += x[j] * theta[j]
-        means[k] = call1(mean, z)
 
 
 @dataclass(frozen=True)
@@ -73,13 +60,16 @@ class Synthetic(Environment):
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
         """Yield the steps 1 … horizon."""
-        theta = self.parameter(seed)
-        draw_arms, draw_noise = generator(seed, "arms"), generator(seed, "noise")
+        theta, functions = self.parameter(seed), self.problem.link.compiled_functions
+        keys = stream_key(seed, "arms"), stream_key(seed, "noise")
         N, K, d = self.clients, self.arms, self.problem.dim
-        size, mean = self.block_steps(), self.problem.link.compiled_mean.address
+        size = self.block_steps()
         for first in range(1, horizon + 1, size):
             steps = min(size, horizon - first + 1)
-            arms = draw_arms.standard_normal((steps, N, K, d))
-            means = np.empty((steps, N, K))
-            place(arms.reshape(-1, d), theta, mean, means.reshape(-1))
-            yield Block(first, arms, means, uniforms=draw_noise.random((steps, N)))
+            arms, means = np.empty((steps, N, d, K)), np.empty((steps, N, K))
+            noise = np.empty((steps, N))
+            in_ranges(
+                partial(draw_steps, first, *keys, theta, functions, arms, means, noise),
+                N, numbers=arms.size,
+            )  # fmt: skip
+            yield Block(first, arms.transpose(0, 1, 3, 2), means, uniforms=noise)

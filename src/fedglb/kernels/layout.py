@@ -14,8 +14,8 @@ THETA, CENTRE = 0, 1
 MATRIX, INVERSE = 0, 1
 #: In `counters`: the gain of log det A since the last model, samples since then, the epoch.
 LOG_GAIN, UPDATES, EPOCH = 0, 1, 2
-#: In a link's addresses: μ, μ′, and the cumulant m.
-MEAN, VARIANCE, CUMULANT = 0, 1, 2
+#: In a link's addresses: μ, μ′, the cumulant m, and both of μ and μ′ for many z at once.
+MEAN, VARIANCE, CUMULANT, DERIVATIVES = 0, 1, 2, 3
 #: Rows of the scratch of a decision, one number per arm: upper bounds, squared widths, the ends of
 #: the certified intervals, and the scores by which arms are ranked.
 UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)

@@ -15,7 +15,8 @@ import math
 
 import numpy as np
 
-from fedglb.kernels.compile import kernel
+from fedglb.kernels.compile import inlined_kernel, kernel
+from fedglb.kernels.elementary import log, on_circle, small_number
 from fedglb.typing import FloatArray
 
 # Products of two words of 32 bits need all 64 bits of an unsigned number. Everything is np.uint64,
@@ -24,17 +25,16 @@ _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL_0, _WEYL_1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _WORD = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
-_HIGH_27, _HIGH_26, _BITS_26 = np.uint64(5), np.uint64(6), np.uint64(26)
-_SPACING = 2.0**-53
+_HIGH_27, _HIGH_26 = np.uint64(5), np.uint64(6)
 
 
-@kernel
+@inlined_kernel
 def word(number: int) -> np.uint64:
     """Return a whole number modulo 2³²; it may be negative."""
     return np.uint64(number & 0xFFFFFFFF)
 
 
-@kernel
+@inlined_kernel
 def philox(
     block: int, draw: int, client: int, number: int, key: int, key_high: int
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
@@ -56,7 +56,13 @@ def philox(
     return c0, c1, c2, c3
 
 
-@kernel
+@inlined_kernel
+def _uniform(high: np.uint64, low: np.uint64) -> float:
+    """Return a multiple of 2⁻⁵³ in [0, 1), from the 27 and 26 high bits of two words."""
+    return small_number(high >> _HIGH_27) * 2.0**-27 + small_number(low >> _HIGH_26) * 2.0**-53
+
+
+@inlined_kernel
 def uniforms(key: int, number: int, client: int, draw: int, block: int) -> tuple[float, float]:
     """Return two independent uniforms in [0, 1), with 53 random bits each.
 
@@ -69,22 +75,31 @@ def uniforms(key: int, number: int, client: int, draw: int, block: int) -> tuple
         simulation), the client, which draw of that decision, and which pair of that draw.
     """
     w0, w1, w2, w3 = philox(block, draw, client, number, key, key >> 32)
-    return (
-        float((w0 >> _HIGH_27 << _BITS_26) + (w1 >> _HIGH_26)) * _SPACING,
-        float((w2 >> _HIGH_27 << _BITS_26) + (w3 >> _HIGH_26)) * _SPACING,
-    )
+    return _uniform(w0, w1), _uniform(w2, w3)
+
+
+@inlined_kernel
+def two_normals(key: int, number: int, client: int, draw: int, block: int) -> tuple[float, float]:
+    """Return two independent standard normal numbers, by the method of Box and Muller.
+
+    1 − u is in (0, 1], so its logarithm is finite.
+    """
+    u, v = uniforms(key, number, client, draw, block)
+    length = math.sqrt(-2.0 * log(1.0 - u))
+    x, y = on_circle(v)
+    return length * x, length * y
 
 
 @kernel
 def normals(key: int, number: int, client: int, draw: int, out: FloatArray) -> None:
-    """Fill `out` with independent standard normal numbers, two from each pair of uniforms.
+    """Fill `out` with independent standard normal numbers.
 
-    This is the method of Box and Muller; 1 − u is in (0, 1], so its logarithm is finite.
+    The first half of them are the first of each pair of `two_normals`, the others the second: so
+    both are written as memory lies, and the loop vectorises.
     """
-    n = out.shape[0]
-    for block in range((n + 1) // 2):
-        u, v = uniforms(key, number, client, draw, block)
-        length, angle = math.sqrt(-2.0 * math.log(1.0 - u)), 2.0 * math.pi * v
-        out[2 * block] = length * math.cos(angle)
-        if 2 * block + 1 < n:
-            out[2 * block + 1] = length * math.sin(angle)
+    pairs = out.shape[0] // 2
+    first, second = out[: out.shape[0] - pairs], out[out.shape[0] - pairs :]
+    for block in range(pairs):
+        first[block], second[block] = two_normals(key, number, client, draw, block)
+    if pairs < first.shape[0]:
+        first[pairs] = two_normals(key, number, client, draw, pairs)[0]

@@ -121,6 +121,8 @@ BOUNDS = types.int64(
 INDEX = types.int64(
     _REALS[2], _REALS[2], _REALS[3], _REALS[2], _REALS[2], _REALS[1], *[types.int64] * 5
 )
+#: (z, means, variances, functions, with_variances) -> 0: a link's μ and μ′ of many z.
+DERIVATIVES = types.int64(_REALS[1], _REALS[1], _REALS[1], _WHOLES, types.int64)
 
 
 def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
@@ -131,12 +133,13 @@ def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
     function
         A function under `@kernel`.
     signature
-        `STEP`, `RADIUS`, `BOUNDS` or `INDEX`.
+        `STEP`, `RADIUS`, `BOUNDS`, `INDEX` or `DERIVATIVES`.
 
     Returns
     -------
     int
-        The address, for `call_step`, `call_radius`, `call_bounds` or `call_index`.
+        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index` or
+        `call_derivatives`.
 
     Raises
     ------
@@ -204,10 +207,18 @@ def _typed_index(
     return _native(INDEX)
 
 
+def _typed_derivatives(
+    typing: Any, address: Any, z: Any, means: Any, variances: Any, functions: Any,
+    with_variances: Any,
+) -> Any:  # fmt: skip
+    return _native(DERIVATIVES)
+
+
 call_step = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_step)
 call_radius = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_radius)
 call_bounds = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_bounds)
 call_index = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_index)
+call_derivatives = _interpreted if numba.config.DISABLE_JIT else intrinsic(_typed_derivatives)
 
 
 def _typed_borrow(typing: Any, array: Any) -> Any:

@@ -5,10 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.layout import CUMULANT, MEAN, VARIANCE
+from fedglb.kernels.lanes import LANES, dots
+from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot
-from fedglb.kernels.pointers import call1
+from fedglb.kernels.pointers import call1, call_derivatives
 from fedglb.typing import FloatArray, IntArray
+
+#: So many samples are taken at a time: they stay in the cache while all is summed.
+BLOCK = 248
+#: Rows of scratch that a pass needs beside one per feature.
+SCRATCH_ROWS = 6
+
+
+@kernel
+def one_by_one(
+    z: FloatArray,
+    means: FloatArray,
+    variances: FloatArray,
+    functions: IntArray,
+    with_variances: int,
+) -> int:
+    """Write a link's μ(z) and, `with_variances`, μ′(z) of every z, by its scalar functions."""
+    for k in range(z.shape[0]):
+        means[k] = call1(functions[MEAN], z[k])
+    if with_variances != 0:
+        for k in range(z.shape[0]):
+            variances[k] = call1(functions[VARIANCE], z[k])
+    return 0
 
 
 @kernel
@@ -16,18 +39,69 @@ def add_derivatives(
     X: FloatArray,
     y: FloatArray,
     theta: FloatArray,
-    mean: int,
-    variance: int,
+    functions: IntArray,
     gradient: FloatArray,
     hessian: FloatArray,
     with_hessian: bool,
 ) -> None:
-    """Add Σ x(μ(xᵀθ) − y) and, `with_hessian`, Σ μ'(xᵀθ) x xᵀ, over the rows of X in order.
+    """Add Σ x(μ(xᵀθ) − y) and, `with_hessian`, Σ μ'(xᵀθ) x xᵀ, over the rows of X.
 
-    `mean` and `variance` are addresses of the link's functions. Rows are taken four at a time,
-    so that the sums are read and written a quarter as often; of `hessian` the lower triangle is
-    summed, and mirrored at the end. (There is a `while` because the compiler does not recognise
-    numba's range with a step as a loop to vectorise.)
+    `functions` are addresses of the link's functions. The result depends on nothing but the
+    rows and their order.
+    """
+    scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(X.shape[0], BLOCK)))
+    add_blocks(X, y, theta, functions, gradient, hessian, with_hessian, scratch)
+
+
+@kernel
+def add_blocks(
+    X: FloatArray,
+    y: FloatArray,
+    theta: FloatArray,
+    functions: IntArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+    with_hessian: bool,
+    scratch: FloatArray,
+) -> None:
+    """Do as `add_derivatives` does, with room for a block of samples in `scratch`.
+
+    Its rows, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ, the residuals
+    and μ′; with a Hessian also two rows of weighted features, and the block's columns.
+    """
+    n, size = X.shape[0], scratch.shape[1]
+    for first in range(0, n, max(size, 1)):
+        last = min(first + size, n)
+        rows, length = X[first:last], last - first
+        z, residuals, weights = scratch[0, :length], scratch[1, :length], scratch[2, :length]
+        weighted, columns = scratch[3:5], scratch[5:]
+        if with_hessian:
+            transpose(rows, columns)
+            predict_columns(columns, theta, z)
+        else:
+            predict_rows(rows, theta, z)
+        call_derivatives(
+            functions[DERIVATIVES], z, residuals, weights, functions, int(with_hessian)
+        )
+        for s in range(length):
+            residuals[s] -= y[first + s]
+        add_weighted_rows(rows, residuals, gradient)
+        if with_hessian:
+            whole = length - length % LANES
+            if whole > 0:
+                add_squares(columns, weights, whole, weighted, hessian)
+            for s in range(whole, length):
+                add_lower(hessian, rows[s], weights[s])
+    if with_hessian:
+        mirror(hessian)
+
+
+@kernel
+def predict_rows(X: FloatArray, theta: FloatArray, z: FloatArray) -> None:
+    """Write xᵀθ of every row x of X to `z`.
+
+    Four rows at a time, which are four sums that do not wait for each other. (There is a `while`
+    because the compiler does not recognise numba's range with a step as a loop to vectorise.)
     """
     n, d = X.shape
     s = 0
@@ -38,36 +112,76 @@ def add_derivatives(
             z1 += X[s + 1, j] * theta[j]
             z2 += X[s + 2, j] * theta[j]
             z3 += X[s + 3, j] * theta[j]
-        r0, r1 = call1(mean, z0) - y[s], call1(mean, z1) - y[s + 1]
-        r2, r3 = call1(mean, z2) - y[s + 2], call1(mean, z3) - y[s + 3]
-        for j in range(d):
-            gradient[j] += (r0 * X[s, j] + r1 * X[s + 1, j]) + (r2 * X[s + 2, j] + r3 * X[s + 3, j])
-        if with_hessian:
-            v0, v1 = call1(variance, z0), call1(variance, z1)
-            v2, v3 = call1(variance, z2), call1(variance, z3)
-            for i in range(d):
-                w0, w1, w2, w3 = v0 * X[s, i], v1 * X[s + 1, i], v2 * X[s + 2, i], v3 * X[s + 3, i]
-                for j in range(i + 1):
-                    hessian[i, j] += (w0 * X[s, j] + w1 * X[s + 1, j]) + (
-                        w2 * X[s + 2, j] + w3 * X[s + 3, j]
-                    )
+        z[s], z[s + 1], z[s + 2], z[s + 3] = z0, z1, z2, z3
         s += 4
     while s < n:
-        z = dot(X[s], theta)
-        residual = call1(mean, z) - y[s]
-        for j in range(d):
-            gradient[j] += residual * X[s, j]
-        if with_hessian:
-            weight = call1(variance, z)
-            for i in range(d):
-                w = weight * X[s, i]
-                for j in range(i + 1):
-                    hessian[i, j] += w * X[s, j]
+        z[s] = dot(X[s], theta)
         s += 1
-    if with_hessian:
-        for i in range(d):
-            for j in range(i):
-                hessian[j, i] = hessian[i, j]
+
+
+@kernel
+def transpose(X: FloatArray, columns: FloatArray) -> None:
+    """Write the columns of X to the rows of `columns`; behind them a row of zeros."""
+    n, d = X.shape
+    for s in range(n):
+        for j in range(d):
+            columns[j, s] = X[s, j]
+        columns[d, s] = 0.0
+
+
+@kernel
+def predict_columns(columns: FloatArray, theta: FloatArray, z: FloatArray) -> None:
+    """Do as `predict_rows` does, to the bit, with the columns of X at hand."""
+    for s in range(z.shape[0]):
+        z[s] = 0.0
+    for j in range(theta.shape[0]):
+        weight = theta[j]
+        for s in range(z.shape[0]):
+            z[s] += columns[j, s] * weight
+
+
+@kernel
+def add_weighted_rows(X: FloatArray, weights: FloatArray, total: FloatArray) -> None:
+    """Add Σ w x over the rows x of X to `total`, which is read and written once per four rows."""
+    n, d = X.shape
+    s = 0
+    while s + 4 <= n:
+        r0, r1, r2, r3 = weights[s], weights[s + 1], weights[s + 2], weights[s + 3]
+        for j in range(d):
+            total[j] += (r0 * X[s, j] + r1 * X[s + 1, j]) + (r2 * X[s + 2, j] + r3 * X[s + 3, j])
+        s += 4
+    while s < n:
+        for j in range(d):
+            total[j] += weights[s] * X[s, j]
+        s += 1
+
+
+@kernel
+def add_squares(
+    columns: FloatArray,
+    weights: FloatArray,
+    n: int,
+    weighted: FloatArray,
+    total: FloatArray,
+) -> None:
+    """Add Σ w x xᵀ over n samples x, given by columns, to the lower triangle of `total`.
+
+    n is a multiple of `LANES`. Each pair of features is a dot product over samples, and four of
+    them are taken at a time; for an odd number of features there is one more column, of zeros.
+    """
+    d = total.shape[0]
+    for i in range(0, d, 2):
+        for s in range(n):
+            weighted[0, s] = weights[s] * columns[i, s]
+            weighted[1, s] = weights[s] * columns[i + 1, s]
+        for j in range(0, i + 1, 2):
+            first, second, third, fourth = dots(weighted, columns, j, n)
+            total[i, j] += first
+            if j < i:
+                total[i, j + 1] += second
+            if i + 1 < d:
+                total[i + 1, j] += third
+                total[i + 1, j + 1] += fourth
 
 
 @kernel
@@ -112,21 +226,13 @@ def sum_over_clients(
     d = theta.shape[0]
     own_gradient = np.empty(d)
     own_hessian = np.empty((d, d))
+    scratch = np.empty((SCRATCH_ROWS + d, BLOCK))
     loss = 0.0
     for i in range(X.shape[0]):
         own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
         own_gradient[:] = 0.0
         own_hessian[:] = 0.0
-        add_derivatives(
-            own_X,
-            own_y,
-            theta,
-            functions[MEAN],
-            functions[VARIANCE],
-            own_gradient,
-            own_hessian,
-            with_hessian,
-        )
+        add_blocks(own_X, own_y, theta, functions, own_gradient, own_hessian, with_hessian, scratch)
         gradient += own_gradient
         if with_hessian:
             hessian += own_hessian
@@ -149,11 +255,44 @@ def add_model_sums(
 
     A client sums the rows that a model covers when it adopts it, and each later one as it comes.
     """
-    mean, variance = functions[MEAN], functions[VARIANCE]
-    add_derivatives(X[:covered], y[:covered], theta, mean, variance, gradient, hessian, True)
+    add_derivatives(X[:covered], y[:covered], theta, functions, gradient, hessian, True)
     for s in range(covered, X.shape[0]):
-        row = slice(s, s + 1)
-        add_derivatives(X[row], y[row], theta, mean, variance, gradient, hessian, True)
+        add_row(X[s], y[s], theta, functions, gradient, hessian)
+    mirror(hessian)
+
+
+@kernel
+def add_row(
+    x: FloatArray,
+    y: float,
+    theta: FloatArray,
+    functions: IntArray,
+    gradient: FloatArray,
+    hessian: FloatArray,
+) -> None:
+    """Add one sample's derivatives at θ; of `hessian` to the lower triangle only."""
+    z = dot(x, theta)
+    residual, weight = call1(functions[MEAN], z) - y, call1(functions[VARIANCE], z)
+    for j in range(x.shape[0]):
+        gradient[j] += residual * x[j]
+    add_lower(hessian, x, weight)
+
+
+@kernel
+def add_lower(A: FloatArray, x: FloatArray, weight: float) -> None:
+    """Add weight·x xᵀ to the lower triangle of A."""
+    for i in range(x.shape[0]):
+        w = weight * x[i]
+        for j in range(i + 1):
+            A[i, j] += w * x[j]
+
+
+@kernel
+def mirror(A: FloatArray) -> None:
+    """Copy the lower triangle of A to the upper one."""
+    for i in range(A.shape[0]):
+        for j in range(i):
+            A[j, i] = A[i, j]
 
 
 @kernel

@@ -13,9 +13,15 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.pointers import ScalarFunction, call3, compile_scalar
+from fedglb.kernels.pointers import (
+    DERIVATIVES,
+    ScalarFunction,
+    address_of,
+    call3,
+    compile_scalar,
+)
 from fedglb.kernels.quantiles import normal_quantile
-from fedglb.kernels.sums import map1
+from fedglb.kernels.sums import map1, one_by_one
 from fedglb.typing import FloatArray, IntArray
 
 
@@ -67,7 +73,9 @@ class Link(ABC):
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
-    `self_concordance`, `skew`, `dispersion` and `smooth_everywhere`.
+    `self_concordance`, `skew`, `dispersion` and `smooth_everywhere`. A kernel `derivatives`, which
+    has μ and μ′ of many z at once with the bits of the scalar functions, makes global updates
+    faster.
 
     References
     ----------
@@ -102,6 +110,9 @@ class Link(ABC):
     likelihood: ClassVar[bool] = False
     #: Statements about what is not proven with this link; they go into every result.
     caveats: ClassVar[tuple[str, ...]] = ()
+    #: The kernel that computes μ and μ′ of many z, with the signature
+    #: `kernels.pointers.DERIVATIVES`.
+    derivatives: ClassVar[Callable[..., int]] = staticmethod(one_by_one)
 
     @staticmethod
     @abstractmethod
@@ -189,9 +200,19 @@ class Link(ABC):
 
     @cached_property
     def compiled_functions(self) -> IntArray:
-        """Addresses for kernels, at the places MEAN, VARIANCE and CUMULANT of `kernels.layout`."""
+        """Addresses for kernels: MEAN, VARIANCE, CUMULANT and DERIVATIVES of `kernels.layout`."""
         every = (self.compiled_mean, self.compiled_variance, self.compiled_cumulant)
-        return np.array([function.address for function in every], dtype=np.int64)
+        scalar = [function.address for function in every]
+        return np.array([*scalar, address_of(self._derivatives(), DERIVATIVES)], dtype=np.int64)
+
+    def _derivatives(self) -> Callable[..., int]:
+        """Return `derivatives` of the class that defines the scalar functions, if it has one.
+
+        A subclass that has a mean of its own must not inherit another's.
+        """
+        names = {"derivatives", "scalar_mean", "scalar_variance"}
+        owner = next(kind for kind in type(self).__mro__ if names & vars(kind).keys())
+        return type(self).derivatives if "derivatives" in vars(owner) else one_by_one
 
     @cached_property
     def compiled_sample(self) -> ScalarFunction:

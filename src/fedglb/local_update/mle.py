@@ -90,14 +90,13 @@ def move_anchor(
     w: FloatArray,
     gradient: FloatArray,
     ridge: float,
-    mean: int,
-    variance: int,
+    functions: IntArray,
 ) -> float:
     """One pass over the samples: linearise at θ; return 1/tr(H⁻¹), a lower bound on λ_min(H)."""
     d = theta.shape[0]
     gradient[:] = 0.0
     H[:] = 0.0
-    add_derivatives(X, y, theta, mean, variance, gradient, H, True)
+    add_derivatives(X, y, theta, functions, gradient, H, True)
     for j in range(d):
         gradient[j] += ridge * theta[j]
         H[j, j] += ridge
@@ -152,9 +151,7 @@ def mle_step(
     k: float,
     floor: float,
     tolerance: float,
-    mean: int,
-    variance: int,
-    cumulant: int,
+    functions: IntArray,
 ) -> tuple[float, float, float, int]:
     """Take in the last row of X in place; return what is known of the fit, and the passes made.
 
@@ -169,8 +166,8 @@ def mle_step(
     n, d = X.shape
     x = X[n - 1]
     z = dot(x, anchor)
-    slope = call1(variance, z)
-    residual = call1(mean, z) - y[n - 1]
+    slope = call1(functions[VARIANCE], z)
+    residual = call1(functions[MEAN], z) - y[n - 1]
     add_outer(H, x, slope)
     for j in range(d):
         w[j] += x[j] * (slope * z - residual)
@@ -190,16 +187,16 @@ def mle_step(
                 if remainder_gap(H, delta, nu, theta, S, s, floor) <= tolerance:
                     # μ′(z) ≤ μ′(0)e^{s|z|}; from e^700 on, near overflow, k is the smaller
                     reach = math.exp(min(s * norm(anchor), 700.0))
-                    steepest = min(k, call1(variance, 0.0) * reach)
+                    steepest = min(k, call1(functions[VARIANCE], 0.0) * reach)
                     return remainder_norm(H, delta, s, steepest, ridge), nu, floor, passes
             else:
                 for j in range(d):
                     theta[j] = anchor[j] + length * delta[j]
-        elif halve_until_lower(X, y, theta, anchor, delta, ridge, cumulant) < 1.0:
+        elif halve_until_lower(X, y, theta, anchor, delta, ridge, functions[CUMULANT]) < 1.0:
             nu = 0.0
         if passes == _MAX_PASSES:
             return math.inf, nu, floor, -1
-        floor = move_anchor(X, y, theta, anchor, H, w, gradient, ridge, mean, variance)
+        floor = move_anchor(X, y, theta, anchor, H, w, gradient, ridge, functions)
         passes += 1
         if s < 0.0:
             for j in range(d):
@@ -234,7 +231,7 @@ def mle_observe(
         constants[RIDGE], constants[BALL], constants[CONCORDANCE], constants[SLOPE],
         constants[STEEPEST], counters[FLOOR],
         n * tolerance if tolerance > 0.0 else 1.0 / n,
-        functions[MEAN], functions[VARIANCE], functions[CUMULANT],
+        functions,
     )  # fmt: skip
     counters[FLOOR] = floor
     if passes < 0:

@@ -468,10 +468,7 @@ class Client:
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
         X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
         gradient, hessian = np.zeros(d), np.zeros((d, d))
-        add_derivatives(
-            X, y, theta, link.compiled_mean.address, link.compiled_variance.address,
-            gradient, hessian, message.hessian,
-        )  # fmt: skip
+        add_derivatives(X, y, theta, link.compiled_functions, gradient, hessian, message.hessian)
         loss = sum_loss(X, y, theta, link.compiled_cumulant.address) if message.loss else None
         return [
             Derivatives(

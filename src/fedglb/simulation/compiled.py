@@ -18,6 +18,7 @@ from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Query, Sums
+from fedglb.kernels.draw import largest_of_rows
 from fedglb.kernels.play import (
     ASKS,
     BAD_RADIUS,
@@ -45,12 +46,14 @@ from fedglb.typing import FloatArray
 
 def block_arrays(block: Block) -> BlockArrays:
     """Lay a block out for the kernel: arms as (d, K), so that its inner loops run over arms."""
-    steps, clients, _, _ = block.arms.shape
+    steps, clients, K, _ = block.arms.shape
+    means, best = _flat(block.means), np.empty((steps, clients))
+    largest_of_rows(means.reshape(-1, K), best.reshape(-1))
     return BlockArrays(
         first=block.first,
         arms=_flat(block.arms.transpose(0, 1, 3, 2)),
-        means=_flat(block.means),
-        best=_flat(block.means.max(axis=2)),
+        means=means,
+        best=best,
         uniforms=np.empty((0, 0)) if block.uniforms is None else _flat(block.uniforms),
         rewards=np.empty((0, 0, 0)) if block.rewards is None else _flat(block.rewards),
         active=np.empty((0, 0), dtype=np.bool_)

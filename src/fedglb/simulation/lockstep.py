@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import methodcaller
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer
+from fedglb.kernels.threads import each
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.engine import Progress
 from fedglb.simulation.results import Run
@@ -22,8 +24,9 @@ def lockstep(
 ) -> list[Run]:
     """Run several algorithms on the same arms and noise, which are drawn only once.
 
-    The results are those of `simulate`. To draw the arms of a step takes several times as long
-    as to play it, so this is the fast way to compare algorithms.
+    The results are those of `simulate`. To draw the arms of a step takes about as long as to play
+    it, so this is the fast way to compare algorithms. Where this process may use several cores
+    (NUMBA_NUM_THREADS limits them), the algorithms are played in as many threads.
 
     Parameters
     ----------
@@ -67,8 +70,7 @@ def lockstep(
     engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
     for block in env.checked_blocks(steps, seed):
         shared = block_arrays(block)
-        for engine in engines:
-            engine.play(shared)
+        each(methodcaller("play", shared), engines)
         if progress is not None:
             progress(block.first + block.arms.shape[0] - 1)
     return [engine.result() for engine in engines]

@@ -1,0 +1,58 @@
+"""Threads around kernels, where this process has more than one core to itself.
+
+Kernels release the interpreter's lock. What is divided here does not depend on how it is divided.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import TypeVar
+
+T = TypeVar("T")
+
+#: A range of clients is not divided for fewer numbers to draw than this per thread.
+_LEAST_NUMBERS = 100_000
+
+
+def threads() -> int:
+    """Return how many threads this process may use.
+
+    Sweeps run one process per core; joblib tells these, by NUMBA_NUM_THREADS, how many threads
+    each may use.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    told = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(int(told) if told.isdecimal() else cores or 1, 1)
+
+
+def each(do: Callable[[T], None], items: Iterable[T]) -> None:
+    """Call do(item) for each item, in threads; raise the error of the first that fails."""
+    every = list(items)
+    count = min(threads(), len(every))
+    if count <= 1:
+        for item in every:
+            do(item)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        for _ in pool.map(do, every):
+            pass
+
+
+def in_ranges(draw: Callable[[int, int], None], clients: int, numbers: int) -> None:
+    """Call draw(begin, end) for ranges that together are 0 … clients − 1, in threads.
+
+    Parameters
+    ----------
+    draw
+        Draws what the clients begin … end − 1 need.
+    clients
+        N.
+    numbers
+        How many numbers are drawn in all.
+    """
+    count = max(1, min(threads(), clients, numbers // _LEAST_NUMBERS))
+    ends = [clients * k // count for k in range(count + 1)]
+    each(lambda pair: draw(*pair), pairwise(ends))
