@@ -110,7 +110,7 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
         text = "this worker has other data, or clusters them differently, than the sweep"
         return Outcome(task, None, (text,))
     if parent is not None:
-        _leave_with(parent)
+        leave_with(parent)
     progress = _reporter(report)
     progress(0)
     begin = time.perf_counter()
@@ -139,7 +139,7 @@ def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None
 
 
 @functools.cache  # once per worker
-def _leave_with(parent: int) -> None:
+def leave_with(parent: int) -> None:
     """End this process soon after its parent, busy or idle, and not before it.
 
     A terminal sends Ctrl-C to workers too; they ignore it, because the parent acts on it.
