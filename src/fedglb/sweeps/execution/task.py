@@ -50,7 +50,8 @@ class Outcome:
 def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     """Deal the pending (configuration, seed) pairs into tasks.
 
-    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle. Runs are
+    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
+    the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
     dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
 
     Examples
@@ -64,7 +65,8 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     tasks = []
     for seed, indices in of_seed.items():
         wanted = max(-(-len(indices) // LARGEST), -(-2 * jobs // len(of_seed)))
-        count = min(wanted, len(indices))
+        even = (n for n in range(wanted, wanted + wanted // 3 + 1) if n * len(of_seed) % jobs == 0)
+        count = min(next(even, wanted), len(indices))
         tasks += [Task(seed, tuple(indices[i::count])) for i in range(count)]
     return tasks
 
