@@ -21,9 +21,9 @@ POINTS = 50
 #: What takes long is made smaller: horizon and clients, None: the study's own.
 STUDIES: dict[str, tuple[int | None, int | None]] = {
     "synthetic": (500, 50),
-    "magic": (None, None),
-    "covertype": (100, None),
-    "mushroom": (60, 5),
+    "magic": (100, 10),
+    "covertype": (60, 5),
+    "mushroom": (60, 2),
 }
 _AT_ONCE = 32
 

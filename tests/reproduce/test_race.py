@@ -19,6 +19,7 @@ from fedglb.reproduce.rule import mean, score
 from fedglb.reproduce.search import candidates, searches
 from tests.reproduce.test_plan import FILE
 
+#: Full searches of the package's studies, made smaller: `record_searches.py`.
 RECORDED = sorted((Path(__file__).parent / "searches").glob("*.npz"))
 
 
@@ -56,9 +57,8 @@ def test_the_winner_of_a_recorded_search_is_never_stopped(path):
     chosen, looks = replayed(regrets)
     assert chosen == winner(regrets[..., -1])
     assert looks[chosen] == regrets.shape[3]
-    if path.stem.endswith("-full"):  # with three seeds, some cannot win long before the end
-        assert sum(look <= LOOKS // 2 for look in looks) >= len(looks) // 10
-    # Whatever prefix of the seeds or of the candidates had been searched.
+    assert any(look < regrets.shape[3] for look in looks)  # and it is not for nothing
+    # And not if fewer candidates or seeds had been searched.
     for n in range(2, regrets.shape[0]):
         some = regrets[-n:, :, : 1 + n % regrets.shape[2]]
         assert replayed(some)[0] == winner(some[..., -1])
