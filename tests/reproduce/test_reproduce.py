@@ -6,14 +6,17 @@ import copy
 import importlib
 import json
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedglb as fg
 from fedglb.io.lock import exclusive_lock
 from fedglb.io.toml import to_toml
-from fedglb.reproduce import load_study, reproduce
+from fedglb.reproduce import load_study, read_plan, reproduce
+from fedglb.reproduce.search import candidates, searches
 from fedglb.sweeps.results import store
 from tests.reproduce.test_plan import FILE
 
@@ -101,6 +104,55 @@ def test_a_stopped_study_goes_on(tmp_path):
     a, b = load_study(tmp_path / "a"), load_study(tmp_path / "b")
     assert a.result.runs.equals(b.result.runs)
     assert a.choice == b.choice
+
+
+SEARCHED = {
+    **FILE, "horizon": 60,
+    "search": {
+        "seeds": [101, 102, 103], "exploration": [0.01, 0.1, 1.0, 10.0], "ridge": [0.1, 1.0],
+        "algorithm": [{"name": "fedglb-ucb", "threshold": 1.0}, {"name": "n-ons-glm"}],
+    },
+}  # fmt: skip
+
+
+def test_candidates_are_stopped_and_the_choice_is_that_of_the_full_search(tmp_path):
+    reproduce(SEARCHED, "full", tmp_path / "out", jobs=1)
+    choice = load_study(tmp_path / "out").choice
+    plan = read_plan(SEARCHED, "full")
+    every = candidates(plan.search)
+    (tables,) = searches(plan, every, plan.search.seeds)
+    runs = fg.sweep(tables, tmp_path / "full", jobs=1).runs
+    regrets = runs["regret"].to_numpy().reshape(2, len(every), 3).mean(axis=2).T
+    best = int(np.log(np.maximum(regrets, 1.0)).mean(axis=1).argmin())
+    assert choice["chosen"] == asdict(every[best])
+    assert choice["stopped"] > 0
+    for row, full in zip(choice["tried"], regrets, strict=True):
+        if row["steps"] == 60:
+            assert row["regrets"] == pytest.approx(full, rel=1e-12)
+        else:
+            assert (np.array(row["regrets"]) <= full * (1 + 1e-12)).all()
+    assert len(list((tmp_path / "out" / "races").iterdir())) == len(every) - 1
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "cannot win any more" in page
+    assert "of these stopped early" in page
+
+
+def test_a_search_that_was_stopped_between_candidates_goes_on(tmp_path, monkeypatch):
+    class Stop(Exception):
+        pass
+
+    def stop(text, status):
+        if text.startswith("search, 3 of"):
+            raise Stop
+
+    with pytest.raises(Stop):
+        reproduce(SEARCHED, "full", tmp_path / "a", jobs=1, progress=stop)
+    kept = files(tmp_path / "a" / "races")
+    assert len(kept) == 3
+    reproduce(SEARCHED, "full", tmp_path / "a", jobs=1)
+    reproduce(SEARCHED, "full", tmp_path / "b", jobs=1)
+    assert kept.items() <= files(tmp_path / "a" / "races").items()
+    assert load_study(tmp_path / "a").choice == load_study(tmp_path / "b").choice
 
 
 def test_killed_between_two_files_the_study_is_still_one(study, monkeypatch):

@@ -9,6 +9,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.reproduce.plan import read_plan
+from fedglb.reproduce.race import Raced
+from fedglb.reproduce.rule import mean, score
 from fedglb.reproduce.search import candidates, choose
 from tests.reproduce.test_plan import FILE
 
@@ -26,7 +28,7 @@ class Made:
     """Stands in for sweeps: the regret of every run is what `regret(row)` says."""
 
     def __init__(self, regret):
-        self.regret, self.documents = regret, []
+        self.regret, self.documents, self.raced = regret, [], []
 
     def __call__(self, tables, text):
         experiment = fg.read_experiment(tables)
@@ -43,6 +45,29 @@ class Made:
         runs = pl.DataFrame(rows, schema_overrides={"updates": pl.Int64})
         return fg.SweepResult(runs, pl.DataFrame(), {})
 
+    def race(self, sweeps, before, limit):
+        """Every candidate to the end, or half of its way where it cannot win any more."""
+        made = []
+        for tables, known in zip(sweeps, before, strict=True):
+            self.raced.append(tables)
+            experiment = fg.read_experiment(tables)
+            regrets = [
+                mean([*k, *(self.regret(c, experiment.env.problem, s) for s in experiment.seeds)])
+                for k, c in zip(known, experiment.configurations, strict=True)
+            ]
+            cannot = score([r / 2 for r in regrets]) > limit
+            made.append(
+                Raced([r / 2 for r in regrets], experiment.horizon // 2)
+                if cannot
+                else Raced(regrets, experiment.horizon)
+            )
+        return made
+
+
+def search(plan, regret):
+    made = Made(regret)
+    return choose(plan, made, made.race)
+
 
 def test_the_rule_takes_the_least_mean_log_ratio():
     # FedGLB-UCB likes S = 3 a little, DisLinUCB dislikes it a lot; both like a fixed radius.
@@ -53,7 +78,7 @@ def test_the_rule_takes_the_least_mean_log_ratio():
         fixed = 1.0 if c.parameters["confidence"] == "fixed=0.3" else 2.0
         return at * curved * fixed + (seed - 101.5)  # means over seeds: without the last term
 
-    tables, how = choose(searched(), Made(regret))
+    tables, how = search(searched(), regret)
     assert how["chosen"] == {
         "radius": 1.0, "curvature": 0.1, "ridge": None, "exploration": None, "alpha": 0.3,
     }  # fmt: skip
@@ -71,10 +96,11 @@ def test_the_rule_takes_the_least_mean_log_ratio():
 
 def test_it_never_looks_at_a_seed_that_is_reported():
     made = Made(lambda c, problem, seed: float(seed))
-    choose(searched(), made)
-    assert len(made.documents) == 4  # one a problem
-    for document in made.documents:
-        assert document["seeds"] == [101, 102]
+    choose(searched(), made, made.race)
+    *begun, completed = [document["seeds"] for document in made.documents]
+    assert begun == [[101]] * 4  # one a problem
+    assert completed == [102]
+    assert [tables["seeds"] for tables in made.raced] == [[102]] * 11
 
 
 def test_every_candidate_is_run_with_its_own_values():
@@ -86,8 +112,39 @@ def test_every_candidate_is_run_with_its_own_values():
         return 1.0
 
     plan = searched()
-    choose(plan, Made(regret))
+    search(plan, regret)
     assert len(seen) == 2 * len(candidates(plan.search))
+
+
+def test_those_that_lead_on_the_first_seed_are_raced_first_against_the_one_that_leads():
+    def regret(c, problem, seed):
+        return problem.S * (10.0 if problem.curvature == 0.1 else 20.0)
+
+    made = Made(regret)
+    _, how = choose(searched(alpha=[], exploration=[0.1]), made, made.race)
+    assert made.documents[-1]["problem"] == {"dim": 3, "radius": 1.0, "curvature": 0.1}
+    raced = [tables["problem"] for tables in made.raced]
+    assert [(p["radius"], p.get("curvature")) for p in raced] == [
+        (1.0, None),
+        (3.0, 0.1),
+        (3.0, None),
+    ]
+    assert how["stopped"] == 2
+    assert [row["steps"] for row in how["tried"]] == [20, 20, 10, 10]
+
+
+def test_what_a_stopped_candidate_might_have_reached_is_said():
+    # At S = 3 DisLinUCB fails, so this candidate is stopped; FedGLB-UCB might have been best there.
+    def regret(c, problem, seed):
+        return (15.0 if problem.S == 3 else 10.0) if c.preset == "fedglb-ucb" else problem.S**9
+
+    _, how = search(searched(curvature=[], alpha=[], exploration=[0.1]), regret)
+    assert how["stopped"] == 1
+    fed, linear = how["algorithms"]
+    assert not fed["own_best_is_sure"]  # 7.5 after half of the steps, which may be all
+    assert linear["own_best_is_sure"]
+    assert fed["own_best"]["radius"] == 1.0
+    assert how["tried"][1]["regrets"][0] == 7.5
 
 
 def test_a_regret_of_zero_outweighs_nothing():
@@ -96,19 +153,19 @@ def test_a_regret_of_zero_outweighs_nothing():
         fed = c.preset == "fedglb-ucb"
         return (0.0 if fed else 500.0) if problem.S == 3 else (1.0 if fed else 100.0)
 
-    _, how = choose(searched(), Made(regret))
+    _, how = search(searched(), regret)
     assert how["chosen"]["radius"] == 1.0
 
 
 def test_the_search_has_its_own_horizon_or_the_file_s():
     for horizon, expected in ((7, 7), (None, 20)):
         made = Made(lambda c, problem, seed: 1.0)
-        _, how = choose(searched(horizon=horizon), made)
+        _, how = choose(searched(horizon=horizon), made, made.race)
         assert {document["horizon"] for document in made.documents} == {expected}
         assert how["horizon"] == expected
 
 
 def test_who_took_no_part_is_named():
     plan = read_plan({**FILE, "algorithm": [*FILE["algorithm"], {"name": "n-ons-glm"}]}, "full")
-    _, how = choose(plan, Made(lambda c, problem, seed: 1.0))
+    _, how = search(plan, lambda c, problem, seed: 1.0)
     assert how["not_searched"] == ["n-ons-glm"]

@@ -125,6 +125,11 @@ INDEX = types.int64(
 DERIVATIVES = types.int64(_REALS[1], _REALS[1], _REALS[1], _WHOLES, types.int64)
 
 
+#: Addresses found so far, by identity: to find one again takes longer than all else that a client
+#: does with a new model. Function and signature are kept, so that nothing else gets their id.
+_ADDRESSES: dict[tuple[int, int], tuple[int, Any, Any]] = {}
+
+
 def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
     """Return the address of a kernel's machine code for a signature; compile it if need be.
 
@@ -151,6 +156,9 @@ def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
     if numba.config.DISABLE_JIT:
         return compile_scalar(function, 0).address
     dispatcher = cast("Any", function)
+    known = _ADDRESSES.get((id(dispatcher), id(signature)))
+    if known is not None:
+        return known[0]
     if not hasattr(dispatcher, "overloads"):
         raise TypeError("it is a plain Python function")
     if signature.args not in dispatcher.overloads:
@@ -160,7 +168,9 @@ def address_of(function: Callable[..., Any] | None, signature: Any) -> int:
     returned = types.unliteral(compiled.signature.return_type)
     if returned != signature.return_type:
         raise TypeError(f"it returns {returned}, not {signature.return_type}")
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+    address = int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
+    _ADDRESSES[id(dispatcher), id(signature)] = address, dispatcher, signature
+    return address
 
 
 def _emit_native_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:

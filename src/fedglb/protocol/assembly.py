@@ -75,12 +75,12 @@ def objective(
     for client in clients:
         part = gathered[client]
         n += part.samples
-        M = M + part.matrix
+        M += part.matrix
         if part.b is not None:
-            moment = moment + part.b
+            moment += part.b
         if client in kept:
             n -= kept[client].samples
-            M = M - kept[client].matrix
+            M -= kept[client].matrix
     in_force = setting.in_force(model)
     prior = algorithm.local_update.prior(in_force) * np.eye(d)
     if not solver.refits and model is not None:

@@ -247,7 +247,7 @@ class Update:
         return UpdateRecord(
             t=self.t,
             client=self.asked_by,
-            samples=sum(part.samples for part in self.fitted().values()),
+            samples=sum(self.gathered[client].samples for client in self.participants),
             rounds=self.rounds,
             gradient_norm=float(np.linalg.norm(self.solve.solution.gradient)),
             gap=self.solve.solution.gap,

@@ -45,7 +45,8 @@ class Study:
         seed, regret, reward; may have no rows.
     choice
         How the parameters were chosen, or None. Its keys: rule, seeds, horizon, chosen, algorithms,
-        candidates, and optionally not_searched: labels that took no part in the search.
+        candidates, and optionally not_searched: labels that took no part in the search, and
+        stopped: how many candidates were not run to the end.
     facts
         About the data: dataset, checksum, mode, …; may be empty.
     """

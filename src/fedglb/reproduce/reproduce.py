@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,8 +12,9 @@ from fedglb.io.lock import exclusive_lock
 from fedglb.provenance import identity
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import Plan, read_plan
+from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
-from fedglb.reproduce.study import FIXED, STUDY, SWEEPS, StudyFile, load_study, read_fixed
+from fedglb.reproduce.study import FIXED, RACES, STUDY, SWEEPS, StudyFile, load_study, read_fixed
 from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
 from fedglb.sweeps.results.parts import to_bytes
@@ -82,7 +83,7 @@ def _validate(plan: Plan, tell: Stage) -> None:
         return
     every = candidates(plan.search)
     _read(plan, with_choice(plan.tables, every[0]), tell)
-    sweeps = searches(plan, every)
+    sweeps = searches(plan, every, plan.search.seeds)
     for tables in sweeps:
         with relocated(lambda path: in_search(path, len(every) // len(sweeps))):
             _read(plan, tables, tell)
@@ -99,7 +100,27 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
     def run_tables(tables: dict[str, Any], text: str) -> SweepResult:
         return run(_read(plan, tables, tell), text)
 
-    tables, how = (plan.tables, None) if plan.search is None else choose(plan, run_tables)
+    def run_race(
+        sweeps: Sequence[dict[str, Any]],
+        before: Sequence[Sequence[Sequence[float]]],
+        limit: float,
+    ) -> list[Raced]:
+        tell(f"search, {len(sweeps)} candidates, each as long as it can win", None)
+
+        def ended(count: int) -> None:
+            if count * 10 // len(sweeps) > (count - 1) * 10 // len(sweeps):  # ten lines, not all
+                tell(f"search, {count} of {len(sweeps)} have ended", None)
+
+        entrants = [
+            Entrant(_read(plan, tables, tell), tuple(map(tuple, known)), limit)
+            for tables, known in zip(sweeps, before, strict=True)
+        ]
+        return race(entrants, place / RACES, jobs, ended)
+
+    if plan.search is None:
+        tables, how = plan.tables, None
+    else:
+        tables, how = choose(plan, run_tables, run_race)
     experiment = _read(plan, tables, tell)
     run(experiment, "sweep")
     name = _short_identity(experiment)

@@ -3,12 +3,12 @@
 Each candidate is one setting for all algorithms. The rule takes the candidate at which the
 algorithms lose least, on average, against the candidate that would be best for each of them
 alone: it minimises the mean over algorithms of log(regret / the algorithm's own least regret).
+`rule.py` has the rule, `race.py` stops candidates that cannot win any more.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -17,19 +17,17 @@ import polars as pl
 
 from fedglb.errors import Place
 from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable
+from fedglb.reproduce.race import Raced
+from fedglb.reproduce.rule import RULE, STOPPED, loss, mean, score
 from fedglb.sweeps import SweepResult
-
-RULE = (
-    "One setting for all algorithms: of all candidates the one with the least mean, over the "
-    "algorithms of the search, of log(regret / least regret of this algorithm over all "
-    "candidates); regrets are means over the search's seeds, none of which is reported, and "
-    "count as 1 where they are less."
-)
-#: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
-_LEAST = 1.0
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.
 RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]
+#: Runs candidates for as long as they can win: their sweeps' tables, for each its regrets so far by
+#: algorithm and seed, and the limit.
+RunRace: TypeAlias = Callable[
+    [Sequence[dict[str, Any]], Sequence[Sequence[Sequence[float]]], float], Sequence[Raced]
+]
 
 
 @dataclass(frozen=True)
@@ -89,53 +87,82 @@ def candidates(search: SearchTable) -> list[Candidate]:
     ]
 
 
-def choose(plan: Plan, run: RunSweep) -> tuple[dict[str, Any], dict[str, Any]]:
+def choose(plan: Plan, run: RunSweep, race: RunRace) -> tuple[dict[str, Any], dict[str, Any]]:
     """Search; return the tables with the chosen values, and how they were chosen.
 
-    The second is for the report: the rule, the choice, and for each algorithm its regret at the
-    choice and at the candidate that is best for it alone.
+    All candidates are run on the first seed. The one that leads there is run on the others too, and
+    then every other candidate, for as long as it can still beat that one.
+
+    The second result is for the report: the rule, the choice, and for each algorithm its regret at
+    the choice and at the candidate that is best for it alone.
     """
     search = plan.search
     assert search is not None
     every = candidates(search)
-    sweeps = searches(plan, every)
-    regrets: list[list[float]] = []  # one row per candidate, one column per algorithm
+    first, *rest = search.seeds
+    sweeps = searches(plan, every, [first])
+    begun: list[list[list[float]]] = []  # regrets: by candidate, algorithm, seed
     labels: list[str] = []
     for i, tables in enumerate(sweeps):
         result = run(tables, f"search {i + 1} of {len(sweeps)}")
-        means, labels = _regrets(result, len(search.algorithm))
-        regrets += means
-    best = [min(row[a] for row in regrets) for a in range(len(labels))]
-    chosen = min(range(len(every)), key=lambda c: loss(regrets[c], best))
-    algorithms = []
+        regrets, labels = _regrets(result, len(search.algorithm))
+        begun += regrets
+    horizon = int(sweeps[0]["horizon"])
+    tried = [Raced([mean(seeds) for seeds in row], horizon) for row in begun]
+    if rest:
+        order = sorted(range(len(every)), key=lambda c: score(tried[c].regrets))
+        leader, *others = order
+        ((ended,), _) = _regrets(
+            run(searches(plan, [every[leader]], rest)[0], "search, the first to be completed"),
+            len(search.algorithm),
+        )
+        both = [[*one, *more] for one, more in zip(begun[leader], ended, strict=True)]
+        tried[leader] = Raced([mean(seeds) for seeds in both], horizon)
+        limit = score(tried[leader].regrets)
+        tables_of = [searches(plan, [every[c]], rest)[0] for c in others]
+        raced = race(tables_of, [begun[c] for c in others], limit)
+        for c, made in zip(others, raced, strict=True):
+            tried[c] = made
+    return _chosen(plan, every, labels, tried, horizon)
+
+
+def _chosen(
+    plan: Plan,
+    every: Sequence[Candidate],
+    labels: Sequence[str],
+    tried: Sequence[Raced],
+    horizon: int,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what `choose` does, from how far each candidate came."""
+    search = plan.search
+    assert search is not None
+    whole = [c for c, made in enumerate(tried) if made.steps == horizon]
+    chosen = min(whole, key=lambda c: score(tried[c].regrets))
+    stopped = len(every) - len(whole)
+    algorithms, best = [], []
     for a, label in enumerate(labels):
-        own = min(range(len(every)), key=lambda c: regrets[c][a])
+        own = min(whole, key=lambda c: tried[c].regrets[a])
+        best.append(tried[own].regrets[a])
         algorithms.append(
             {
-                "label": label, "regret_at_chosen": regrets[chosen][a],
-                "own_best": asdict(every[own]), "regret_at_own_best": regrets[own][a],
+                "label": label, "regret_at_chosen": tried[chosen].regrets[a],
+                "own_best": asdict(every[own]), "regret_at_own_best": best[a],
+                # one that was stopped might have had less
+                "own_best_is_sure": best[a] <= min(made.regrets[a] for made in tried),
             }
         )  # fmt: skip
     how = {
-        "rule": RULE, "seeds": search.seeds, "horizon": sweeps[0]["horizon"],
-        "candidates": len(every), "chosen": asdict(every[chosen]),
-        "mean_log_loss": loss(regrets[chosen], best), "algorithms": algorithms,
+        "rule": f"{RULE} {STOPPED}" if len(search.seeds) > 1 else RULE,
+        "seeds": search.seeds, "horizon": horizon,
+        "candidates": len(every), "stopped": stopped, "chosen": asdict(every[chosen]),
+        "mean_log_loss": loss(tried[chosen].regrets, best), "algorithms": algorithms,
         "not_searched": _not_searched(plan, search),
-        "tried": [{**asdict(c), "regrets": row} for c, row in zip(every, regrets, strict=True)],
+        "tried": [
+            {**asdict(c), "regrets": made.regrets, "steps": made.steps}
+            for c, made in zip(every, tried, strict=True)
+        ],
     }  # fmt: skip
     return with_choice(plan.tables, every[chosen]), how
-
-
-def loss(regrets: Sequence[float], best: Sequence[float]) -> float:
-    """Return the mean of log(regret / best regret).
-
-    Examples
-    --------
-    >>> round(loss([2.0, 8.0], [1.0, 4.0]), 4), loss([0.5], [0.0])
-    (0.6931, 0.0)
-    """
-    pairs = zip(regrets, best, strict=True)
-    return math.fsum(math.log(max(r, _LEAST) / max(b, _LEAST)) for r, b in pairs) / len(best)
 
 
 def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
@@ -147,8 +174,11 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
     }
 
 
-def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
-    """Return the sweeps of a search, one per problem: each algorithm with all candidates."""
+def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the sweeps of candidates on seeds, one per problem: each algorithm with all of them.
+
+    A problem has a sweep of its own because S changes the rewards and c_μ what is known of them.
+    """
     search = plan.search
     assert search is not None
     groups = [list(group) for _, group in itertools.groupby(every, key=Candidate.of_problem)]
@@ -156,7 +186,7 @@ def searches(plan: Plan, every: Sequence[Candidate]) -> list[dict[str, Any]]:
         {
             **plan.tables,
             "name": f"{plan.name}-search",
-            "seeds": search.seeds,
+            "seeds": list(seeds),
             "horizon": plan.tables["horizon"] if search.horizon is None else search.horizon,
             "problem": {**plan.tables.get("problem", {}), **group[0].of_problem()},
             "algorithm": [
@@ -192,15 +222,15 @@ def _not_searched(plan: Plan, search: SearchTable) -> list[str]:
     return sorted({str(name) for name in reported if name not in took_part})
 
 
-def _regrets(result: SweepResult, algorithms: int) -> tuple[list[list[float]], list[str]]:
-    """Return the mean regret of each candidate, by algorithm, and the algorithms' names."""
+def _regrets(result: SweepResult, algorithms: int) -> tuple[list[list[list[float]]], list[str]]:
+    """Return regrets by candidate, algorithm and seed, and the algorithms' names."""
     runs = result.runs.group_by("label", maintain_order=True).agg(
-        pl.col("regret").mean(), pl.col("algorithm", "threshold", "updates").first()
+        "regret", pl.col("algorithm", "threshold", "updates").first()
     )
-    means = runs["regret"].to_list()
-    count = len(means) // algorithms
+    regrets = runs["regret"].to_list()
+    count = len(regrets) // algorithms
     names = [_name(runs.row(a * count, named=True)) for a in range(algorithms)]
-    return [[means[a * count + c] for a in range(algorithms)] for c in range(count)], names
+    return [[regrets[a * count + c] for a in range(algorithms)] for c in range(count)], names
 
 
 def _name(row: dict[str, Any]) -> str:

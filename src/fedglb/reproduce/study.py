@@ -14,7 +14,7 @@ from fedglb.report import Study, study_of_sweep
 from fedglb.sweeps import load
 from fedglb.sweeps.fixed_models import SCHEMA
 
-STUDY, SWEEPS, FIXED = "study.json", "sweeps", "fixed-models"
+STUDY, SWEEPS, RACES, FIXED = "study.json", "sweeps", "races", "fixed-models"
 
 
 class StudyFile(msgspec.Struct, frozen=True):

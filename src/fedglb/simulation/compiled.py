@@ -8,6 +8,7 @@ bit.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -169,10 +170,10 @@ class CompiledEngine(Engine):
     def _update(self, t: int, client: int | None) -> None:
         self._sum_up()
         counts = self.learners.counts.tolist()
-        gathered: dict[ClientId, Contribution] = {
-            i: Contribution(n, self.matrices[i].copy(), self._vector(i))
-            for i, n in enumerate(counts)
-        }
+        shared = self.at_model or self.algorithm.local_update.shares_moment
+        vectors = self.vectors.copy() if shared else itertools.repeat(None)
+        parts = map(Contribution, counts, self.matrices.copy(), vectors)
+        gathered: dict[ClientId, Contribution] = dict(enumerate(parts))
         model = bulk_update(self.coordinator, t, client, gathered, self._answer)
         self._adopt(model)
         self._covered[:] = counts
@@ -199,10 +200,6 @@ class CompiledEngine(Engine):
                 raise InvalidInput("engine", "compiled", allowed)
             stacked[1:] = stacked[0]
         self._begin.base = model
-
-    def _vector(self, i: int) -> FloatArray | None:
-        shared = self.at_model or self.algorithm.local_update.shares_moment
-        return self.vectors[i].copy() if shared else None
 
     def _sum_up(self) -> None:
         """Bring the sums with which clients answer the request for an update up to date."""
@@ -255,8 +252,9 @@ class CompiledEngine(Engine):
 
     def _last_step(self, i: int) -> int:
         """Return the last step in which client i acted (any client, if centralised)."""
-        played = self.recorder.log.choices >= 0
-        acted = played.any(axis=1) if self.algorithm.centralised else played[:, i]
+        choices = self.recorder.log.choices
+        centralised = self.algorithm.centralised
+        acted = (choices >= 0).any(axis=1) if centralised else choices[:, i] >= 0
         return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 

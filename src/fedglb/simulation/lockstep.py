@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from operator import methodcaller
+from typing import Any
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
@@ -68,12 +69,37 @@ def lockstep(
     steps = known_horizon(env, horizon)
     integer("seed", seed, at_least=0)
     engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
-    for block in env.checked_blocks(steps, seed):
-        shared = block_arrays(block)
-        each(methodcaller("play", shared), engines)
+    for done in advance(engines, env, steps, seed):
         if progress is not None:
-            progress(block.first + block.arms.shape[0] - 1)
+            progress(done)
     return [engine.result() for engine in engines]
+
+
+def advance(
+    engines: Sequence[CompiledEngine],
+    env: Environment,
+    horizon: int,
+    seed: int,
+    at_most: int | None = None,
+) -> Iterator[int]:
+    """Play step by step, all engines the same steps; yield how many are done, now and then.
+
+    Who stops asking stops the engines, which have their results so far. `at_most`: the most
+    steps from one yield to the next; None: as many as are drawn at a time.
+    """
+    for block in env.checked_blocks(horizon, seed):
+        shared = block_arrays(block)
+        steps = shared.arms.shape[0]
+        for begin in range(0, steps, at_most or steps):
+            end = min(begin + (at_most or steps), steps)
+            arrays: dict[str, Any] = {
+                name: array[begin:end]
+                for name, array in shared._asdict().items()
+                if name != "first"
+            }
+            piece = shared._replace(first=shared.first + begin, **arrays)
+            each(methodcaller("play", piece), engines)
+            yield shared.first + end - 1
 
 
 def known_horizon(env: Environment, horizon: int | None) -> int:

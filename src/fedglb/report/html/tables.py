@@ -107,8 +107,9 @@ def choice_section(choice: Mapping[str, Any]) -> str:
     seeds = ", ".join(str(s) for s in choice.get("seeds", ()))
     used = {k: v for k, v in choice.get("chosen", {}).items() if v is not None}
     facts: dict[str, object] = {
-        "candidates": choice.get("candidates"), "seeds": seeds, "horizon": choice.get("horizon"),
-        **used,
+        "candidates": choice.get("candidates"),
+        **({"of these stopped early": choice["stopped"]} if choice.get("stopped") else {}),
+        "seeds": seeds, "horizon": choice.get("horizon"), **used,
     }  # fmt: skip
     text = f"<p>{escape(str(choice.get('rule', '')))}</p>{pairs(facts)}"
     rows = [
@@ -116,7 +117,9 @@ def choice_section(choice: Mapping[str, Any]) -> str:
             escape(str(a["label"])),
             ", ".join(f"{escape(str(k))} {_value(v)}"
                       for k, v in (a.get("own_best") or {}).items() if v is not None),
-            amount(a.get("regret_at_chosen")), amount(a.get("regret_at_own_best")),
+            amount(a.get("regret_at_chosen")),
+            ("" if a.get("own_best_is_sure", True) else "at most ")
+            + amount(a.get("regret_at_own_best")),
         ]
         for a in choice.get("algorithms", ())
     ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
+from typing import Any
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
@@ -23,14 +24,17 @@ def run_locally(
     experiment: Experiment, tasks: Sequence[Task], jobs: int, watch: Watch
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they arrive. One worker process per job; with one job, this process."""
-    sources = Sources.of(experiment)
+    sources, parent = Sources.of(experiment), None if jobs == 1 else os.getpid()
+    calls = (joblib.delayed(work)(sources, task, watch.report_file(task), parent) for task in tasks)
+    yield from run_calls(calls, jobs)
+
+
+def run_calls(calls: Iterable[Any], jobs: int) -> Generator[Any, None, None]:
+    """Yield the results of `joblib.delayed` calls as they arrive; raise `WorkerDied`."""
     if jobs == 1:
-        for task in tasks:
-            yield work(sources, task, watch.report_file(task), None)
+        for function, arguments, options in calls:
+            yield function(*arguments, **options)
         return
-    calls = (
-        joblib.delayed(work)(sources, task, watch.report_file(task), os.getpid()) for task in tasks
-    )
     # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,

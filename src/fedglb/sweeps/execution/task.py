@@ -50,7 +50,8 @@ class Outcome:
 def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     """Deal the pending (configuration, seed) pairs into tasks.
 
-    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle. Runs are
+    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
+    the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
     dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
 
     Examples
@@ -64,7 +65,8 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     tasks = []
     for seed, indices in of_seed.items():
         wanted = max(-(-len(indices) // LARGEST), -(-2 * jobs // len(of_seed)))
-        count = min(wanted, len(indices))
+        even = (n for n in range(wanted, wanted + wanted // 3 + 1) if n * len(of_seed) % jobs == 0)
+        count = min(next(even, wanted), len(indices))
         tasks += [Task(seed, tuple(indices[i::count])) for i in range(count)]
     return tasks
 
@@ -110,7 +112,7 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
         text = "this worker has other data, or clusters them differently, than the sweep"
         return Outcome(task, None, (text,))
     if parent is not None:
-        _leave_with(parent)
+        leave_with(parent)
     progress = _reporter(report)
     progress(0)
     begin = time.perf_counter()
@@ -139,7 +141,7 @@ def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None
 
 
 @functools.cache  # once per worker
-def _leave_with(parent: int) -> None:
+def leave_with(parent: int) -> None:
     """End this process soon after its parent, busy or idle, and not before it.
 
     A terminal sends Ctrl-C to workers too; they ignore it, because the parent acts on it.
