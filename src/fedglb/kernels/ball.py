@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.krylov import project_by_products
 from fedglb.kernels.linalg import (
     cholesky,
     dot,
@@ -19,6 +20,8 @@ from fedglb.typing import FloatArray
 _MAX_STEPS = 200
 #: Relative distance from the sphere below which the last steps need no new factorisation.
 _CLOSE = 1e-4
+#: Up to so many features a projection by factorising is the faster one.
+SMALL = 16
 
 
 @kernel
@@ -89,11 +92,16 @@ def project(A: FloatArray, A_inv: FloatArray, S: float, theta: FloatArray) -> fl
     """Replace `theta` by its projection onto ‖·‖ ≤ S in the A-norm; return the multiplier.
 
     The last line of the paper's Algorithm 2. It is the ball and not the sphere: a point inside
-    stays as it is. The first of Newton's steps starts at ν = 0, where A⁻¹ is all that it needs.
+    stays as it is. Above `SMALL` features A⁻¹ is all that is needed, in O(d²). Below, and where
+    A⁻¹ is not good enough, A + νI is factorised; the first of Newton's steps, at ν = 0, is A⁻¹'s.
     """
     length = norm(theta)
     if length <= S:
         return 0.0
+    if theta.shape[0] > SMALL:
+        nu = project_by_products(A, A_inv, S, theta)
+        if nu >= 0.0:
+            return nu
     w = np.empty(theta.shape[0])
     matvec(A, theta, w)
     start = length * length / quadratic(A_inv, theta) * (length - S) / S

@@ -34,12 +34,26 @@ def norm(x: FloatArray) -> float:
 
 @kernel
 def matvec(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Write A x to `out`."""
-    for i in range(A.shape[0]):
+    """Write A x to `out`.
+
+    Rows are taken four at a time: each has its own sum, and none waits for another's.
+    """
+    rows, columns = A.shape
+    i = 0
+    while i + 4 <= rows:
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for j in range(columns):
+            first += A[i, j] * x[j]
+            second += A[i + 1, j] * x[j]
+            third += A[i + 2, j] * x[j]
+            fourth += A[i + 3, j] * x[j]
+        out[i], out[i + 1], out[i + 2], out[i + 3] = first, second, third, fourth
+        i += 4
+    for k in range(i, rows):
         total = 0.0
-        for j in range(A.shape[1]):
-            total += A[i, j] * x[j]
-        out[i] = total
+        for j in range(columns):
+            total += A[k, j] * x[j]
+        out[k] = total
 
 
 @kernel
@@ -56,46 +70,81 @@ def symmetric_matvec(A: FloatArray, x: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def quadratic(A: FloatArray, x: FloatArray) -> float:
-    """Return xᵀAx."""
+    """Return xᵀAx, four rows of A at a time as in `matvec`."""
+    d = A.shape[0]
     total = 0.0
-    for i in range(A.shape[0]):
+    i = 0
+    while i + 4 <= d:
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for j in range(d):
+            first += A[i, j] * x[j]
+            second += A[i + 1, j] * x[j]
+            third += A[i + 2, j] * x[j]
+            fourth += A[i + 3, j] * x[j]
+        total += x[i] * first
+        total += x[i + 1] * second
+        total += x[i + 2] * third
+        total += x[i + 3] * fourth
+        i += 4
+    for k in range(i, d):
         row = 0.0
-        for j in range(A.shape[1]):
-            row += A[i, j] * x[j]
-        total += x[i] * row
+        for j in range(d):
+            row += A[k, j] * x[j]
+        total += x[k] * row
     return total
 
 
 @kernel
 def add_outer(A: FloatArray, x: FloatArray, weight: float) -> None:
-    """A += weight · x xᵀ, kept exactly symmetric."""
+    """A += weight · x xᵀ, kept exactly symmetric: x_i x_j is x_j x_i to the bit."""
     d = x.shape[0]
     for i in range(d):
-        w = weight * x[i]
-        for j in range(i + 1):
-            A[i, j] += w * x[j]
-            A[j, i] = A[i, j]
+        w = x[i]
+        for j in range(d):
+            A[i, j] += weight * (w * x[j])
 
 
 @kernel
 def cholesky(A: FloatArray, L: FloatArray) -> bool:
-    """Write the lower Cholesky factor of A to `L`; False if A is not positive definite."""
-    d = A.shape[0]
+    """Write the lower Cholesky factor of A to `L`; False if A is not positive definite.
+
+    Then `L`, which comes in as zeros, has the columns before the first bad pivot. Only the lower
+    triangle of A is read. Row j of Lᵀ is A's less multiples of the rows before it,
+    four at a time, as memory lies: it is made in the upper triangle of `L` and then moved below.
+    (Loops run over i + j with i from 0: the compiler does not vectorise them from j on.)
+    """
+    d, definite = A.shape[0], True
     for j in range(d):
-        total = A[j, j]
-        for k in range(j):
-            total -= L[j, k] * L[j, k]
-        if not total > 0.0:
-            return False
-        pivot = math.sqrt(total)
-        L[j, j] = pivot
+        n, fours = d - j, j // 4
+        for i in range(n):
+            L[j, i + j] = A[i + j, j]
+        for k4 in range(fours):
+            k = 4 * k4
+            f0, f1, f2, f3 = L[k, j], L[k + 1, j], L[k + 2, j], L[k + 3, j]
+            for i in range(n):
+                total = L[j, i + j] - L[k, i + j] * f0
+                total -= L[k + 1, i + j] * f1
+                total -= L[k + 2, i + j] * f2
+                L[j, i + j] = total - L[k + 3, i + j] * f3
+        for k in range(4 * fours, j):
+            f0 = L[k, j]
+            for i in range(n):
+                L[j, i + j] -= L[k, i + j] * f0
+        if not L[j, j] > 0.0:
+            definite = False
+            for i in range(n):
+                L[j, i + j] = 0.0
+            break
+        pivot = math.sqrt(L[j, j])
         scale = 1.0 / pivot
-        for i in range(j + 1, d):
-            total = A[i, j]
-            for k in range(j):
-                total -= L[i, k] * L[j, k]
-            L[i, j] = total * scale
-    return True
+        for i in range(n):
+            L[j, i + j] *= scale
+        L[j, j] = pivot
+    for j in range(d):
+        for i in range(j):
+            L[j, i] = L[i, j]
+            L[i, j] = 0.0
+    return definite
 
 
 @kernel
@@ -110,12 +159,15 @@ def solve_lower(L: FloatArray, b: FloatArray, out: FloatArray) -> None:
 
 @kernel
 def solve_lower_transposed(L: FloatArray, b: FloatArray, out: FloatArray) -> None:
-    """Solve Lᵀ x = b for lower triangular L (`out` may be `b`)."""
-    for i in range(L.shape[0] - 1, -1, -1):
-        total = b[i]
-        for k in range(i + 1, L.shape[0]):
-            total -= L[k, i] * out[k]
-        out[i] = total / L[i, i]
+    """Solve Lᵀ x = b for lower triangular L (`out` may be `b`), row by row of L."""
+    d = L.shape[0]
+    for i in range(d):
+        out[i] = b[i]
+    for k in range(d - 1, -1, -1):
+        found = out[k] / L[k, k]
+        out[k] = found
+        for i in range(k):
+            out[i] -= L[k, i] * found
 
 
 @kernel
@@ -145,20 +197,50 @@ def log_det(A: FloatArray) -> float:
 
 @kernel
 def invert(A: FloatArray, out: FloatArray) -> bool:
-    """Write A⁻¹, exactly symmetric, to `out`; False if A is not positive definite."""
+    """Write A⁻¹, exactly symmetric, to `out`; False if A is not positive definite.
+
+    With A = L Lᵀ and M = L⁻¹ it is MᵀM. Both M and the product are sums of rows, as memory lies,
+    four at a time.
+    """
     d = A.shape[0]
-    L = np.zeros((d, d))
-    if not cholesky(A, L):
+    M = np.zeros((d, d))
+    if not cholesky(A, M):
         return False
-    column = np.empty(d)
-    for j in range(d):
-        column[:] = 0.0
-        column[j] = 1.0
-        solve_lower(L, column, column)
-        solve_lower_transposed(L, column, column)
-        for i in range(j, d):
-            out[i, j] = column[i]
-            out[j, i] = column[i]
+    factors = np.empty(d)
+    for i in range(d):  # row i of L becomes row i of M, out of the rows before it
+        scale, fours = 1.0 / M[i, i], i // 4
+        for k in range(i):
+            factors[k] = -scale * M[i, k]
+            M[i, k] = 0.0
+        M[i, i] = scale
+        for k4 in range(fours):
+            k = 4 * k4
+            f0, f1, f2, f3 = factors[k], factors[k + 1], factors[k + 2], factors[k + 3]
+            for j in range(k + 4):
+                total = M[i, j] + M[k, j] * f0
+                total += M[k + 1, j] * f1
+                total += M[k + 2, j] * f2
+                M[i, j] = total + M[k + 3, j] * f3
+        for k in range(4 * fours, i):
+            for j in range(k + 1):
+                M[i, j] += M[k, j] * factors[k]
+    for i in range(d):
+        n, fours = i + 1, (d - i) // 4
+        for j in range(n):
+            out[i, j] = 0.0
+        for k4 in range(fours):
+            k = i + 4 * k4
+            f0, f1, f2, f3 = M[k, i], M[k + 1, i], M[k + 2, i], M[k + 3, i]
+            for j in range(n):
+                total = out[i, j] + M[k, j] * f0
+                total += M[k + 1, j] * f1
+                total += M[k + 2, j] * f2
+                out[i, j] = total + M[k + 3, j] * f3
+        for k in range(i + 4 * fours, d):
+            for j in range(n):
+                out[i, j] += M[k, j] * M[k, i]
+        for j in range(i):
+            out[j, i] = out[i, j]
     return True
 
 
