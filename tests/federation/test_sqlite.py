@@ -11,7 +11,8 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import check_client, check_name, down, identity, up
-from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
+from fedglb.federation.npz import pack, unpack
+from fedglb.federation.sqlite import close, connect, transaction
 
 SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY);\nCREATE TABLE two(b)"
 

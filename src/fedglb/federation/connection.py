@@ -37,8 +37,9 @@ class Connection:
     subject
         The subject to subscribe to.
     on_message
-        Awaited with subject and payload, one message after the other. Messages with headers or a reply subject are dropped:
-        no member sends such messages, so an attacker made the server send them.
+        Awaited with subject and payload, one message after the other. Messages with headers or a
+        reply subject are dropped: no member sends such messages, so an attacker made the server
+        send them.
     on_connect
         Awaited after every connection, the first included.
     turns

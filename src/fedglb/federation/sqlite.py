@@ -1,18 +1,14 @@
-"""SQLite files that one process at a time can open, and arrays in them."""
+"""SQLite files that one process at a time can open."""
 
 from __future__ import annotations
 
 import ctypes
-import io
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
@@ -184,22 +180,3 @@ def roll_back(db: sqlite3.Connection) -> None:
     """Undo a transaction that was interrupted, if there is one."""
     if db.in_transaction:
         db.execute("ROLLBACK")
-
-
-def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays as bytes, in NumPy's ``.npz`` format without pickles.
-
-    Examples
-    --------
-    >>> unpack(pack({"a": np.array([1.0, 2.0])}))["a"].tolist()
-    [1.0, 2.0]
-    """
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **{name: np.asarray(a) for name, a in arrays.items()})
-    return file.getvalue()
-
-
-def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `pack` made bytes of."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-T, U = TypeVar("T"), TypeVar("U")
+T = TypeVar("T")
+U = TypeVar("U")
 log = logging.getLogger(__name__)
 _PASSES = max(2, min(4, os.cpu_count() or 1))  # so one agent's long pass does not stop the others
 _HANDSHAKES = 16  # at a time and server: hundreds at once would all run into their time limit

@@ -82,7 +82,7 @@ class AgentConnection:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._background.loop.call_soon_threadsafe(action)
 
-    # -- inside the loop, which all agents of the process share -------------------------------------
+    # -- inside the loop, which all agents of the process share -----------------------------------
 
     def _start(self) -> None:
         self._main = asyncio.create_task(self._talk())
