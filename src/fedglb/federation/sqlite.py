@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -97,7 +98,7 @@ def connect(
     InvalidInput
         The file cannot be opened, is not of this kind, or has tables of another version.
     Unavailable
-        The file is open already, in this process or another.
+        The file is open already, in this process or another; or no more files can be opened.
     """
     facts = _KINDS[kind]
     try:
@@ -107,6 +108,7 @@ def connect(
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
     except (OSError, sqlite3.Error) as error:
+        _check_descriptors(path)
         raise InvalidInput("path", str(path), f"a file that can be opened ({error})") from None
     try:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")  # before WAL: then there is no shared memory
@@ -128,7 +130,10 @@ def connect(
                 db.execute(statement)
             db.execute("COMMIT")
     except sqlite3.Error as error:
-        db.close()
+        try:
+            _check_descriptors(path)
+        finally:
+            db.close()
         if "locked" in str(error):
             raise Unavailable(
                 f"{path} is open already, and one process at a time can use it: {facts.if_open}"
@@ -140,6 +145,19 @@ def connect(
         raise
     _open[id(db)] = db
     return db
+
+
+def _check_descriptors(path: str | Path) -> None:
+    """Raise `Unavailable` if this process has as many files open as it may: SQLite does not say."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise Unavailable(
+                f"{path} cannot be opened: this process has as many files and connections open as "
+                "it may, and an agent needs three. Allow it more: `ulimit -n` in a shell, "
+                "LimitNOFILE in a systemd unit"
+            ) from None
 
 
 def _check(
