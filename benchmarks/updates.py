@@ -1,10 +1,12 @@
 """Global updates over NATS beside bare broadcast-and-gather, with TLS, all on this machine.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.updates [--json FILE]`. A bare
-round: the coordinator's certificate publishes as many bytes as a question of Newton's to every
-client, and each answers with as many bytes as an answer has, at once. Agents and bare clients are
-spread over the same number of processes, on two servers of the same configuration; updates and
-bare rounds take turns. An update counts from the request until the last agent holds the model.
+Run from the repository's root: `.venv/bin/python -m benchmarks.updates [--before FOLDER]`, where
+FOLDER is a checkout of older sources: then each number of agents is measured with these and with
+those in turns. A bare round: the coordinator's certificate publishes as many bytes as a question
+of Newton's to every client, and each answers with as many bytes as an answer has, at once. Agents
+and bare clients are spread over the same number of processes, on two servers of the same
+configuration; updates and bare rounds take turns. An update counts from the request until the
+last agent holds the model. `--agents 2000 --updates 3` needs 6,500 file descriptors and 3 GB.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
+import statistics
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,6 +30,7 @@ import nats
 import numpy as np
 
 import fedglb as fg
+from benchmarks.beside import HERE, rows
 from benchmarks.local_federation import NAME, SPAWN, Place, coordinator, federation
 from fedglb.federation import Agent
 from fedglb.federation.names import down, up
@@ -41,26 +49,51 @@ def run_agents(place: Place, names: Sequence[str], pipe: Any) -> None:
     """Open agents; let them learn, and per update say when all hold its model."""
     rng = np.random.default_rng(len(names))
     with ExitStack() as stack:
-        agents = []
+        agents: list[Agent] = []
+        before = _held()
+        start = time.monotonic()
         for name in names:
             agent = Agent.open(
                 place.folder / f"{name}.db", fg.Problem(D),
                 bundle=place.bundle(name).folder, beat=5.0,
             )  # fmt: skip
             agents.append(stack.enter_context(agent))
-        pipe.send("ready")
+            if len(agents) == 1:  # it brings the compiled code and the threads
+                before, start = _held(), time.monotonic()
+        pipe.send((start, time.monotonic(), len(agents) - 1))
         while (order := pipe.recv()) is not None:
+            if order == "held":
+                grown = [now - then for now, then in zip(_held(), before, strict=True)]
+                pipe.send((*grown, threading.active_count()))
+                continue
             update, asks = order
             if not update:
                 for agent in agents:
                     learn(agent, rng)
                 pipe.send("learned")
                 continue
-            start = time.monotonic()  # one clock for all processes
+            start, used = time.monotonic(), time.process_time()  # one clock for all processes
             if asks:
                 agents[0].request_update()
             held = all(agent.wait_for_model(update, 120.0) for agent in agents)
-            pipe.send((start, time.monotonic(), held))
+            pipe.send((start, time.monotonic(), held, time.process_time() - used))
+
+
+def _held() -> tuple[float, float]:
+    """What this process holds: kB of memory, and file descriptors."""
+    return _memory("VmRSS", "self"), len(os.listdir("/proc/self/fd"))
+
+
+def _memory(kind: str, pid: int | str) -> float:
+    """Return a process's memory in kB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith(kind)))
+
+
+def _cpu(pid: int) -> float:
+    """Return the CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def learn(agent: Agent, rng: np.random.Generator) -> None:
@@ -72,8 +105,11 @@ def learn(agent: Agent, rng: np.random.Generator) -> None:
         agent.observe(decision.id, float(rng.random() < 0.5 + 0.4 * arms[decision.arm, 0]))
 
 
-def update(pipes: Sequence[Any], number: int) -> float:
-    """Let the first agent ask for an update; return the seconds until all hold the model."""
+def update(pipes: Sequence[Any], number: int) -> tuple[float, float]:
+    """Let the first agent ask for an update.
+
+    Returns the seconds until all hold the model, and the CPU seconds of all agents meanwhile.
+    """
     for pipe in pipes:
         pipe.send((0, False))
     for pipe in pipes:
@@ -81,9 +117,10 @@ def update(pipes: Sequence[Any], number: int) -> float:
     for k, pipe in reversed(list(enumerate(pipes))):  # who asks is told last: all wait by then
         pipe.send((number, k == 0))
     said = [pipe.recv() for pipe in pipes]
-    if not all(held for _, _, held in said):
+    if not all(held for _, _, held, _ in said):
         raise TimeoutError(f"update {number}")
-    return float(max(end for _, end, _ in said) - said[0][0])
+    last = max(end for _, end, _, _ in said)
+    return float(last - said[0][0]), float(sum(used for *_, used in said))
 
 
 # -- bare clients ------------------------------------------------------------------------------
@@ -144,9 +181,9 @@ class Gatherer:
 # -- both, in turn -----------------------------------------------------------------------------
 
 
-def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[str, Any]:
+def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[str, float]:
     """Return the medians of one run with so many clients."""
-    names = [f"shop-{k:03}" for k in range(count)]
+    names = [f"shop-{k:04}" for k in range(count)]
     parts = [names[k::PROCESSES] for k in range(PROCESSES)]
     with ExitStack() as stack:
         place, other = (
@@ -155,75 +192,122 @@ def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[st
         head = stack.enter_context(coordinator(place))
         agents: list[Any] = []
         clients: list[Any] = []
-        for target, where, pipes in ((run_agents, place, agents), (run_bare, other, clients)):
+        for target, where, pipes in ((run_bare, other, clients), (run_agents, place, agents)):
             for part in parts:
                 ours, theirs = SPAWN.Pipe()
                 process = SPAWN.Process(target=target, args=(where, part, theirs), daemon=True)
                 process.start()
                 stack.callback(_end, process, ours)
                 pipes.append(ours)
+            if target is run_bare:
+                for pipe in pipes:
+                    pipe.recv()
+        opened = [pipe.recv() for pipe in agents]
         head.wait_for_members(count, 300.0)
-        for pipe in (*agents, *clients):
-            pipe.recv()
-        return asyncio.run(_in_turn(head, other, names, agents, updates, bare_rounds))
+        joined = time.monotonic() - min(start for start, _, _ in opened)
+        out = asyncio.run(_in_turn(head, other, names, agents, updates, bare_rounds))
+        for pipe in agents:
+            pipe.send("held")
+        held = np.sum([pipe.recv() for pipe in agents], axis=0)
+        others = max(1, count - PROCESSES)  # but for the first of each process
+        return {
+            **out,
+            "ms to open an agent": statistics.median(
+                1e3 * (end - start) / max(1, n) for start, end, n in opened
+            ),
+            "s until all joined": joined,
+            "kB per agent": held[0] / others,
+            "descriptors per agent": held[1] / others,
+            "threads per process": held[2] / PROCESSES,
+            "coordinator MB": _memory("VmHWM", head.process.pid or 0) / 1e3,
+        }
 
 
 def _end(process: Any, pipe: Any) -> None:
     pipe.send(None)
-    process.join(30.0)
+    process.join(60.0)
     process.kill()
 
 
 async def _in_turn(
     head: Any, other: Place, names: Sequence[str], agents: Sequence[Any], updates: int, each: int
-) -> dict[str, Any]:
+) -> dict[str, float]:
     connection = await nats.connect(**other.coordinator.connection())
     gatherer = Gatherer(connection, names)
     await gatherer.begin()
-    full, inside, rounds, size, bare = [], [], [], [], []
+    full, own, theirs, rounds, size, bare = [], [], [], [], [], []
     for number in range(1, updates + 3):
-        took = await asyncio.to_thread(update, agents, number)
+        before = _cpu(head.process.pid)
+        took, used = await asyncio.to_thread(update, agents, number)
+        own_used = _cpu(head.process.pid) - before
         facts = await asyncio.to_thread(head.next_event, "updated", 60.0)
         gathered = [await gatherer.round() for _ in range(each)]
         if number > 2:  # warm
             full.append(1e3 * took)
-            inside.append(1e3 * facts["seconds"])
+            own.append(own_used)
+            theirs.append(used)
             rounds.append(facts["rounds"])
             size.append(facts["bytes"])
             bare += [1e3 * seconds for seconds in gathered]
     await connection.close()
-    exchanges = float(np.median(rounds)) + 2  # the covariances, the rounds, the model
-    per_round, one = float(np.median(full)) / exchanges, float(np.median(bare))
+    exchanges = statistics.median(rounds) + 2  # the covariances, the rounds, the model
+    messages = len(names) * (2 * exchanges - 1) + 1  # nobody answers a model
+    per_round, one = statistics.median(full) / exchanges, statistics.median(bare)
     return {
-        "agents": len(names), "update ms": float(np.median(full)), "worst ms": max(full),
-        "until solved ms": float(np.median(inside)), "rounds": float(np.median(rounds)),
-        "kB": float(np.median(size)) / 1e3, "ms per round": per_round, "bare ms": one,
-        "ratio": per_round / one,
+        "update ms": statistics.median(full), "worst ms": max(full),
+        "rounds": statistics.median(rounds), "kB": statistics.median(size) / 1e3,
+        "ms per round": per_round, "bare ms": one, "ratio": per_round / one,
+        "coordinator's us per message": 1e6 * statistics.mean(own) / messages,
+        "agents' us per message": 1e6 * statistics.mean(theirs) / messages,
     }  # fmt: skip
+
+
+def in_turns(
+    before: Path | None, count: int, updates: int, repeats: int
+) -> dict[str, dict[str, float]]:
+    """Measure with these sources and with older ones, in turns; return medians by sources."""
+    roots = {"after": HERE} if before is None else {"before": before.resolve(), "after": HERE}
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in roots}
+    for _ in range(repeats):
+        for name, root in roots.items():
+            paths = os.pathsep.join([str(root / "src"), str(HERE)])
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.updates", "--one", str(count),
+                 "--updates", str(updates)],
+                env={**os.environ, "PYTHONPATH": paths}, cwd=HERE, check=True,
+                stdout=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            seen[name].append(json.loads(done.stdout.splitlines()[-1]))
+    return {
+        name: {key: statistics.median(one[key] for one in every) for key in every[0]}
+        for name, every in seen.items()
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, help="a checkout of older sources")
     parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     parser.add_argument("--agents", type=int, nargs="*", default=[5, 20, 200])
     parser.add_argument("--updates", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
+    if given.one:
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(Path(folder), given.one, given.updates, bare_rounds=10)
+        print(json.dumps(found))
+        return
     print(f"d={D}, Newton, {SAMPLES} new samples an agent and update, ", end="")
     print(f"agents in {PROCESSES} processes, TLS; ", end="")
     print(f"a question has {len(QUESTION)} bytes, an answer {len(ANSWER)}")
-    print("| agents | update, ms | worst | rounds | kB | ms per round | bare round, ms | ratio |")
-    print("|---|---|---|---|---|---|---|---|")
-    out = []
+    out = {}
     for count in given.agents:
-        with tempfile.TemporaryDirectory() as folder:
-            row = measure(Path(folder), count, given.updates, bare_rounds=10)
-        out.append(row)
-        print(
-            f"| {count} | {row['update ms']:.1f} | {row['worst ms']:.1f} | {row['rounds']:.0f} "
-            f"| {row['kB']:.0f} | {row['ms per round']:.2f} | {row['bare ms']:.2f} "
-            f"| {row['ratio']:.2f} |",
-            flush=True,
-        )
+        out[count] = medians = in_turns(given.before, count, given.updates, given.repeats)
+        titles = " | ".join([*(["before"] if given.before else []), "after"])
+        print(f"\n| {count} agents | {titles} |" + (" ratio |" if given.before else ""))
+        print("|---" * (len(medians) + (2 if given.before else 1)) + "|")
+        print(rows(medians), flush=True)
     if given.json:
         given.json.write_text(json.dumps(out, indent=1))
 

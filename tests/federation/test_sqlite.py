@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import check_client, check_name, down, identity, up
-from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
+from fedglb.federation.npz import pack, unpack
+from fedglb.federation.sqlite import close, connect, transaction
 
 SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY);\nCREATE TABLE two(b)"
 
@@ -166,3 +169,26 @@ def test_traffic_adds_up_and_comes_back():
     back.add("Heartbeat", "up", 1)
     assert back.entries["Heartbeat.up"] == (3, 41)
     assert Traffic().frame().is_empty()
+
+
+def test_a_process_that_may_open_no_more_files_is_told_so(tmp_path):
+    script = """
+import resource, sys
+from fedglb.federation import Agent, Unavailable
+import fedglb as fg
+agents = [Agent.open(f"{sys.argv[1]}/0.db", fg.Problem(dim=2))]
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+try:
+    while len(agents) < 40:
+        agents.append(Agent.open(f"{sys.argv[1]}/{len(agents)}.db", fg.Problem(dim=2)))
+except Unavailable as error:
+    print(error)
+agents.pop().close()
+Agent.open(f"{sys.argv[1]}/new.db", fg.Problem(dim=2)).close()
+for agent in agents:
+    agent.observe(agent.choose([[1.0, 0.0]]).id, 1.0)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "as many files and connections open as it may" in done.stdout

@@ -114,7 +114,7 @@ def choice_params(
     """
     formula = choice.ranked_by.formula
     return ChoiceParams(
-        bounds=0 if bounds == address_of(ellipsoid_bounds, BOUNDS) else bounds,
+        bounds=0 if bounds and bounds == address_of(ellipsoid_bounds, BOUNDS) else bounds,
         index=0 if formula is None else address_of(formula, INDEX),
         index_constants=np.array(choice.ranked_by.constants(setting, dispersion), dtype=float),
         radius_constants=radius_constants,

@@ -16,7 +16,7 @@ from fedglb.federation.bundle import Bundle
 log = logging.getLogger(__name__)
 _PAUSE = 1.0  # seconds between two attempts to connect
 _TIMEOUT = 5.0  # seconds per attempt
-_POLL = 0.2  # seconds between two checks of the connection
+_POLL = 0.5  # seconds between two checks of the connection
 
 
 def _matters(record: logging.LogRecord) -> bool:
@@ -37,21 +37,26 @@ class Connection:
     subject
         The subject to subscribe to.
     on_message
-        Called with subject and payload. Messages with headers or a reply subject are dropped:
-        no member sends such messages, so an attacker made the server send them.
+        Awaited with subject and payload, one message after the other. Messages with headers or a
+        reply subject are dropped: no member sends such messages, so an attacker made the server
+        send them.
     on_connect
         Awaited after every connection, the first included.
+    turns
+        What bounds the number of handshakes at a time, where many connections share it.
     """
 
     def __init__(
         self,
         bundle: Bundle,
         subject: str,
-        on_message: Callable[[str, bytes], None],
+        on_message: Callable[[str, bytes], Awaitable[None]],
         on_connect: Callable[[], Awaitable[None]],
+        turns: asyncio.Semaphore | None = None,
     ) -> None:
         self._bundle, self._subject = bundle, subject
         self._on_message, self._on_connect = on_message, on_connect
+        self._turns = asyncio.Semaphore() if turns is None else turns
         self._nats: Nats | None = None
         self._last_error = ""
 
@@ -64,7 +69,8 @@ class Connection:
         """Stay connected until cancelled."""
         while True:
             try:
-                await self._connect()
+                async with self._turns:
+                    await self._connect()
                 # Polled, not awaited: the library's callback for the end can get lost, in a task
                 # that the library itself cancels.
                 while self.connected:
@@ -108,7 +114,7 @@ class Connection:
 
     async def _received(self, message: Msg) -> None:
         if not message.headers and not message.reply:
-            self._on_message(message.subject, message.data)
+            await self._on_message(message.subject, message.data)
 
     async def publish(self, subject: str, payload: bytes) -> bool:
         """Publish; return False if there is no connection."""

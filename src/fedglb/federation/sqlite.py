@@ -1,18 +1,15 @@
-"""SQLite files that one process at a time can open, and arrays in them."""
+"""SQLite files that one process at a time can open."""
 
 from __future__ import annotations
 
 import ctypes
-import io
+import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
@@ -101,7 +98,7 @@ def connect(
     InvalidInput
         The file cannot be opened, is not of this kind, or has tables of another version.
     Unavailable
-        The file is open already, in this process or another.
+        The file is open already, in this process or another; or no more files can be opened.
     """
     facts = _KINDS[kind]
     try:
@@ -111,6 +108,7 @@ def connect(
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
     except (OSError, sqlite3.Error) as error:
+        _check_descriptors(path)
         raise InvalidInput("path", str(path), f"a file that can be opened ({error})") from None
     try:
         db.execute("PRAGMA locking_mode=EXCLUSIVE")  # before WAL: then there is no shared memory
@@ -132,7 +130,10 @@ def connect(
                 db.execute(statement)
             db.execute("COMMIT")
     except sqlite3.Error as error:
-        db.close()
+        try:
+            _check_descriptors(path)
+        finally:
+            db.close()
         if "locked" in str(error):
             raise Unavailable(
                 f"{path} is open already, and one process at a time can use it: {facts.if_open}"
@@ -144,6 +145,19 @@ def connect(
         raise
     _open[id(db)] = db
     return db
+
+
+def _check_descriptors(path: str | Path) -> None:
+    """Raise `Unavailable` if this process has as many files open as it may: SQLite does not say."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        if error.errno == errno.EMFILE:
+            raise Unavailable(
+                f"{path} cannot be opened: this process has as many files and connections open as "
+                "it may, and an agent needs three. Allow it more: `ulimit -n` in a shell, "
+                "LimitNOFILE in a systemd unit"
+            ) from None
 
 
 def _check(
@@ -184,22 +198,3 @@ def roll_back(db: sqlite3.Connection) -> None:
     """Undo a transaction that was interrupted, if there is one."""
     if db.in_transaction:
         db.execute("ROLLBACK")
-
-
-def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return arrays as bytes, in NumPy's ``.npz`` format without pickles.
-
-    Examples
-    --------
-    >>> unpack(pack({"a": np.array([1.0, 2.0])}))["a"].tolist()
-    [1.0, 2.0]
-    """
-    file = io.BytesIO()
-    np.savez(file, allow_pickle=False, **{name: np.asarray(a) for name, a in arrays.items()})
-    return file.getvalue()
-
-
-def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `pack` made bytes of."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as found:
-        return dict(found)

@@ -10,7 +10,20 @@ from fedglb.protocol.messages import Message
 
 
 def warm_up(agreement: Agreement) -> None:
-    """Choose, learn and update once and discard the result, so that no client waits for kernels."""
+    """Choose, learn and update once and discard the result, so that no client waits for kernels.
+
+    In a process with many agents of one federation, the first has done it for all.
+    """
+    facts = frozenset(agreement.facts().items())
+    if facts not in _done:
+        _warm_up(agreement)
+        _done.add(facts)
+
+
+_done: set[frozenset[tuple[str, str]]] = set()
+
+
+def _warm_up(agreement: Agreement) -> None:
     algorithm, setting, name = agreement.algorithm, agreement.setting, "warm-up"
     client = Client(name, algorithm, setting)
     coordinator = Coordinator(algorithm, setting, [name])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -70,6 +71,15 @@ class LocalState:
     def t_last(self) -> int:
         """The step of the last shared model, 0 before the first."""
         return 0 if self.base is None else self.base.t
+
+    def copied(self) -> Self:
+        """Return a state of its own with the same numbers; nobody changes a shared model."""
+        return replace(
+            self,
+            vectors=self.vectors.copy(),
+            matrices=self.matrices.copy(),
+            counters=self.counters.copy(),
+        )
 
 
 State = TypeVar("State", bound=LocalState)
@@ -188,12 +198,14 @@ class LocalUpdate(ABC, Generic[State]):
         Exception
             What `failure` returns, where a step failed.
         """
+        if first >= len(samples):
+            return
         if type(self).observe is not LocalUpdate.observe:  # a user's own, in plain Python
             for index in range(first, len(samples)):
                 self.observe(setting, state, samples, index)
             return
         failed = replay(
-            address_of(self.step, STEP), state.vectors, state.matrices, state.counters,
+            _address(self.step), state.vectors, state.matrices, state.counters,
             samples.X, samples.y, first, setting.problem.link.compiled_functions,
             np.array(self.constants(setting), dtype=float),
         )  # fmt: skip
@@ -207,6 +219,11 @@ class LocalUpdate(ABC, Generic[State]):
     def caveats(self) -> tuple[str, ...]:
         """Return what is not proven with this local update, one sentence each."""
         return ()
+
+
+@functools.cache  # to look it up takes as long as a hundred steps
+def _address(step: Callable[..., int]) -> int:
+    return address_of(step, STEP)
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:

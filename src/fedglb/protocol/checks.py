@@ -115,12 +115,13 @@ def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -
     if largest == math.inf:
         return
     unit = largest if largest > _SQUARE_OVERFLOWS else 1.0  # e^z at an extreme θ
-    length = math.sqrt(inverse_quadratic(batch.matrix, value / unit, batch.slack)) * unit
+    scaled = value if unit == 1.0 else value / unit
+    length = math.sqrt(inverse_quadratic(batch.matrix, scaled, batch.slack)) * unit
     bound = math.sqrt(batch.samples) * largest * (1.0 + MARGIN)
     if not length <= bound:
         allowed = f"at most {bound:g}, as {batch.samples} samples with this covariance can give"
         raise InvalidInput(f"length of {argument}, measured by the covariance", length, allowed)
-    norm, most = float(np.linalg.norm(value / unit)) * unit, math.sqrt(batch.samples) * bound
+    norm, most = math.sqrt(np.vdot(scaled, scaled)) * unit, math.sqrt(batch.samples) * bound
     if not norm <= most:  # where only a bound on M is known, the line above does not say it
         raise InvalidInput(f"length of {argument}", norm, f"at most {most:g}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -510,7 +509,7 @@ class Client:
             return None  # delivered twice
         check_model(message.model, self.algorithm, self.setting)
         integer("covered", message.covered, at_least=0, at_most=len(self.samples))
-        local, state = self.algorithm.local_update, copy.deepcopy(self.state)
+        local, state = self.algorithm.local_update, self.state.copied()
         setting, model = self.setting.in_force(message.model), message.model
         local.adopt(setting, state, model)
         sums = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,7 @@ class Update:
     replies: dict[ClientId, Derivatives] = field(default_factory=dict)
     solve: Solve | None = None
     _known_limits: list[Limits] = field(default_factory=list)  # of the last queries
+    _batches: dict[ClientId, Batch] = field(default_factory=dict)  # of `gathered`, for its rounds
 
     @property
     def phase(self) -> int:
@@ -148,17 +150,24 @@ class Update:
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
             self.gathered[client] = Contribution(message.samples, message.matrix, message.b)
         elif isinstance(message, ModelSums):
-            check_model_sums(message, self._limits(self._first_query()), self.setting)
+            check_model_sums(message, self._limits(self._first_query), self.setting)
             part = Contribution(message.samples, message.hessian, message.gradient)
             self.gathered[client] = part
         else:
             query = self.query
             assert query is not None
-            slope = self._limits(self._first_query()).slope if self._at_model else None
-            batch = Batch(self.gathered[client], kept, slope)
-            check_derivatives(message, batch, self._limits(query), self.setting)
+            check_derivatives(message, self._batch(client), self._limits(query), self.setting)
             self.replies[client] = message
 
+    def _batch(self, client: ClientId) -> Batch:
+        """Return what a client's derivatives are checked against, the same in all rounds."""
+        found, part = self._batches.get(client), self.gathered[client]
+        if found is None or found.part is not part:
+            slope = self._limits(self._first_query).slope if self._at_model else None
+            found = self._batches[client] = Batch(part, self.kept.get(client), slope)
+        return found
+
+    @cached_property
     def _first_query(self) -> Query:
         """What participants answer first, where the solver starts at the last model."""
         dim = self.setting.problem.dim
@@ -169,6 +178,8 @@ class Update:
         """What one sample can add to a query; cached, as custom links need a search for it."""
         for known in self._known_limits:
             before = known.query
+            if before is query:
+                return known
             asks = (before.hessian, before.loss) == (query.hessian, query.loss)
             if asks and np.array_equal(before.theta, query.theta):
                 return known

@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.agent import store
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.sqlite import unpack
+from fedglb.federation.npz import unpack
 from tests.federation.helpers.agent_driver import Alone, client, feed
 from tests.protocol.driver import equal_arrays
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -113,7 +114,7 @@ class Agent:
             A decision expires `expire_after` seconds after it was made, or when `most_pending`
             newer ones wait; its reward is then refused.
         beat
-            Seconds between two heartbeats to the coordinator.
+            Seconds between two heartbeats to the coordinator, at most.
 
         Returns
         -------
@@ -127,7 +128,8 @@ class Agent:
             federation agreed on or from what the file was made with; or the file is not an
             agent's, or of a version that this fedglb does not read.
         Unavailable
-            The file is open already, in this process or another.
+            The file is open already, in this process or another; or the process may not open
+            another file.
 
         Examples
         --------
@@ -416,6 +418,7 @@ def _same(
         raise InvalidInput(found.name, found.given, allowed)
 
 
+@functools.cache  # the package's metadata is a file
 def _software() -> str:
     """What the agent says it is, for the coordinator's log."""
     return " ".join(["fedglb", *versions(("fedglb",)).values()])

@@ -1,28 +1,33 @@
-"""The thread that carries an agent's messages to and from NATS, beside the application."""
+"""An agent's messages to and from NATS, carried beside the application."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import random
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.agent.background import Background
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import down, up
 from fedglb.federation.wire.codec import Malformed, decode_down, encode
-from fedglb.federation.wire.messages import Goodbye, Upward
+from fedglb.federation.wire.messages import Downward, Goodbye, Upward
 
 log = logging.getLogger(__name__)
 _WAITING = 1000  # messages that may wait; the coordinator repeats those that are dropped
+_PATIENCE = 10.0  # seconds to end
+_chance = random.SystemRandom()  # not the application's generator, whose stream is its own
 
 
 class AgentConnection:
-    """An agent's thread: it connects, says hello, answers, and sends a heartbeat.
+    """Connects an agent, says hello, answers, and sends a heartbeat.
 
     Parameters
     ----------
@@ -31,111 +36,136 @@ class AgentConnection:
     session
         The conversation that it carries.
     beat
-        Seconds between two heartbeats.
+        Seconds between two heartbeats, at most.
     """
 
     def __init__(self, bundle: Bundle, session: AgentSession, beat: float) -> None:
         self._bundle, self._session, self._beat = bundle, session, beat
-        self._connection: Connection | None = None
-        self._loop = asyncio.new_event_loop()
-        self._main: asyncio.Task[None] | None = None
+        self._subject = up(bundle.federation, bundle.client)
         self._wanted = asyncio.Event()
-        self._thread = threading.Thread(target=self._run, name="fedglb-agent", daemon=True)
-        self._thread.start()
+        self._waiting: deque[bytes] = deque()  # while a pass runs in the pool
+        self._pass: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[None] | None = None
+        self._open, self._closing, self._ended = True, threading.Lock(), threading.Event()
+        self._background = Background.enter()
+        self._connection = Connection(
+            bundle,
+            down(bundle.federation, bundle.client),
+            self._received,
+            self._begin,
+            self._background.turns(bundle.server),
+        )
+        self._call(self._start)
 
     @property
     def connected(self) -> bool:
         """Whether there is a connection to the NATS server."""
-        return self._connection is not None and self._connection.connected
+        return self._connection.connected
 
     def wake(self) -> None:
         """Send the request for an update now; costs the caller microseconds."""
-        with contextlib.suppress(RuntimeError):  # closed meanwhile
-            self._loop.call_soon_threadsafe(self._wanted.set)
+        self._call(self._wanted.set)
 
     def close(self) -> None:
-        """Say goodbye and end the thread."""
+        """Say goodbye; return when all is done."""
+        with self._closing:
+            if not self._open:
+                return
+            self._open = False
+            try:
+                self._call(self._cancel)
+                self._ended.wait(_PATIENCE)
+            finally:
+                self._background.leave()
 
-        def cancel() -> None:
-            if self._main is not None:
-                self._main.cancel()
+    def _call(self, action: Callable[[], object]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._background.loop.call_soon_threadsafe(action)
 
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(cancel)
-        self._thread.join(timeout=10.0)
+    # -- inside the loop, which all agents of the process share -----------------------------------
 
-    # -- inside the thread -------------------------------------------------------------------------
+    def _start(self) -> None:
+        self._main = asyncio.create_task(self._talk())
+        self._main.add_done_callback(lambda _: self._ended.set())
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._main = self._loop.create_task(self._talk())
+    def _cancel(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    async def _talk(self) -> None:
+        """Stay connected and speak, until cancelled; no error of this agent reaches another."""
+        connection = asyncio.create_task(self._connection.run())
         try:
-            with contextlib.suppress(asyncio.CancelledError):
-                self._loop.run_until_complete(self._main)
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            await self._speak()
         except Exception:
             log.exception("the connection failed: the agent goes on without its federation")
         finally:
-            self._loop.close()
-
-    async def _talk(self) -> None:
-        queue: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
-
-        def received(_: str, payload: bytes) -> None:
-            if not queue.full():
-                queue.put_nowait(payload)
-
-        async def begin() -> None:
-            await self._send(self._session.hello())
-
-        name, federation = self._bundle.client, self._bundle.federation
-        self._connection = Connection(self._bundle, down(federation, name), received, begin)
-        pool = ThreadPoolExecutor(1, thread_name_prefix="fedglb-agent-pass")
-        # Outside the group, whose tasks all end at once: the goodbye needs the connection.
-        connection = asyncio.create_task(self._connection.run())
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._answer(queue, pool))
-                tasks.create_task(self._speak())
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            if self._pass is not None:
+                self._pass.cancel()
             await self._send(Goodbye())
             await self._connection.flush()
             connection.cancel()
             await asyncio.wait([connection])
 
-    async def _answer(self, queue: asyncio.Queue[bytes], pool: ThreadPoolExecutor) -> None:
-        """Handle one message after the other; passes over the samples run in `pool`."""
-        client, session = self._session.client, self._session.session
-        dim, loop = client.agreement.problem.dim, asyncio.get_running_loop()
-        while True:
-            payload = await queue.get()
-            try:
-                addressee, message = decode_down(payload, client.name, dim)
-            except Malformed as error:
-                log.error("a malformed message of the coordinator is dropped: %s", error)
-                continue
-            if addressee not in ("", session):
-                continue  # meant for an earlier session of this client
-            try:
-                answers = await loop.run_in_executor(pool, self._session.receive, message)
-            except Unavailable:
-                continue  # closed meanwhile
-            except RuntimeError as error:
-                if "shutdown" in str(error):
-                    return  # the interpreter exits, and the agent was not closed
-                raise
-            except Exception:  # for example a full disk: the coordinator asks again
-                log.exception("a message of the coordinator could not be handled")
-                continue
-            for answer in answers:
+    async def _begin(self) -> None:
+        await self._send(self._session.hello())
+
+    async def _received(self, _: str, payload: bytes) -> None:
+        """Answer at once, or let a pass begin; messages that come meanwhile wait for its end."""
+        if self._pass is not None:
+            if len(self._waiting) < _WAITING:
+                self._waiting.append(payload)
+            return
+        message = self._decoded(payload)
+        if message is None:
+            return
+        if self._session.answers_soon(message):
+            for answer in self._answers(message):
                 await self._send(answer)
+        else:
+            self._pass = asyncio.create_task(self._in_pool(message))
+
+    async def _in_pool(self, message: Downward | None) -> None:
+        """Handle a message that takes long in the pool, then those that came meanwhile."""
+        try:
+            while True:
+                if message is not None:
+                    for answer in await self._background.run(self._answers, message):
+                        await self._send(answer)
+                if not self._waiting:
+                    return
+                message = self._decoded(self._waiting.popleft())
+        finally:
+            self._pass = None
+
+    def _decoded(self, payload: bytes) -> Downward | None:
+        client = self._session.client
+        try:
+            addressee, message = decode_down(payload, client.name, client.agreement.problem.dim)
+        except Malformed as error:
+            log.error("a malformed message of the coordinator is dropped: %s", error)
+            return None
+        if addressee not in ("", self._session.session):
+            return None  # meant for an earlier session of this client
+        return message
+
+    def _answers(self, message: Downward) -> list[Upward]:
+        try:
+            return self._session.receive(message)
+        except Unavailable:  # closed meanwhile
+            return []
+        except Exception:  # for example a full disk: the coordinator asks again
+            log.exception("a message of the coordinator could not be handled")
+            return []
 
     async def _speak(self) -> None:
         """Send requests when they are wanted, and heartbeats when nothing else is sent."""
         while True:
+            # not all agents in the same moment, also after one in which the machine stood still
+            pause = self._beat * _chance.uniform(0.8, 1.0)
             try:
-                await asyncio.wait_for(self._wanted.wait(), self._beat)
+                async with asyncio.timeout(pause):
+                    await self._wanted.wait()
             except TimeoutError:
                 await self._send(self._session.beat())
                 continue
@@ -145,11 +175,9 @@ class AgentConnection:
                 await self._send(request)
 
     async def _send(self, message: Upward) -> None:
-        assert self._connection is not None
-        subject = up(self._bundle.federation, self._bundle.client)
         try:
             payload = encode(message, self._session.session)
-        except InvalidInput as error:  # a mistake of this side must not end the thread
+        except InvalidInput as error:  # a mistake of this side must not end the connection
             log.error("%s is not sent: %s", message.name, error)
             return
-        await self._connection.publish(subject, payload)
+        await self._connection.publish(self._subject, payload)

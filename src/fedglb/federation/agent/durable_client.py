@@ -38,6 +38,7 @@ from fedglb.samples import Samples
 
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
+_QUICK = 500_000  # products of numbers: a pass takes less than a millisecond
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 
@@ -270,6 +271,14 @@ class DurableClient:
                 self._store.close()
 
     # -- what the coordinator asks for -----------------------------------------------------------
+
+    def is_quick(self) -> bool:
+        """Return whether a pass over the samples is short, and no call of the application's runs.
+
+        Such a call may wait for the disk (`observe` with durable="power") or read the whole file.
+        """
+        n, d = len(self.protocol_client.samples), self.agreement.problem.dim
+        return (n + d) * d * d <= _QUICK and not self._lock.locked()
 
     def lacks(self, request: CovarianceRequest) -> bool:
         """Return whether the model at which an update asks for sums has not arrived yet."""

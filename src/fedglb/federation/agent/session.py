@@ -143,6 +143,11 @@ class AgentSession:
 
     # -- what it answers -------------------------------------------------------------------------
 
+    def answers_soon(self, message: Downward) -> bool:
+        """Return whether `receive` takes a millisecond or so, so that nobody need wait for it."""
+        passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
+        return not passes or self.client.is_quick()
+
     def receive(self, message: Downward) -> list[Upward]:
         """Handle a message and return the answers; one with invalid content is only logged."""
         try:

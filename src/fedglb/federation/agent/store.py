@@ -21,7 +21,8 @@ import polars as pl
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
-from fedglb.federation.sqlite import close, connect, pack, roll_back, transaction, unpack
+from fedglb.federation.npz import pack, unpack
+from fedglb.federation.sqlite import close, connect, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.typing import FloatArray
 

@@ -107,7 +107,7 @@ class Service:
         every_client = up(self._bundle.federation, "*")
         prefix = len(every_client) - 1
 
-        def on_message(subject: str, payload: bytes) -> None:
+        async def on_message(subject: str, payload: bytes) -> None:
             inbox.put(subject[prefix:], payload)
 
         async def on_connect() -> None:

@@ -16,7 +16,8 @@ import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
+from fedglb.federation.npz import pack, unpack
+from fedglb.federation.sqlite import close, connect, transaction
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
