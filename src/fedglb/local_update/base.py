@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -205,7 +204,7 @@ class LocalUpdate(ABC, Generic[State]):
                 self.observe(setting, state, samples, index)
             return
         failed = replay(
-            _address(self.step), state.vectors, state.matrices, state.counters,
+            address_of(self.step, STEP), state.vectors, state.matrices, state.counters,
             samples.X, samples.y, first, setting.problem.link.compiled_functions,
             np.array(self.constants(setting), dtype=float),
         )  # fmt: skip
@@ -219,11 +218,6 @@ class LocalUpdate(ABC, Generic[State]):
     def caveats(self) -> tuple[str, ...]:
         """Return what is not proven with this local update, one sentence each."""
         return ()
-
-
-@functools.cache  # to look it up takes as long as a hundred steps
-def _address(step: Callable[..., int]) -> int:
-    return address_of(step, STEP)
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:
