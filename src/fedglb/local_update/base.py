@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -139,7 +139,8 @@ class LocalUpdate(ABC, Generic[State]):
 
     def begin(self, setting: Setting) -> State:
         """Return the state before any sample."""
-        d, prior, kind = setting.problem.dim, self.prior(setting), self.state_type
+        d, prior = setting.problem.dim, self.prior(setting)
+        kind: Any = self.state_type  # a class is hashable, though mypy says that its states are not
         state = kind(
             vectors=np.zeros((size(kind, Vector), d)),
             matrices=np.zeros((size(kind, Matrix), d, d)),

@@ -56,7 +56,7 @@ class Count(Counter):
 
 
 @functools.cache  # every client asks
-def size(kind: Any, field: Any) -> int:
+def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
     """Return how many rows (or matrices, or counters) the states of a class have.
 
     Examples
