@@ -22,7 +22,7 @@ POINTS = 50
 STUDIES: dict[str, tuple[int | None, int | None]] = {
     "synthetic": (500, 50),
     "magic": (100, 10),
-    "covertype": (60, 5),
+    "covertype": (100, None),
     "mushroom": (60, 2),
 }
 _AT_ONCE = 32

@@ -96,7 +96,19 @@ def test_a_candidate_that_may_win_ends_with_the_regrets_of_a_sweep(tmp_path):
     by_label = runs["regret"].to_numpy().reshape(3, 2)
     expected = [mean([*k, *row]) for k, row in zip(BEFORE, by_label.tolist(), strict=True)]
     assert made.regrets == expected  # to the bit, although the steps are cut into pieces
-    assert made.steps == 100
+    assert made.steps == 300  # the seed before included
+
+
+def test_seeds_that_do_not_fit_beside_each_other_are_played_later(monkeypatch):
+    experiment = fg.read_experiment({**TABLES, "seeds": [5, 6, 7, 8, 9]})
+    whole = run_while_it_can_win(experiment, BEFORE, float("inf"))
+    monkeypatch.setattr(race_module, "LARGEST", 2 * len(TABLES["algorithm"]))
+    assert run_while_it_can_win(experiment, BEFORE, float("inf")) == whole
+    assert whole.steps == 600
+    limit = score(whole.regrets) - 0.5
+    stopped = run_while_it_can_win(experiment, BEFORE, limit)
+    assert 300 < stopped.steps < 600
+    assert limit < score(stopped.regrets) <= score(whole.regrets)
 
 
 def test_it_stops_at_the_first_look_at_which_it_cannot_win():
@@ -113,8 +125,9 @@ def test_it_stops_at_the_first_look_at_which_it_cannot_win():
         made = run_while_it_can_win(experiment, BEFORE, limit)
         every = 100 // LOOKS
         looks = range(every - 1, 100, every)
-        assert made.steps == 1 + next((at for at in looks if scores[at] > limit), 99)
-        assert score(made.regrets) == scores[made.steps - 1]
+        steps = 1 + next((at for at in looks if scores[at] > limit), 99)
+        assert made.steps == 100 + 2 * steps
+        assert score(made.regrets) == scores[steps - 1]
 
 
 def entrants(limit=3.0):

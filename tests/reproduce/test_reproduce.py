@@ -127,7 +127,7 @@ def test_candidates_are_stopped_and_the_choice_is_that_of_the_full_search(tmp_pa
     assert choice["chosen"] == asdict(every[best])
     assert choice["stopped"] > 0
     for row, full in zip(choice["tried"], regrets, strict=True):
-        if row["steps"] == 60:
+        if row["steps"] == 180:
             assert row["regrets"] == pytest.approx(full, rel=1e-12)
         else:
             assert (np.array(row["regrets"]) <= full * (1 + 1e-12)).all()

@@ -57,9 +57,9 @@ class Made:
             ]
             cannot = score([r / 2 for r in regrets]) > limit
             made.append(
-                Raced([r / 2 for r in regrets], experiment.horizon // 2)
+                Raced([r / 2 for r in regrets], experiment.horizon)
                 if cannot
-                else Raced(regrets, experiment.horizon)
+                else Raced(regrets, 2 * experiment.horizon)
             )
         return made
 
@@ -130,7 +130,7 @@ def test_those_that_lead_on_the_first_seed_are_raced_first_against_the_one_that_
         (3.0, None),
     ]
     assert how["stopped"] == 2
-    assert [row["steps"] for row in how["tried"]] == [20, 20, 10, 10]
+    assert [row["steps"] for row in how["tried"]] == [40, 40, 20, 20]
 
 
 def test_what_a_stopped_candidate_might_have_reached_is_said():

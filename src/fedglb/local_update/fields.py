@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -55,7 +54,6 @@ class Count(Counter):
         return cast("int", self) if state is None else int(state.counters[self.place])
 
 
-@functools.cache  # every client asks
 def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
     """Return how many rows (or matrices, or counters) the states of a class have.
 

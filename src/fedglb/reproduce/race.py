@@ -25,7 +25,7 @@ from fedglb.simulation.lockstep import advance
 from fedglb.sweeps import Experiment, SweepFailed, read_experiment
 from fedglb.sweeps.execution.local import WorkerDied, run_calls
 from fedglb.sweeps.execution.schedule import MOST_DEATHS
-from fedglb.sweeps.execution.task import leave_with
+from fedglb.sweeps.execution.task import LARGEST, leave_with
 
 #: How often a candidate is looked at, in all its steps.
 LOOKS = 50
@@ -64,7 +64,8 @@ class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     regrets
         For each algorithm the mean regret over all seeds; of a stopped one, the regret so far.
     steps
-        The steps that it was run for: the horizon, unless it was stopped.
+        The steps that it was run for, over all seeds: the horizon times their number, unless it
+        was stopped.
     """
 
     regrets: list[float]
@@ -144,24 +145,36 @@ def _work(
 def run_while_it_can_win(
     experiment: Experiment, before: Sequence[Sequence[float]], limit: float
 ) -> Raced:
-    """Play the seeds of an experiment side by side until the score is above a limit."""
-    env, horizon = experiment.env, experiment.horizon
-    lanes = [
-        [CompiledEngine(c.algorithm, env, horizon, seed) for c in experiment.configurations]
-        for seed in experiment.seeds
-    ]
-    played = zip(
-        *(
-            advance(lane, env, horizon, seed, -(-horizon // LOOKS))
-            for lane, seed in zip(lanes, experiment.seeds, strict=True)
-        ),
-        strict=True,
-    )
-    raced = Raced([mean(known) for known in before], 0)
-    for steps, *_ in played:
-        so_far = [[lane[a].recorder.log.totals[0] for lane in lanes] for a in range(len(before))]
-        regrets = [mean([*k, *s]) for k, s in zip(before, so_far, strict=True)]
-        raced = Raced(regrets, steps)
-        if score(regrets) > limit:
-            break
+    """Play the seeds of an experiment side by side until the score is above a limit.
+
+    At most as many runs at a time as a task of a sweep has, for the memory's sake: the regret on
+    seeds that come later is at least 0.
+    """
+    env, horizon, seeds = experiment.env, experiment.horizon, experiment.seeds
+    algorithms = [c.algorithm for c in experiment.configurations]
+    known = [list(regrets) for regrets in before]
+    raced = Raced([], 0)
+    at_once = max(1, LARGEST // len(algorithms))
+    for begin in range(0, len(seeds), at_once):
+        now, later = seeds[begin : begin + at_once], [0.0] * len(seeds[begin + at_once :])
+        done = horizon * len(known[0])
+        lanes = [[CompiledEngine(a, env, horizon, seed) for a in algorithms] for seed in now]
+        played = zip(
+            *(
+                advance(lane, env, horizon, seed, -(-horizon // LOOKS))
+                for lane, seed in zip(lanes, now, strict=True)
+            ),
+            strict=True,
+        )
+        so_far: list[list[float]] = []
+        for steps in played:
+            so_far = [
+                [float(run.recorder.log.totals[0]) for run in one]
+                for one in zip(*lanes, strict=True)
+            ]
+            regrets = [mean([*k, *s, *later]) for k, s in zip(known, so_far, strict=True)]
+            raced = Raced(regrets, done + sum(steps))
+            if score(regrets) > limit:
+                return raced
+        known = [[*k, *s] for k, s in zip(known, so_far, strict=True)]
     return raced

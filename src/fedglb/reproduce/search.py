@@ -117,7 +117,7 @@ def choose(plan: Plan, run: RunSweep, race: RunRace) -> tuple[dict[str, Any], di
             len(search.algorithm),
         )
         both = [[*one, *more] for one, more in zip(begun[leader], ended, strict=True)]
-        tried[leader] = Raced([mean(seeds) for seeds in both], horizon)
+        tried[leader] = Raced([mean(seeds) for seeds in both], horizon * len(search.seeds))
         limit = score(tried[leader].regrets)
         tables_of = [searches(plan, [every[c]], rest)[0] for c in others]
         raced = race(tables_of, [begun[c] for c in others], limit)
@@ -136,7 +136,7 @@ def _chosen(
     """Return what `choose` does, from how far each candidate came."""
     search = plan.search
     assert search is not None
-    whole = [c for c, made in enumerate(tried) if made.steps == horizon]
+    whole = [c for c, made in enumerate(tried) if made.steps == horizon * len(search.seeds)]
     chosen = min(whole, key=lambda c: score(tried[c].regrets))
     stopped = len(every) - len(whole)
     algorithms, best = [], []
