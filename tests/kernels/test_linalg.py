@@ -14,6 +14,7 @@ from fedglb.kernels.linalg import (
     add_sample,
     asymmetry,
     cholesky,
+    cholesky_by_rows,
     dot,
     inverse_quadratic,
     invert,
@@ -27,7 +28,7 @@ from fedglb.kernels.linalg import (
     solve_lower_transposed,
 )
 
-DIMENSIONS = [1, 2, 3, 8, 25]
+DIMENSIONS = [1, 2, 3, 8, 25, 60]
 EPS = 2.0**-52
 
 
@@ -95,12 +96,29 @@ def test_factorisations(d, condition):
     assert_allclose(log_det(A), np.linalg.slogdet(A)[1], rtol=1e-14, atol=d * EPS * condition)
 
 
-def test_only_the_lower_triangle_is_read():
-    A = positive_definite(np.random.default_rng(2), 4)
-    expected, L = np.linalg.cholesky(A), np.zeros((4, 4))
-    A[np.triu_indices(4, 1)] = np.nan
-    assert cholesky(A, L)
-    assert_allclose(L, expected, rtol=1e-13, atol=1e-14)
+@pytest.mark.parametrize("factorise", [cholesky, cholesky_by_rows])
+@pytest.mark.parametrize("d", [4, 40])
+def test_only_the_lower_triangle_is_read(d, factorise):
+    A = positive_definite(np.random.default_rng(2), d)
+    expected, L = np.linalg.cholesky(A), np.zeros((d, d))
+    A[np.triu_indices(d, 1)] = np.nan
+    assert factorise(A, L)
+    assert_allclose(L, expected, rtol=1e-11, atol=1e-13)
+
+
+def test_short_and_long_rows_give_the_same_bits():
+    for d in range(1, 25):
+        A = positive_definite(np.random.default_rng(d), d)
+        short, long = np.zeros((d, d)), np.zeros((d, d))
+        assert cholesky(A, short)
+        assert cholesky_by_rows(A, long)
+        assert_array_equal(short, long)
+        A[d // 2, d // 2] = -1.0  # the columns before a bad pivot are there, and no others
+        short[:], long[:] = 0.0, 0.0
+        assert not cholesky(A, short)
+        assert not cholesky_by_rows(A, long)
+        assert_array_equal(short[:, : d // 2], long[:, : d // 2])
+        assert_array_equal(long[:, d // 2 :], 0.0)
 
 
 @pytest.mark.parametrize(

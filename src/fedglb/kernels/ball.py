@@ -21,7 +21,7 @@ _MAX_STEPS = 200
 #: Relative distance from the sphere below which the last steps need no new factorisation.
 _CLOSE = 1e-4
 #: Up to so many features a projection by factorising is the faster one.
-SMALL = 16
+SMALL = 32
 
 
 @kernel

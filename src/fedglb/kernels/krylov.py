@@ -25,7 +25,7 @@ _MAX_STEPS = 200
 
 @kernel
 def remove_components(Q: FloatArray, w: FloatArray) -> float:
-    """Take from w its components along orthonormal rows of Q; return the last of these."""
+    """Take QᵀQw from w, for orthonormal rows of Q; return the last element of Qw."""
     count, d = Q.shape
     found = np.empty(count)
     matvec(Q, w, found)
