@@ -6,7 +6,8 @@ those in turns. A bare round: the coordinator's certificate publishes as many by
 of Newton's to every client, and each answers with as many bytes as an answer has, at once. Agents
 and bare clients are spread over the same number of processes, on two servers of the same
 configuration; updates and bare rounds take turns. An update counts from the request until the
-last agent holds the model. `--agents 2000 --updates 3` needs 6,500 file descriptors and 3 GB.
+last agent holds the model. `--agents 2000 --updates 3 --no-bare` needs 2,000 file descriptors
+per process and 3 GB.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -186,26 +188,25 @@ def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[st
     names = [f"shop-{k:04}" for k in range(count)]
     parts = [names[k::PROCESSES] for k in range(PROCESSES)]
     with ExitStack() as stack:
-        place, other = (
-            stack.enter_context(federation(folder / kind, names, D)) for kind in ("agents", "bare")
-        )
+        place = stack.enter_context(federation(folder / "agents", names, D))
+        targets = [(run_agents, place)]
+        if bare_rounds:
+            other = stack.enter_context(federation(folder / "bare", names, D))
+            targets.insert(0, (run_bare, other))
         head = stack.enter_context(coordinator(place))
-        agents: list[Any] = []
-        clients: list[Any] = []
-        for target, where, pipes in ((run_bare, other, clients), (run_agents, place, agents)):
+        for target, where in targets:
+            agents: list[Any] = []  # at the end: the last ones are the agents'
             for part in parts:
                 ours, theirs = SPAWN.Pipe()
                 process = SPAWN.Process(target=target, args=(where, part, theirs), daemon=True)
                 process.start()
                 stack.callback(_end, process, ours)
-                pipes.append(ours)
-            if target is run_bare:
-                for pipe in pipes:
-                    pipe.recv()
-        opened = [pipe.recv() for pipe in agents]
+                agents.append(ours)
+            opened = [pipe.recv() for pipe in agents]
         head.wait_for_members(count, 300.0)
         joined = time.monotonic() - min(start for start, _, _ in opened)
-        out = asyncio.run(_in_turn(head, other, names, agents, updates, bare_rounds))
+        server = other.coordinator.connection() if bare_rounds else None
+        out = asyncio.run(_in_turn(head, server, names, agents, updates, bare_rounds))
         for pipe in agents:
             pipe.send("held")
         held = np.sum([pipe.recv() for pipe in agents], axis=0)
@@ -230,11 +231,12 @@ def _end(process: Any, pipe: Any) -> None:
 
 
 async def _in_turn(
-    head: Any, other: Place, names: Sequence[str], agents: Sequence[Any], updates: int, each: int
+    head: Any, server: Any, names: Sequence[str], agents: Sequence[Any], updates: int, each: int
 ) -> dict[str, float]:
-    connection = await nats.connect(**other.coordinator.connection())
-    gatherer = Gatherer(connection, names)
-    await gatherer.begin()
+    if server is not None:
+        connection = await nats.connect(**server)
+        gatherer = Gatherer(connection, names)
+        await gatherer.begin()
     full, own, theirs, rounds, size, bare = [], [], [], [], [], []
     for number in range(1, updates + 3):
         before = _cpu(head.process.pid)
@@ -249,10 +251,12 @@ async def _in_turn(
             rounds.append(facts["rounds"])
             size.append(facts["bytes"])
             bare += [1e3 * seconds for seconds in gathered]
-    await connection.close()
+    if server is not None:
+        await connection.close()
     exchanges = statistics.median(rounds) + 2  # the covariances, the rounds, the model
     messages = len(names) * (2 * exchanges - 1) + 1  # nobody answers a model
-    per_round, one = statistics.median(full) / exchanges, statistics.median(bare)
+    per_round = statistics.median(full) / exchanges
+    one = statistics.median(bare) if bare else math.nan
     return {
         "update ms": statistics.median(full), "worst ms": max(full),
         "rounds": statistics.median(rounds), "kB": statistics.median(size) / 1e3,
@@ -263,7 +267,7 @@ async def _in_turn(
 
 
 def in_turns(
-    before: Path | None, count: int, updates: int, repeats: int
+    before: Path | None, count: int, updates: int, repeats: int, *options: str
 ) -> dict[str, dict[str, float]]:
     """Measure with these sources and with older ones, in turns; return medians by sources."""
     roots = {"after": HERE} if before is None else {"before": before.resolve(), "after": HERE}
@@ -273,7 +277,7 @@ def in_turns(
             paths = os.pathsep.join([str(root / "src"), str(HERE)])
             done = subprocess.run(
                 [sys.executable, "-m", "benchmarks.updates", "--one", str(count),
-                 "--updates", str(updates)],
+                 "--updates", str(updates), *options],
                 env={**os.environ, "PYTHONPATH": paths}, cwd=HERE, check=True,
                 stdout=subprocess.PIPE, text=True,
             )  # fmt: skip
@@ -291,11 +295,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--agents", type=int, nargs="*", default=[5, 20, 200])
     parser.add_argument("--updates", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--no-bare", action="store_true", help="measure only updates")
     parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.one:
         with tempfile.TemporaryDirectory() as folder:
-            found = measure(Path(folder), given.one, given.updates, bare_rounds=10)
+            found = measure(Path(folder), given.one, given.updates, 0 if given.no_bare else 10)
         print(json.dumps(found))
         return
     print(f"d={D}, Newton, {SAMPLES} new samples an agent and update, ", end="")
@@ -303,7 +308,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"a question has {len(QUESTION)} bytes, an answer {len(ANSWER)}")
     out = {}
     for count in given.agents:
-        out[count] = medians = in_turns(given.before, count, given.updates, given.repeats)
+        options = ["--no-bare"] if given.no_bare else []
+        out[count] = medians = in_turns(given.before, count, given.updates, given.repeats, *options)
         titles = " | ".join([*(["before"] if given.before else []), "after"])
         print(f"\n| {count} agents | {titles} |" + (" ratio |" if given.before else ""))
         print("|---" * (len(medians) + (2 if given.before else 1)) + "|")

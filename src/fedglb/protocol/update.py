@@ -126,9 +126,14 @@ class Update:
         return [client for client in self.participants if client not in answers]
 
     @property
+    def answered(self) -> int:
+        """How many answers of this phase or round have arrived."""
+        return len(self._answers())
+
+    @property
     def complete(self) -> bool:
         """Whether all answers of this phase or round have arrived, so that it can `advance`."""
-        return len(self._answers()) == len(self.participants)
+        return self.answered == len(self.participants)
 
     def _answers(self) -> Mapping[ClientId, object]:
         return self.gathered if self.solve is None else self.replies

@@ -81,6 +81,25 @@ def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
     running.close()
 
 
+def test_nothing_is_resent_while_answers_come_in(running):
+    """Where a round takes long because there are many clients, repetitions would only add to it."""
+    running.lost = lambda way, _, m: way == "up" and isinstance(m, Covariance)
+    ask(running)
+    running.run(TICK)
+    answers = {name: running.heard("up", Covariance, name)[0] for name in "abc"}
+    running.lost = lambda *_: False
+    for name in "ab":
+        running.run(3 * TICK)
+        assert len(running.heard("down", CovarianceRequest)) == 3
+        running.say(running.nodes[name], answers[name])
+    running.run(3 * TICK)
+    assert running.coordinator.missing() == ["c"]
+    assert len(running.heard("down", CovarianceRequest)) == 3
+    running.until(running.shared)
+    assert len(running.heard("down", CovarianceRequest, "c")) == 2
+    assert len(running.heard("down", CovarianceRequest)) == 4
+
+
 def test_a_client_that_does_not_answer_in_time_is_excluded_and_gets_the_model(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
     ask(running)

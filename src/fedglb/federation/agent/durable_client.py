@@ -38,7 +38,7 @@ from fedglb.samples import Samples
 
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
-_QUICK = 500_000  # products of numbers: a pass takes less than a millisecond
+_QUICK = 500_000  # products: a pass takes under a millisecond, a replay of all samples a few
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 

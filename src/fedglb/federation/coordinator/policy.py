@@ -23,7 +23,8 @@ class Policy:
     absent_after
         Seconds of silence after which a client counts as absent.
     resend
-        Seconds after which a request is sent again; doubled each time, up to four seconds.
+        Seconds without any answer after which a request is sent again; doubled each time, up to
+        four seconds.
     grace
         Seconds that a restarted coordinator waits for the clients that were present before, until
         it starts an update: a new one, or again the one that the crash interrupted.

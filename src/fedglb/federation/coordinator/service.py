@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 import signal
 import sqlite3
@@ -166,7 +167,9 @@ def serve(
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
-        asyncio.run(_until_signal(Service(bundle, store, policy, on_event, after)))
+        service = Service(bundle, store, policy, on_event, after)
+        gc.freeze()  # libraries and compiled code stay: no collection need look at them again
+        asyncio.run(_until_signal(service))
     except (sqlite3.Error, BaseExceptionGroup) as error:
         # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error

@@ -60,6 +60,7 @@ class UpdateDriver:
         self.coordinator.started = max(self.coordinator.started, number, after)
         self._started_at, self._bytes_before = 0.0, 0
         self._round: tuple[int, ...] = ()
+        self._answered = 0  # how many answers of that round have arrived
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
 
     @property
@@ -193,11 +194,15 @@ class UpdateDriver:
             self._write_finished(now)
         elif before != IDLE and self.idle:
             self._store.end_update(coordinator.started)
-        rounds = 0 if coordinator.update is None else coordinator.update.rounds
+        progress = coordinator.update
+        rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
         if current != self._round:
             self._round, self._asked_at, self._pause = current, now, self.policy.resend
             self._resend_at = now + self._pause
+        elif answered > self._answered and self._resend_at > now:
+            self._resend_at = now + self._pause  # answers come in: those that miss may be next
+        self._answered = answered
         return messages
 
     def _write_started(self, now: float) -> None:
