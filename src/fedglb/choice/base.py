@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
-from fedglb.kernels.pointers import BOUNDS, INDEX, address_of
+from fedglb.kernels.decide import ChoiceParams
+from fedglb.kernels.pointers import INDEX, address_of
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -97,7 +97,8 @@ def choice_params(
     choice
         The rule.
     bounds
-        The address of the confidence's kernel of bounds; any number where the rule needs no sets.
+        The address of the confidence's kernel of bounds (0: those of an ellipsoid); any number
+        where the rule needs no sets.
     radius_constants
         The confidence's constants.
     setting
@@ -114,7 +115,7 @@ def choice_params(
     """
     formula = choice.ranked_by.formula
     return ChoiceParams(
-        bounds=0 if bounds == address_of(ellipsoid_bounds, BOUNDS) else bounds,
+        bounds=bounds,
         index=0 if formula is None else address_of(formula, INDEX),
         index_constants=np.array(choice.ranked_by.constants(setting, dispersion), dtype=float),
         radius_constants=radius_constants,

@@ -8,10 +8,7 @@ bit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.core.errors import NumbaError
 
 from fedglb.algorithms import Algorithm
 from fedglb.confidence import Confidence
@@ -28,7 +25,7 @@ from fedglb.kernels.play import (
     Scratch,
     play,
 )
-from fedglb.kernels.pointers import RADIUS, STEP, address_of
+from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
 from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
@@ -257,12 +254,12 @@ class CompiledEngine(Engine):
         return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 
-def _address(part: object, name: str, signature: Any) -> int:
+def _address(part: object, name: str, signature: Signature) -> int:
     """Return the address of a part's compiled kernel, or raise `InvalidInput` with the reason."""
     function = getattr(part, name, None)
     try:
         return address_of(function, signature)
-    except (AttributeError, TypeError, NumbaError) as error:
+    except (AttributeError, TypeError) as error:
         allowed = f"a function under @kernel that compiles for {signature}: {error}"
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
