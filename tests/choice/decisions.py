@@ -72,7 +72,7 @@ def setting() -> Any:
 
 @functools.cache
 def params(choice: Choice, *, seed: int = 0, bounds: Any = ellipsoid_bounds):
-    address = 0 if bounds is ellipsoid_bounds else address_of(bounds, BOUNDS)
+    address = address_of(bounds, BOUNDS)
     return choice_params(choice, address, np.empty(0), setting(), DISPERSION, seed)
 
 

@@ -97,8 +97,7 @@ def choice_params(
     choice
         The rule.
     bounds
-        The address of the confidence's kernel of bounds (0: those of an ellipsoid); any number
-        where the rule needs no sets.
+        The address of the confidence's kernel of bounds; any number where the rule needs no sets.
     radius_constants
         The confidence's constants.
     setting

@@ -9,8 +9,11 @@ from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message
 
 
-def warm_up(agreement: Agreement) -> None:
-    """Choose, learn and update once and discard the result, so that no client waits for kernels."""
+def warm_up(agreement: Agreement, *, alone: bool = False) -> None:
+    """Choose, learn and update once and discard the result, so that no client waits for kernels.
+
+    Whoever is `alone` makes no updates.
+    """
     algorithm, setting, name = agreement.algorithm, agreement.setting, "warm-up"
     client = Client(name, algorithm, setting)
     coordinator = Coordinator(algorithm, setting, [name])
@@ -18,7 +21,7 @@ def warm_up(agreement: Agreement) -> None:
     arm[0, 0] = 1.0
     client.choose(arm)
     client.observe(arm[0], min(1.0, agreement.reward_limit or 1.0), t=1)
-    if algorithm.global_update is None:
+    if alone or algorithm.global_update is None:
         return
     messages: list[Message] = coordinator.begin(1)
     while messages:

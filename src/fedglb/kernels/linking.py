@@ -20,15 +20,23 @@ from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.environment import lookup_environment
 from numba.core.errors import NumbaError
-from numba.core.typed_passes import NativeLowering, NopythonTypeInference
+from numba.core.typed_passes import (
+    InlineOverloads,
+    NativeLowering,
+    NopythonRewrites,
+    NopythonTypeInference,
+)
+from numba.core.untyped_passes import InlineClosureLikes
 
 from fedglb.kernels import intrinsics
-from fedglb.kernels.numba_cache import keep_on_disk
+from fedglb.kernels.numba_cache import is_own, keep_on_disk
 
 # A division by zero gives infinity or NaN, which the callers check for. It raises no exception,
 # because a function that is called by address could not pass it on. No kernel is passed to others
 # as a C function.
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+# Fusion of array expressions, and copying of closures and of overloads into the caller.
+_NOT_NEEDED = {InlineClosureLikes, InlineOverloads, NopythonRewrites}
 
 
 def interpreted() -> bool:
@@ -149,12 +157,20 @@ class _SetEnvironments(_Step):
         return False
 
 
+def _steps(state: Any) -> Any:
+    """Return numba's own steps, without those that kernels of loops over scalars do not need."""
+    steps = DefaultPassBuilder.define_nopython_pipeline(state)
+    if is_own(state.func_id.func):
+        steps.passes = [each for each in steps.passes if each[0] not in _NOT_NEEDED]
+    return steps
+
+
 class EntryCompiler(CompilerBase):  # type: ignore[misc]
     """numba's own steps, with an entry's library."""
 
     def define_pipelines(self) -> list[Any]:
         """Return the one list of steps."""
-        steps = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps = _steps(self.state)
         steps.add_pass_after(_IntoEntry, NopythonTypeInference)
         steps.add_pass_after(_SetEnvironments, NativeLowering)
         steps.finalize()
@@ -165,7 +181,7 @@ class _PartCompiler(CompilerBase):  # type: ignore[misc]
     """numba's own steps, with a part's library."""
 
     def define_pipelines(self) -> list[Any]:
-        steps = DefaultPassBuilder.define_nopython_pipeline(self.state)
+        steps = _steps(self.state)
         steps.add_pass_after(_IntoPart, NopythonTypeInference)
         steps.finalize()
         return [steps]

@@ -18,8 +18,7 @@ def keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
 
     Those of others are compiled in every process: the folder's digest does not cover them.
     """
-    source = Path(function.__code__.co_filename)
-    if PACKAGE not in source.parents:
+    if not is_own(function):
         return
     kept = _DiskCache(function) if cache().folder is not None else _NoDiskCache()
     compiled._cache, compile_once = kept, compiled.compile
@@ -31,6 +30,11 @@ def keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
             kept.release()
 
     compiled.compile = compile_and_release
+
+
+def is_own(function: Callable[..., Any]) -> bool:
+    """Return whether a function is the package's own."""
+    return PACKAGE in Path(function.__code__.co_filename).parents
 
 
 class _Locator:

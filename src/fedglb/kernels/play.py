@@ -10,9 +10,10 @@ import math
 from typing import NamedTuple
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import ChoiceParams, decide
-from fedglb.kernels.layout import LOG_GAIN, UPDATES
-from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
+from fedglb.kernels.decide import ChoiceParams
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, UPDATES, UPPER, WIDTHS
+from fedglb.kernels.pointers import borrow, call3, call_decide, call_radius, call_step
+from fedglb.kernels.scoring import pick, upper_bounds
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
@@ -57,6 +58,9 @@ class KernelParams(NamedTuple):
     ----------
     step, radius, sample
         Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
+    decide
+        Address of `kernels.decide.decide`; 0 where the arm of the largest upper bound of an
+        ellipsoid is played, which is done here: then nothing else has to be compiled.
     choice
         How an arm is chosen; it has the constants of `radius`.
     functions
@@ -76,6 +80,7 @@ class KernelParams(NamedTuple):
     step: int
     radius: int
     sample: int
+    decide: int
     choice: ChoiceParams
     functions: IntArray
     step_constants: FloatArray
@@ -199,10 +204,17 @@ def play(
                 return s, i, BAD_RADIUS
             arms = all_arms[s, i]
             alpha = radius * params.scale
-            arm = decide(
-                arms, vectors, matrices, counters, terms, params.choice, alpha,
-                t, t, i, work, factor, propensity,
-            )  # fmt: skip
+            if params.decide == 0:
+                upper = work[UPPER]
+                upper_bounds(
+                    arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, work[WIDTHS]
+                )  # fmt: skip
+                arm = pick(upper)
+            else:
+                arm = call_decide(
+                    params.decide, arms, vectors, matrices, counters, terms, params.choice, alpha,
+                    t, t, i, work, factor, propensity,
+                )  # fmt: skip
             mean = block.means[s, i, arm]
             if block.rewards.size > 0:
                 reward = block.rewards[s, i, arm]

@@ -67,7 +67,7 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
 
 # -- kernels by address ------------------------------------------------------------------------
 
-Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX"]
+Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX", "DECIDE"]
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP: Signature = "STEP"
 #: (vectors, counters, radius_terms, constants) -> the radius.
@@ -76,6 +76,8 @@ RADIUS: Signature = "RADIUS"
 BOUNDS: Signature = "BOUNDS"
 #: (arms, vectors, matrices, work, factor, constants, t, key, number, client, draw) -> 0.
 INDEX: Signature = "INDEX"
+#: That of `kernels.decide.decide`.
+DECIDE: Signature = "DECIDE"
 
 
 def address_of(function: Callable[..., Any] | None, signature: Signature) -> int:
@@ -86,12 +88,12 @@ def address_of(function: Callable[..., Any] | None, signature: Signature) -> int
     function
         A function under `@kernel`.
     signature
-        `STEP`, `RADIUS`, `BOUNDS` or `INDEX`.
+        `STEP`, `RADIUS`, `BOUNDS`, `INDEX` or `DECIDE`.
 
     Returns
     -------
     int
-        The address, for `call_step`, `call_radius`, `call_bounds` or `call_index`.
+        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index` or `call_decide`.
 
     Raises
     ------
@@ -149,6 +151,7 @@ call_step = Intrinsic("call_step", _by_number)
 call_radius = Intrinsic("call_radius", _by_number)
 call_bounds = Intrinsic("call_bounds", _by_number)
 call_index = Intrinsic("call_index", _by_number)
+call_decide = Intrinsic("call_decide", _by_number)
 #: The same array without ownership: rows taken from it cost no reference counts (two atomic
 #: operations each). Only for arrays that a caller keeps alive.
 borrow = Intrinsic("borrow", _itself)

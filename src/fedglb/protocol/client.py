@@ -159,7 +159,7 @@ class Client:
             radius = confidence.radius(self.setting, state)
         else:
             radius = confidence.formula(
-                state.vectors, state.counters, choosing.terms, choosing.params.radius_constants
+                state.vectors, state.counters, choosing.terms, choosing.constants
             )
         if not math.isfinite(radius):
             raise InvalidInput(

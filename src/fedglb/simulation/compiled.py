@@ -15,6 +15,7 @@ from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Query, Sums
+from fedglb.kernels.decide import decide
 from fedglb.kernels.play import (
     ASKS,
     BAD_RADIUS,
@@ -25,13 +26,13 @@ from fedglb.kernels.play import (
     Scratch,
     play,
 )
-from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
+from fedglb.kernels.pointers import DECIDE, RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
 from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.choosing import Choosing
+from fedglb.protocol.choosing import Choosing, plain_ucb
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_update
@@ -99,7 +100,8 @@ class CompiledEngine(Engine):
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
-            choice=choosing.params,
+            decide=0 if plain_ucb(algorithm) else address_of(decide, DECIDE),
+            choice=choosing.loop_params,
             functions=problem.link.compiled_functions,
             step_constants=np.array(local.constants(setting), dtype=float),
             noise=problem.R,

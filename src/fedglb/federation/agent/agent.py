@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
@@ -26,6 +25,8 @@ from fedglb.problem import Problem
 from fedglb.provenance import versions
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fedglb.federation.agent.connection import AgentConnection
     from fedglb.federation.bundle import Bundle
 
@@ -153,7 +154,7 @@ class Agent:
         store = AgentStore(Path(path), durable)
         try:
             agreement = _with_which_it_was_made(store, possible)
-            warm_up(agreement)
+            warm_up(agreement, alone=found is None)
             store.agree({**agreement.facts(), "federation": federation, "client": name})
             client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, _software())

@@ -7,9 +7,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from contextlib import closing
 
-import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
-
+from fedglb.kernels.cache import say_if_not_kept
 from fedglb.sweeps.execution.progress import Watch
 from fedglb.sweeps.execution.task import Outcome, Sources, Task, work
 from fedglb.sweeps.spec.experiment import Experiment
@@ -28,6 +26,10 @@ def run_locally(
         for task in tasks:
             yield work(sources, task, watch.report_file(task), None)
         return
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    say_if_not_kept()  # once here, and not in every worker
     calls = (
         joblib.delayed(work)(sources, task, watch.report_file(task), os.getpid()) for task in tasks
     )
