@@ -12,7 +12,7 @@ import numpy as np
 from fedglb.algorithms import ALGORITHMS, Algorithm, fedglb_auto, fedglb_mix, fedglb_ucb
 from fedglb.algorithms.catalog import build, parameters
 from fedglb.choice import Bayes, Certified, Choice, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate, Mixture
+from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
 from fedglb.environments import Recorded, Synthetic
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agreement import Agreement
@@ -85,7 +85,7 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
     varied += [
         fedglb_ucb(0.1, Newton(), b_rule="printed"), fedglb_ucb(0.1, Newton(), ridge=Evidence()),
         fedglb_mix(0.1, solver=Newton()),
-        *(replace(fedglb_auto(), choice=choice, confidence=Mixture()) for choice in _CHOICES),
+        *(replace(fedglb_mix(0.1), choice=choice) for choice in _CHOICES),
         *(replace(fedglb_ucb(0.1, Newton()), choice=choice) for choice in _CHOICES),
     ]  # fmt: skip
     for algorithm in varied:
