@@ -5,7 +5,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +22,6 @@ from fedglb.federation.warm_up import warm_up as update_once
 from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.links import LINKS, Poisson
 from fedglb.problem import Problem
-from fedglb.ridge_rule import Evidence
 from fedglb.simulation import simulate
 from fedglb.simulation.engine import Progress
 from fedglb.sweeps.fixed_models import fixed_models
@@ -31,7 +32,7 @@ _CHOICES: tuple[Choice, ...] = (
     Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=2), EpsilonGreedy(0.5, Greedy()),
     Certified(Bayes()),
 )  # fmt: skip
-_SETS: tuple[Confidence[object], ...] = (FedGLBPrinted(), Fixed(0.3), Iterate())
+_SETS: tuple[Confidence[Any], ...] = (FedGLBPrinted(), Fixed(0.3), Iterate())
 _STEPS = 12
 
 
@@ -77,13 +78,13 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
             yield f"{name}, {engine}", _simulation(algorithm, env, engine)
         if _without_horizon(algorithm, problem):
             agreement = Agreement(problem, algorithm, 2)
-            yield f"{name}, federation", lambda agreement=agreement: update_once(agreement)
+            yield f"{name}, federation", partial(update_once, agreement)
     solvers: list[GlobalUpdate] = [AGD(), Newton(), LBFGS()]
     solvers += [AGD(projection="paper"), Newton(projection="paper"), LBFGS(projection="paper")]
     varied = [fedglb_ucb(0.1, solver) for solver in solvers]
     varied += [fedglb_ucb(0.1, Newton(), confidence=each) for each in _SETS]
     varied += [
-        fedglb_ucb(0.1, Newton(), b_rule="printed"), fedglb_ucb(0.1, Newton(), ridge=Evidence()),
+        fedglb_ucb(0.1, Newton(), b_rule="printed"),
         fedglb_mix(0.1, solver=Newton()),
         *(replace(fedglb_mix(0.1), choice=choice) for choice in _CHOICES),
         *(replace(fedglb_ucb(0.1, Newton()), choice=choice) for choice in _CHOICES),
@@ -92,7 +93,7 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
         for engine in ("compiled", "reference"):
             yield f"{algorithm}, {engine}", _simulation(algorithm, env, engine)
     for link in LINKS.values():
-        yield link.name, lambda link=link: _play_with(Problem(dim=3, link=link(), noise=1.0))
+        yield link.name, partial(_play_with, Problem(dim=3, link=link(), noise=1.0))
     yield "recorded rewards", _recorded
     yield "an agent", _agent
     yield "fixed models", lambda: fixed_models(env, _STEPS, [1], jobs=1)
@@ -127,7 +128,7 @@ def _recorded() -> None:
         active=np.array([[True, False], [True, True]]),
     )  # fmt: skip
     for engine in ("compiled", "reference"):
-        simulate(fedglb_ucb(0.1, Newton()), env, 2, engine=engine)  # type: ignore[arg-type]
+        simulate(fedglb_ucb(0.1, Newton()), env, 2, engine=engine)
 
 
 def _agent() -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import EXPLORATION, ellipsoid_bounds
+from fedglb.kernels.decide import EXPLORATION
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
 from fedglb.kernels.philox import normals, uniforms
 from fedglb.kernels.scoring import pick, upper_bounds

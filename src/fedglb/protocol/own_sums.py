@@ -50,10 +50,10 @@ class OwnSums:
         first, self.count = self.count, len(samples)
         if not self.at_model:
             # the kernel of all clients, for one: there is one less to compile
-            rows = np.array([[0], [self.count - first]])
+            none, every = np.array([0]), np.array([self.count - first])
             add_all_moments(
-                X[None, first:], y[None, first:], *rows, self.matrix[None], self.vector[None]
-            )  # fmt: skip
+                X[None, first:], y[None, first:], none, every, self.matrix[None], self.vector[None]
+            )
             return
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,

@@ -87,7 +87,7 @@ class Agent:
         """Open an agent's file, or make it, and join the federation in the background.
 
         Takes about a second: compiled code is loaded now, so that the first `choose` is as fast
-        as the rest.
+        as the rest. (Longer where nothing is compiled yet: ``fedglb warm-up`` does that.)
 
         Parameters
         ----------
