@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.kernels.cache_in_process import run
@@ -32,14 +30,16 @@ from fedglb.algorithms.catalog import build, parameters
 given = {"threshold": 1.0, "updates": 4}
 for name in fg.ALGORITHMS:
     algorithm = build(name, {k: given[k] for k in parameters(name) if k in given})
-    for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Probit())):
+    for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)):
         for engine in ("compiled", "reference"):
             fg.simulate(algorithm, fg.Synthetic(problem, 3, 7), 20, engine=engine)
 """
 FEDERATION = """
 import fedglb as fg
-from tests.unchanged.federation_of_five import run
-run()
+from fedglb.federation.agreement import Agreement
+from fedglb.federation.warm_up import warm_up
+for algorithm in (fg.fedglb_ucb(1.0, fg.Newton()), fg.fedglb_mix(1.0), fg.fedglb_auto()):
+    warm_up(Agreement(fg.Problem(dim=6), algorithm, 3))
 """
 
 
@@ -51,7 +51,9 @@ def warm(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("script", [AGENT, PRESETS], ids=["agent", "presets"])
+@pytest.mark.parametrize(
+    "script", [AGENT, FEDERATION, PRESETS], ids=["agent", "federation", "presets"]
+)
 def test_nothing_is_left_to_compile(warm, script):
     compiled, loaded, said = run(script, warm)
     assert (compiled, said) == (0, "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -29,11 +30,9 @@ _DiskCache.save_overload = wait_and_save
 
 def holding(script, folder):
     """A process that has compiled a kernel, has its lock, and has not written it yet."""
-    import subprocess
-    import sys
-
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLDING + script], env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        [sys.executable, "-c", HOLDING + script],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -77,9 +76,6 @@ if child == 0:
 print("forked", flush=True)
 os.kill(os.getpid(), 9)
 """
-    import subprocess
-    import sys
-
     path = str(tmp_path / "kernel.lock")
     process = subprocess.Popen(
         [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -175,13 +171,16 @@ def test_what_is_missing_in_a_read_only_folder_is_said_once(tmp_path):
 
 def test_a_folder_that_cannot_be_made_is_said_once_and_not_again_by_children(tmp_path):
     (tmp_path / "file").write_text("")
-    script = ONE_KERNEL + """
+    script = (
+        ONE_KERNEL
+        + """
 import subprocess, sys
 from fedglb.kernels.linalg import norm
 norm(np.ones(3))
-subprocess.run([sys.executable, "-c", "import numpy as np\\nfrom fedglb.kernels.linalg import dot\\n"
-    "dot(np.ones(3), np.ones(3))"], check=True)
+child = "import numpy as np; from fedglb.kernels.linalg import dot; dot(np.ones(3), np.ones(3))"
+subprocess.run([sys.executable, "-c", child], check=True)
 """
+    )
     compiled, loaded, said = run(script, tmp_path / "file" / "folder")
     assert (compiled, loaded) == (2, 0)
     assert said.count(NOBODY) == 1
@@ -243,4 +242,3 @@ def test_a_lock_is_free_after_a_kernel_that_does_not_compile():
     with pytest.raises(Exception, match="nothing"):
         wrong(1.0)
     assert KernelLock._held is None
-    assert threading.active_count() >= 1

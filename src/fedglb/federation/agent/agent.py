@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -143,17 +144,17 @@ class Agent:
         digest = None if feature_map is None else feature_map.digest
         if found is None:
             choices = _DEFAULTS if algorithm is None else (algorithm,)
-            possible = [Agreement(problem, each, 1, feature_map=digest) for each in choices]
+            agreement = Agreement(problem, choices[0], 1, feature_map=digest)
         else:
-            possible = [found.agreement]
-            _same(found.agreement, problem, algorithm, digest)
-        for each in possible:
-            rules.applied_to(each.algorithm)  # refuses before there is a file
+            choices, agreement = (found.agreement.algorithm,), found.agreement
+            _same(agreement, problem, algorithm, digest)
+        for each in choices:
+            rules.applied_to(each)  # refuses before there is a file
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable)
         try:
-            agreement = _with_which_it_was_made(store, possible)
+            agreement = _with_which_it_was_made(store, agreement, choices[1:])
             warm_up(agreement, alone=found is None)
             store.agree({**agreement.facts(), "federation": federation, "client": name})
             client = DurableClient(name, agreement, store, rules)
@@ -394,10 +395,15 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     return found
 
 
-def _with_which_it_was_made(store: AgentStore, possible: Sequence[Agreement]) -> Agreement:
+def _with_which_it_was_made(
+    store: AgentStore, first: Agreement, others: Sequence[Algorithm]
+) -> Agreement:
     """Return the agreement whose algorithm a file has; the first for a new file, or if none is."""
     before = _algorithm_facts(store.agreed or {})
-    return next((a for a in possible if _algorithm_facts(a.facts()) == before), possible[0])
+    if not before or _algorithm_facts(first.facts()) == before:
+        return first
+    every = (dataclasses.replace(first, algorithm=each) for each in others)
+    return next((a for a in every if _algorithm_facts(a.facts()) == before), first)
 
 
 def _algorithm_facts(facts: Mapping[str, str]) -> dict[str, str]:
