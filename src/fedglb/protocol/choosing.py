@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import choice_params
+from fedglb.choice import Choice, choice_params
 from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import ClientId
@@ -54,8 +54,10 @@ class Choosing:
 
     @functools.cached_property
     def loop_params(self) -> ChoiceParams:
-        """The same for `kernels.play`, which computes the bounds of `plain_ucb` itself."""
-        return self._params(self.algorithm.choice.needs_sets and not plain_ucb(self.algorithm))
+        """The same for `kernels.play`, which computes the bounds of an ellipsoid itself."""
+        algorithm = self.algorithm
+        by_name = simple(algorithm.choice) and type(algorithm.confidence).bounds is ellipsoid_bounds
+        return self._params(algorithm.choice.needs_sets and not by_name)
 
     def _params(self, with_bounds: bool) -> ChoiceParams:
         algorithm, setting = self.algorithm, self.setting
@@ -89,15 +91,9 @@ class Chosen:
     propensity_error: float
 
 
-def plain_ucb(algorithm: Algorithm) -> bool:
-    """Return whether the arm of the largest upper bound of an ellipsoid is played, always."""
-    choice = algorithm.choice
-    return (
-        choice.ranked_by.formula is None
-        and choice.slack == math.inf
-        and not choice.randomised
-        and type(algorithm.confidence).bounds is ellipsoid_bounds
-    )
+def simple(choice: Choice) -> bool:
+    """Return whether the arm of the largest score is played, always: `decide` does no more then."""
+    return choice.slack == math.inf and not choice.randomised
 
 
 def stream_of(client: ClientId) -> int:

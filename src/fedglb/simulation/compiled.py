@@ -32,7 +32,7 @@ from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.choosing import Choosing, plain_ucb
+from fedglb.protocol.choosing import Choosing, simple
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_update
@@ -100,7 +100,7 @@ class CompiledEngine(Engine):
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
-            decide=0 if plain_ucb(algorithm) else address_of(decide, DECIDE),
+            decide=0 if simple(algorithm.choice) else address_of(decide, DECIDE),
             choice=choosing.loop_params,
             functions=problem.link.compiled_functions,
             step_constants=np.array(local.constants(setting), dtype=float),
