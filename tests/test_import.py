@@ -33,6 +33,22 @@ assert loaded()
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("script", "not_loaded"),
+    [
+        ("import fedglb", {"numpy", "numba", "polars", "sklearn", "scipy", "matplotlib", "joblib"}),
+        (
+            "import fedglb as fg; fg.Problem, fg.Synthetic, fg.Agent, fg.Client, fg.fedglb_auto",
+            {"numba", "polars", "sklearn", "scipy", "matplotlib", "joblib", "nats"},
+        ),
+        ("import fedglb.cli", {"numba", "sklearn", "scipy", "matplotlib", "joblib", "nats"}),
+    ],
+)
+def test_packages_are_imported_where_they_are_used(script, not_loaded):
+    done = python(f"{script}\nimport sys\nprint(*{not_loaded!r} & sys.modules.keys())")
+    assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
+
+
 def test_an_agent_on_its_own_needs_no_package_of_the_federation(tmp_path):
     script = f"""
 import sys

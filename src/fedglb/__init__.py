@@ -7,47 +7,47 @@
 True
 """
 
+import functools
 from typing import TYPE_CHECKING
 
-from fedglb.algorithms import (
-    ALGORITHMS,
-    Algorithm,
-    dislinucb,
-    fedglb_auto,
-    fedglb_mix,
-    fedglb_ucb,
-    fedglb_ucb_1,
-    fedglb_ucb_2,
-    fedglb_ucb_3,
-    n_ons_glm,
-    n_ucb_glm,
-    one_ucb_glm,
-)
-from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-from fedglb.confidence import FedGLBPrinted, Fixed, Iterate, Mixture, Posterior
-from fedglb.datasets import DataUnavailable, FeatureMap, Table
-from fedglb.datasets import load as load_table
-from fedglb.environments import (
-    Block,
-    Classification,
-    Clustered,
-    Environment,
-    Recorded,
-    Synthetic,
-    clustered,
-)
-from fedglb.errors import InvalidInput
-from fedglb.global_update import AGD, LBFGS, Newton, OneExchange
-from fedglb.links import Identity, Link, Logistic, Poisson, Probit
-from fedglb.problem import Problem
-from fedglb.protocol import Client, Coordinator
-from fedglb.ridge_rule import Evidence
-from fedglb.simulation import Run, lockstep, simulate
-from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
-from fedglb.sweeps import load as load_sweep
-
 if TYPE_CHECKING:
+    from fedglb.algorithms import (
+        ALGORITHMS,
+        Algorithm,
+        dislinucb,
+        fedglb_auto,
+        fedglb_mix,
+        fedglb_ucb,
+        fedglb_ucb_1,
+        fedglb_ucb_2,
+        fedglb_ucb_3,
+        n_ons_glm,
+        n_ucb_glm,
+        one_ucb_glm,
+    )
+    from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
+    from fedglb.confidence import FedGLBPrinted, Fixed, Iterate, Mixture, Posterior
+    from fedglb.datasets import DataUnavailable, FeatureMap, Table
+    from fedglb.datasets import load as load_table
+    from fedglb.environments import (
+        Block,
+        Classification,
+        Clustered,
+        Environment,
+        Recorded,
+        Synthetic,
+        clustered,
+    )
+    from fedglb.errors import InvalidInput
     from fedglb.federation import Agent
+    from fedglb.global_update import AGD, LBFGS, Newton, OneExchange
+    from fedglb.links import Identity, Link, Logistic, Poisson, Probit
+    from fedglb.problem import Problem
+    from fedglb.protocol import Client, Coordinator
+    from fedglb.ridge_rule import Evidence
+    from fedglb.simulation import Run, lockstep, simulate
+    from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
+    from fedglb.sweeps import load as load_sweep
 
 __version__ = "0.1.0"
 
@@ -64,15 +64,36 @@ __all__ = [
 ]  # fmt: skip
 
 
+@functools.cache
+def _homes() -> dict[str, tuple[str, str]]:
+    """Return where each public name is, by the imports above: its module, and its name there."""
+    import ast
+    from pathlib import Path
+
+    found = {}
+    for node in ast.walk(ast.parse(Path(__file__).read_bytes())):
+        if isinstance(node, ast.ImportFrom):
+            for each in node.names:
+                found[each.asname or each.name] = (str(node.module), each.name)
+    return found
+
+
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one that is loaded late
 
     def __getattr__(name: str) -> object:
-        """Load the agent when it is first asked for: simulations do without the federation."""
-        if name == "Agent":
-            from fedglb.federation import Agent
+        """Import what is asked for when it is first asked for: `import fedglb` takes no time."""
+        import importlib
+        import importlib.util
 
-            return Agent
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name in __all__:
+            module, name_there = _homes()[name]
+            found = getattr(importlib.import_module(module), name_there)
+        elif not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
+            return importlib.import_module(f"{__name__}.{name}")
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

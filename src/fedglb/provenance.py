@@ -48,6 +48,7 @@ LEFT_OUT = {
     "sweeps/results/pareto.py": "looks at results",
     "sweeps/results/store.py": "keeps the tables as they were made; its files have a version",
     "typing.py": "types for readers and checkers",
+    "warm_up.py": "runs whose results nobody sees",
 }
 #: Packages that the numbers of a run depend on.
 _NUMERIC = ("numpy", "scipy", "numba", "llvmlite")

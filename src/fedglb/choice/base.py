@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
-from fedglb.kernels.pointers import BOUNDS, INDEX, address_of
+from fedglb.kernels.decide import ChoiceParams
+from fedglb.kernels.pointers import INDEX, address_of
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -114,7 +114,7 @@ def choice_params(
     """
     formula = choice.ranked_by.formula
     return ChoiceParams(
-        bounds=0 if bounds and bounds == address_of(ellipsoid_bounds, BOUNDS) else bounds,
+        bounds=bounds,
         index=0 if formula is None else address_of(formula, INDEX),
         index_constants=np.array(choice.ranked_by.constants(setting, dispersion), dtype=float),
         radius_constants=radius_constants,

@@ -14,6 +14,7 @@ from fedglb.cli.report import report
 from fedglb.cli.reproduce import reproduce
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
+from fedglb.cli.warm_up import warm_up
 from fedglb.datasets import DataUnavailable
 from fedglb.errors import InvalidInput
 
@@ -26,6 +27,7 @@ app.command()(reproduce)
 app.command()(run)
 app.command()(sweep)
 app.command()(report)
+app.command("warm-up")(warm_up)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 

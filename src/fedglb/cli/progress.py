@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from fedglb.kernels.compile import cache
+from fedglb.kernels.cache import cache
 
 LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 

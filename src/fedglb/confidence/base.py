@@ -43,9 +43,8 @@ class Confidence(ABC, Generic[State]):
 
     @property
     def bounds_address(self) -> int:
-        """The address of `bounds`; 0 for those of an ellipsoid around the state's centre."""
-        own = type(self).bounds
-        return 0 if own is ellipsoid_bounds else address_of(own, BOUNDS)
+        """The address of `bounds`."""
+        return address_of(type(self).bounds, BOUNDS)
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if there is no such radius for this problem.

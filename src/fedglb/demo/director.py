@@ -30,7 +30,7 @@ from fedglb.demo.summary import KilledAgent, Summary, summarise
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
 from fedglb.federation.warm_up import warm_up
-from fedglb.kernels.compile import cache
+from fedglb.kernels.cache import cache
 
 _SERVER = "nats-server"
 _TIMEOUT = 120.0  # seconds without a report of any agent

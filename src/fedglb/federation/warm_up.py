@@ -9,21 +9,22 @@ from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message
 
 
-def warm_up(agreement: Agreement) -> None:
+def warm_up(agreement: Agreement, *, alone: bool = False) -> None:
     """Choose, learn and update once and discard the result, so that no client waits for kernels.
 
-    In a process with many agents of one federation, the first has done it for all.
+    Whoever is `alone` makes no updates. In a process with many agents of one federation, the first
+    has done it for all.
     """
-    facts = frozenset(agreement.facts().items())
+    facts = frozenset(agreement.facts().items()), alone
     if facts not in _done:
-        _warm_up(agreement)
+        _warm_up(agreement, alone)
         _done.add(facts)
 
 
-_done: set[frozenset[tuple[str, str]]] = set()
+_done: set[tuple[frozenset[tuple[str, str]], bool]] = set()
 
 
-def _warm_up(agreement: Agreement) -> None:
+def _warm_up(agreement: Agreement, alone: bool) -> None:
     algorithm, setting, name = agreement.algorithm, agreement.setting, "warm-up"
     client = Client(name, algorithm, setting)
     coordinator = Coordinator(algorithm, setting, [name])
@@ -31,7 +32,7 @@ def _warm_up(agreement: Agreement) -> None:
     arm[0, 0] = 1.0
     client.choose(arm)
     client.observe(arm[0], min(1.0, agreement.reward_limit or 1.0), t=1)
-    if algorithm.global_update is None:
+    if alone or algorithm.global_update is None:
         return
     messages: list[Message] = coordinator.begin(1)
     while messages:

@@ -1,74 +1,66 @@
-"""How the package compiles: the decorator `kernel`, and a disk cache that cannot go stale.
+"""How the package compiles: the decorator `kernel`.
 
 * There is no fastmath and no parallel reduction: the same input gives the same bits everywhere.
-* numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of the
-  cache folder has a digest of all of the package's sources in it.
+* Nothing is compiled, and numba is not imported, before a kernel is first called.
+* A kernel that Python calls, or the block loop by address, is an entry. What it calls in turn is
+  compiled as a part of it (`fedglb.kernels.linking`): else every kernel would be optimised once
+  more on each level above it, which is most of what a first start costs.
 
-How kernels are called by address is in `fedglb.kernels.pointers`.
+How kernels are called by address is in `fedglb.kernels.pointers`, where they are kept on disk in
+`fedglb.kernels.cache`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
-
-import numba
-
-from fedglb.io.atomic import user_cache
-from fedglb.provenance import PACKAGE, source_digest
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A division by zero gives infinity or NaN, which the callers check for. It raises no exception,
-# because a function that is called by address could not pass it on.
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
 
-
-@dataclass(frozen=True)
-class Cache:
-    """Where compiled kernels are kept.
+class Kernel(Generic[P, T]):
+    """A function that numba compiles when it is first called.
 
     Parameters
     ----------
-    folder
-        None where nothing can be written.
-    fresh
-        Whether nothing was compiled yet when this process started: its first run takes longer.
+    function
+        A function that numba compiles in its nopython mode.
+    inlined
+        Whether it is copied into every kernel that calls it.
     """
 
-    folder: str | None
-    fresh: bool
+    def __init__(self, function: Callable[P, T], inlined: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._inlined = function, inlined
 
+    def __call__(self, *arguments: P.args, **named: P.kwargs) -> T:
+        """Call the compiled function; compile it for these types, if it is not yet."""
+        return self.entry(*arguments, **named)
 
-@functools.cache
-def cache() -> Cache:
-    """Return the folder of compiled kernels, one per user and digest of the package's sources."""
-    root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
-    folder = os.path.join(root, "kernels-" + source_digest()[:16])
-    try:
-        os.makedirs(folder, exist_ok=True)
-    except OSError:  # a read-only home: every process compiles again
-        return Cache(None, fresh=True)
-    fresh = not os.listdir(folder)
-    return Cache(folder if os.access(folder, os.W_OK) else None, fresh)
+    @functools.cached_property
+    def entry(self) -> Callable[P, T]:
+        """The function for Python and for calls by address; itself with ``NUMBA_DISABLE_JIT=1``."""
+        from fedglb.kernels import linking
 
+        return cast("Callable[P, T]", linking.entry(self._function, self._inlined))
 
-@contextlib.contextmanager
-def disk_cache() -> Iterator[bool]:
-    """Make numba use our folder; give whether there is one."""
-    folder, before = cache().folder, numba.config.CACHE_DIR
-    if folder is not None:
-        numba.config.CACHE_DIR = folder
-    try:
-        yield folder is not None
-    finally:
-        numba.config.CACHE_DIR = before
+    @functools.cached_property
+    def part(self) -> Any:
+        """The function for the kernels that call it."""
+        from fedglb.kernels import linking
+
+        return linking.part(self._function, self._inlined)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What numba takes this object for in another kernel."""
+        return self.part._numba_type_
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # machine code and its addresses mean nothing in another process
+        return Kernel, (self._function, self._inlined)
 
 
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
@@ -95,7 +87,7 @@ def kernel(function: Callable[P, T]) -> Callable[P, T]:
     >>> double(1.5)
     3.0
     """
-    return _compiled(function)
+    return Kernel(function, inlined=False)
 
 
 def inlined_kernel(function: Callable[P, T]) -> Callable[P, T]:
@@ -114,16 +106,4 @@ def inlined_kernel(function: Callable[P, T]) -> Callable[P, T]:
     Callable
         The same function, compiled; `function` itself with ``NUMBA_DISABLE_JIT=1``.
     """
-    return _compiled(function, forceinline=True)
-
-
-def _compiled(function: Callable[P, T], **options: bool) -> Callable[P, T]:
-    with disk_cache() as on_disk:
-        cached = on_disk and is_own(function)
-        compiled = numba.njit(cache=cached, **_OPTIONS, **options)(function)
-    return cast("Callable[P, T]", compiled)
-
-
-def is_own(function: Callable[..., Any]) -> bool:
-    """Return whether a function is the package's own: only those are kept on disk."""
-    return PACKAGE in Path(function.__code__.co_filename).parents
+    return Kernel(function, inlined=True)

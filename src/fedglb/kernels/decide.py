@@ -31,7 +31,7 @@ class ChoiceParams(NamedTuple):
     Attributes
     ----------
     bounds
-        Address of the confidence's `bounds`; 0: those of an ellipsoid (`ellipsoid_bounds`).
+        Address of the confidence's `bounds`; any number where the rule needs none.
     index
         Address of the rule's scores; 0: arms are ranked by their upper bounds.
     index_constants, radius_constants
@@ -80,7 +80,7 @@ def bounds_around(
             work[LOW, k] = upper[k] - 2.0 * alpha * math.sqrt(max(widths[k], 0.0))
 
 
-@inlined_kernel
+@kernel
 def ellipsoid_bounds(
     arms: FloatArray,
     vectors: FloatArray,
@@ -147,7 +147,7 @@ def best_arm(
     return pick(work[SCORES])
 
 
-@inlined_kernel
+@kernel
 def decide(
     arms: FloatArray,
     vectors: FloatArray,
@@ -165,8 +165,7 @@ def decide(
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
-    A loop gives all arrays, scratch included, as `kernels.pointers.borrow` returns them: then no
-    references are counted.
+    The loop of the compiled engine calls it by address too, with the same machine code.
 
     Parameters
     ----------
@@ -196,32 +195,28 @@ def decide(
     int
         The index of the arm.
     """
-    if params.with_bounds and params.bounds == 0:  # by name: faster than by address
-        ellipsoid_bounds(
-            arms, vectors, matrices, counters, radius_terms,
-            borrow(params.radius_constants), alpha, int(params.with_interval), work,
-        )  # fmt: skip
-    elif params.with_bounds:
+    if params.with_bounds:
         call_bounds(
             params.bounds, arms, vectors, matrices, counters, radius_terms,
             borrow(params.radius_constants), alpha, int(params.with_interval), work,
         )  # fmt: skip
-    best = best_arm(arms, vectors, matrices, params, t, number, client, PLAYED, work, factor)
-    arm = best
-    if params.epsilon > 0.0:
-        whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
-        if whether < params.epsilon:
-            arm = int(which * arms.shape[1])
+    best, arm, wins, score = 0, 0, 0, 0.0
+    for draw in range(PLAYED, max(params.draws, 0) + 1):
+        won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
+        if draw == PLAYED:
+            best, arm = won, won
+            if params.epsilon > 0.0:
+                whether, which = uniforms(params.key, number, client, EXPLORATION, 0)
+                if whether < params.epsilon:
+                    arm = int(which * arms.shape[1])
+            score = work[SCORES, arm]
+        wins += 1 if won == arm else 0
     probability, error = 1.0 if arm == best else 0.0, 0.0
     if params.draws == 0:
         probability, error = np.nan, np.nan
     elif params.draws > 0:
         # The first draw counts too: without exploration p̂ > 0, and E[1{arm = a}/p̂] is
         # 1 − (1 − p)^(m + 1), almost 1.
-        wins, score = 1 if arm == best else 0, work[SCORES, arm]
-        for draw in range(1, params.draws + 1):
-            won = best_arm(arms, vectors, matrices, params, t, number, client, draw, work, factor)
-            wins += 1 if won == arm else 0
         work[SCORES, arm] = score
         probability = wins / (params.draws + 1)
         error = math.sqrt(probability * (1.0 - probability) / (params.draws + 1))

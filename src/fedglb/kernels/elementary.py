@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import cast
 
-import numba
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from fedglb.kernels.compile import inlined_kernel
+from fedglb.kernels.pointers import Intrinsic
 
 # log 2 as a sum: the first part has 42 bits, so that its product with an exponent is exact.
 _LOG_2_HIGH, _LOG_2_LOW = float.fromhex("0x1.62e42fefa38p-1"), float.fromhex("0x1.ef35793c7673p-45")
@@ -38,18 +37,6 @@ _SIN = tuple((-1.0) ** k / math.factorial(2 * k + 1) for k in range(9))
 _COS = tuple((-1.0) ** k / math.factorial(2 * k) for k in range(9))
 
 
-def _bitcast(source: Any, target: Any) -> Any:
-    """Return a function that takes the bits of a number for one of another type."""
-
-    def typed(typing: Any, x: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.bitcast(args[0], context.get_value_type(target))
-
-        return target(source), emit
-
-    return intrinsic(typed)
-
-
 def _bits_in_python(x: float) -> np.uint64:
     return np.uint64(struct.unpack("<Q", struct.pack("<d", x))[0])
 
@@ -58,11 +45,8 @@ def _from_bits_in_python(bits: np.uint64) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", int(bits)))[0])
 
 
-if numba.config.DISABLE_JIT:
-    _bits, _from_bits = _bits_in_python, _from_bits_in_python
-else:
-    _bits = _bitcast(types.float64, types.uint64)
-    _from_bits = _bitcast(types.uint64, types.float64)
+_bits = cast("Callable[[float], np.uint64]", Intrinsic("bits", _bits_in_python))
+_from_bits = cast("Callable[[np.uint64], float]", Intrinsic("from_bits", _from_bits_in_python))
 
 
 @inlined_kernel

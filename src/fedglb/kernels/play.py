@@ -10,9 +10,18 @@ import math
 from typing import NamedTuple
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import ChoiceParams, decide
-from fedglb.kernels.layout import LOG_GAIN, UPDATES
-from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
+from fedglb.kernels.decide import PLAYED, ChoiceParams
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, SCORES, UPDATES, UPPER, WIDTHS
+from fedglb.kernels.pointers import (
+    borrow,
+    call3,
+    call_bounds,
+    call_decide,
+    call_index,
+    call_radius,
+    call_step,
+)
+from fedglb.kernels.scoring import pick, upper_bounds
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
@@ -57,8 +66,12 @@ class KernelParams(NamedTuple):
     ----------
     step, radius, sample
         Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
+    decide
+        Address of `kernels.decide.decide`; 0 for a rule that needs none of it (`simple`): its
+        decisions are made here, and `decide` is not compiled.
     choice
-        How an arm is chosen; it has the constants of `radius`.
+        How an arm is chosen; it has the constants of `radius`. Its `bounds` are 0 for those of an
+        ellipsoid, which are computed here if `decide` is 0.
     functions
         Addresses of the link's functions, at the places of `layout`.
     step_constants
@@ -76,6 +89,7 @@ class KernelParams(NamedTuple):
     step: int
     radius: int
     sample: int
+    decide: int
     choice: ChoiceParams
     functions: IntArray
     step_constants: FloatArray
@@ -185,6 +199,9 @@ def play(
     log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
+    upper, widths, scores = work[UPPER], work[WIDTHS], work[SCORES]
+    index_constants = borrow(params.choice.index_constants)
+    radius_constants = borrow(params.choice.radius_constants)
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
@@ -199,10 +216,26 @@ def play(
                 return s, i, BAD_RADIUS
             arms = all_arms[s, i]
             alpha = radius * params.scale
-            arm = decide(
-                arms, vectors, matrices, counters, terms, params.choice, alpha,
-                t, t, i, work, factor, propensity,
-            )  # fmt: skip
+            if params.decide != 0:
+                arm = call_decide(
+                    params.decide, arms, vectors, matrices, counters, terms, params.choice, alpha,
+                    t, t, i, work, factor, propensity,
+                )  # fmt: skip
+            elif params.choice.index != 0:
+                call_index(
+                    params.choice.index, arms, vectors, matrices, work, factor, index_constants,
+                    t, params.choice.key, t, i, PLAYED,
+                )  # fmt: skip
+                arm = pick(scores)
+            else:
+                if params.choice.bounds == 0:
+                    upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, widths)
+                else:
+                    call_bounds(
+                        params.choice.bounds, arms, vectors, matrices, counters, terms,
+                        radius_constants, alpha, 0, work,
+                    )  # fmt: skip
+                arm = pick(upper)
             mean = block.means[s, i, arm]
             if block.rewards.size > 0:
                 reward = block.rewards[s, i, arm]

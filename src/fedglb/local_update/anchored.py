@@ -63,7 +63,9 @@ def anchored_step(
         matvec(matrices[INVERSE], gradient, theta)
         for j in range(x.shape[0]):
             theta[j] = anchor[j] - theta[j]
-    vectors[CENTRE] = theta
+    centre = vectors[CENTRE]
+    for j in range(x.shape[0]):  # not one assignment: numba would compile its error's text too
+        centre[j] = theta[j]
     return 0
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import choice_params
-from fedglb.kernels.decide import ChoiceParams
+from fedglb.choice import Choice, choice_params
+from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import ClientId
 from fedglb.setting import Setting
@@ -22,13 +24,18 @@ class Choosing:
 
     Parameters
     ----------
-    params
-        The choice rule as its kernel takes it.
+    algorithm, setting, seed
+        The client's.
+    constants
+        The numbers that the confidence needs and that no sample changes.
     terms
         What the confidence derives from the model.
     """
 
-    params: ChoiceParams
+    algorithm: Algorithm
+    setting: Setting
+    seed: int
+    constants: FloatArray
     terms: FloatArray
 
     @classmethod
@@ -38,11 +45,26 @@ class Choosing:
         """Return what choices need of a model, or before the first one."""
         confidence = algorithm.confidence
         constants = np.array(confidence.constants(setting), dtype=float)
-        params = choice_params(
-            algorithm.choice, confidence.bounds_address, constants, setting,
-            algorithm.local_update.dispersion(setting), seed,
+        return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
+
+    @functools.cached_property
+    def params(self) -> ChoiceParams:
+        """The choice rule as `kernels.decide.decide` takes it; it compiles what that needs."""
+        return self._params(self.algorithm.choice.needs_sets)
+
+    @functools.cached_property
+    def loop_params(self) -> ChoiceParams:
+        """The same for `kernels.play`, which computes the bounds of an ellipsoid itself."""
+        algorithm = self.algorithm
+        by_name = simple(algorithm.choice) and type(algorithm.confidence).bounds is ellipsoid_bounds
+        return self._params(algorithm.choice.needs_sets and not by_name)
+
+    def _params(self, with_bounds: bool) -> ChoiceParams:
+        algorithm, setting = self.algorithm, self.setting
+        return choice_params(
+            algorithm.choice, algorithm.confidence.bounds_address if with_bounds else 0,
+            self.constants, setting, algorithm.local_update.dispersion(setting), self.seed,
         )  # fmt: skip
-        return cls(params, confidence.terms(setting, model))
 
 
 @dataclass(frozen=True)
@@ -67,6 +89,11 @@ class Chosen:
     width: float
     propensity: float
     propensity_error: float
+
+
+def simple(choice: Choice) -> bool:
+    """Return whether the arm of the largest score is played, always: `decide` does no more then."""
+    return choice.slack == math.inf and not choice.randomised
 
 
 def stream_of(client: ClientId) -> int:

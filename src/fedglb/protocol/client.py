@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from fedglb.algorithms import Algorithm
 from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
-from fedglb.kernels.decide import decide, ellipsoid_bounds
+from fedglb.kernels.decide import PLAYED, decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.kernels.scoring import pick
 from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
 from fedglb.protocol.checks import check_model
-from fedglb.protocol.choosing import Choosing, Chosen, stream_of
+from fedglb.protocol.choosing import Choosing, Chosen, simple, stream_of
 from fedglb.protocol.messages import (
     ClientId,
     CovarianceRequest,
@@ -158,7 +159,7 @@ class Client:
             radius = confidence.radius(self.setting, state)
         else:
             radius = confidence.formula(
-                state.vectors, state.counters, choosing.terms, choosing.params.radius_constants
+                state.vectors, state.counters, choosing.terms, choosing.constants
             )
         if not math.isfinite(radius):
             raise InvalidInput(
@@ -238,19 +239,41 @@ class Client:
         choosing, state, (d, K) = self._ready(), self.state, columns.shape
         work, propensity = np.empty((5, K)), np.empty(2)
         params, alpha = choosing.params, self.alpha
-        arm = decide(
-            columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
-            alpha, t, t if number is None else number,
-            self.stream if stream is None else stream,
-            work, np.empty((d, d)), propensity,
-        )  # fmt: skip
+        place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
+        if simple(self.algorithm.choice):  # what `decide` would do, which is not compiled then
+            propensity[:] = 1.0, 0.0
+            self._score(columns, alpha, place, work)
+            arm = pick(work[UPPER if ranked_by_bound else SCORES])
+        else:
+            arm = decide(
+                columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
+                alpha, *place, work, np.empty((d, d)), propensity,
+            )  # fmt: skip
         score = float(work[UPPER if ranked_by_bound else SCORES, arm])
         if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
             width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
         else:
             width = score - float(columns[:, arm] @ state.centre)
         return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
+
+    def _score(
+        self, columns: FloatArray, alpha: float, place: tuple[int, int, int], work: FloatArray
+    ) -> None:
+        """Write the scores of a rule that is `simple`."""
+        choosing, state, (d, _) = self._ready(), self.state, columns.shape
+        formula = self.algorithm.choice.ranked_by.formula
+        if formula is None:
+            self.algorithm.confidence.bounds(
+                columns, state.vectors, state.matrices, state.counters, choosing.terms,
+                choosing.constants, alpha, 0, work,
+            )  # fmt: skip
+            return
+        t, number, client = place
+        formula(
+            columns, state.vectors, state.matrices, work, np.empty((d, d)),
+            choosing.params.index_constants, t, choosing.params.key, number, client, PLAYED,
+        )  # fmt: skip
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.
@@ -275,7 +298,7 @@ class Client:
         work = np.empty((5, columns.shape[1]))
         self.algorithm.confidence.bounds(
             columns, state.vectors, state.matrices, state.counters, choosing.terms,
-            choosing.params.radius_constants, self.alpha, 0, work,
+            choosing.constants, self.alpha, 0, work,
         )  # fmt: skip
         return np.array(work[UPPER])
 

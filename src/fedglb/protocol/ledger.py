@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-
-import polars as pl
+from typing import TYPE_CHECKING
 
 from fedglb.protocol.messages import Message
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Ledger:
 
     def frame(self) -> pl.DataFrame:
         """Return one row per message type: message, direction, messages, transfers, scalars."""
+        import polars as pl
+
         rows = [
             (kind, direction, e.messages, e.transfers, e.scalars)
             for (kind, direction), e in self.entries.items()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.kernels.sums import add_model_sums, add_moments
+from fedglb.kernels.sums import add_all_moments, add_model_sums
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import ClientId, Covariance, ModelSums
 from fedglb.samples import Samples
@@ -49,7 +49,11 @@ class OwnSums:
         X, y, link = samples.X, samples.y, self.setting.problem.link
         first, self.count = self.count, len(samples)
         if not self.at_model:
-            add_moments(X[first:], y[first:], self.matrix, self.vector)
+            # the kernel of all clients, for one: there is one less to compile
+            none, every = np.array([0]), np.array([self.count - first])
+            add_all_moments(
+                X[None, first:], y[None, first:], none, every, self.matrix[None], self.vector[None]
+            )
             return
         add_model_sums(
             X[first:], y[first:], max(min(self.covered, self.count) - first, 0), self.theta,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import joblib
 import msgspec
 
 from fedglb.io.atomic import atomic_write
@@ -23,7 +22,7 @@ from fedglb.reproduce.rule import mean, score
 from fedglb.simulation.compiled import CompiledEngine
 from fedglb.simulation.lockstep import advance
 from fedglb.sweeps import Experiment, SweepFailed, read_experiment
-from fedglb.sweeps.execution.local import WorkerDied, run_calls
+from fedglb.sweeps.execution.local import Call, WorkerDied, run_calls
 from fedglb.sweeps.execution.schedule import MOST_DEATHS
 from fedglb.sweeps.execution.task import LARGEST, leave_with
 
@@ -94,7 +93,7 @@ def race(
     failures: dict[int, str] = {}
     deaths = 0
     while missing := [i for i in range(len(entrants)) if i not in found and i not in failures]:
-        calls = [joblib.delayed(_work)(i, *_sent(entrants[i]), os.getpid()) for i in missing]
+        calls: list[Call] = [(_work, (i, *_sent(entrants[i]), os.getpid()), {}) for i in missing]
         try:
             for i, made in run_calls(calls, count):
                 deaths = 0

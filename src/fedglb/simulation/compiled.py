@@ -9,16 +9,15 @@ bit.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
-from numba.core.errors import NumbaError
 
 from fedglb.algorithms import Algorithm
 from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Query, Sums
+from fedglb.kernels.decide import decide
 from fedglb.kernels.draw import largest_of_rows
 from fedglb.kernels.play import (
     ASKS,
@@ -30,13 +29,13 @@ from fedglb.kernels.play import (
     Scratch,
     play,
 )
-from fedglb.kernels.pointers import RADIUS, STEP, address_of
+from fedglb.kernels.pointers import DECIDE, RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
 from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.choosing import Choosing
+from fedglb.protocol.choosing import Choosing, simple
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_update
@@ -106,7 +105,8 @@ class CompiledEngine(Engine):
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
-            choice=choosing.params,
+            decide=0 if simple(algorithm.choice) else address_of(decide, DECIDE),
+            choice=choosing.loop_params,
             functions=problem.link.compiled_functions,
             step_constants=np.array(local.constants(setting), dtype=float),
             noise=problem.R,
@@ -258,12 +258,12 @@ class CompiledEngine(Engine):
         return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 
-def _address(part: object, name: str, signature: Any) -> int:
+def _address(part: object, name: str, signature: Signature) -> int:
     """Return the address of a part's compiled kernel, or raise `InvalidInput` with the reason."""
     function = getattr(part, name, None)
     try:
         return address_of(function, signature)
-    except (AttributeError, TypeError, NumbaError) as error:
+    except (AttributeError, TypeError) as error:
         allowed = f"a function under @kernel that compiles for {signature}: {error}"
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 

@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import joblib
 import numpy as np
 import polars as pl
-from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from fedglb.environments import Block, Environment
 from fedglb.links import Identity, Link
@@ -56,6 +54,9 @@ def fixed_models(
     >>> fixed_models(env, 50, [1], jobs=1)["name"].to_list()
     ['random play', 'best-fitting logistic model', 'best-fitting linear model']
     """
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
     work = joblib.Parallel(n_jobs=jobs or cores())
     try:
         rows = work(joblib.delayed(_of_seed)(env, horizon, seed) for seed in seeds)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
@@ -27,6 +27,8 @@ from fedglb.problem import Problem
 from fedglb.provenance import versions
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fedglb.federation.agent.connection import AgentConnection
     from fedglb.federation.bundle import Bundle
 
@@ -87,7 +89,7 @@ class Agent:
         """Open an agent's file, or make it, and join the federation in the background.
 
         Takes about a second: compiled code is loaded now, so that the first `choose` is as fast
-        as the rest.
+        as the rest. (Longer where nothing is compiled yet: ``fedglb warm-up`` does that.)
 
         Parameters
         ----------
@@ -144,18 +146,18 @@ class Agent:
         digest = None if feature_map is None else feature_map.digest
         if found is None:
             choices = _DEFAULTS if algorithm is None else (algorithm,)
-            possible = [Agreement(problem, each, 1, feature_map=digest) for each in choices]
+            agreement = Agreement(problem, choices[0], 1, feature_map=digest)
         else:
-            possible = [found.agreement]
-            _same(found.agreement, problem, algorithm, digest)
-        for each in possible:
-            rules.applied_to(each.algorithm)  # refuses before there is a file
+            choices, agreement = (found.agreement.algorithm,), found.agreement
+            _same(agreement, problem, algorithm, digest)
+        for each in choices:
+            rules.applied_to(each)  # refuses before there is a file
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable)
         try:
-            agreement = _with_which_it_was_made(store, possible)
-            warm_up(agreement)
+            agreement = _with_which_it_was_made(store, agreement, choices[1:])
+            warm_up(agreement, alone=found is None)
             store.agree({**agreement.facts(), "federation": federation, "client": name})
             client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, _software())
@@ -395,10 +397,15 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     return found
 
 
-def _with_which_it_was_made(store: AgentStore, possible: Sequence[Agreement]) -> Agreement:
+def _with_which_it_was_made(
+    store: AgentStore, first: Agreement, others: Sequence[Algorithm]
+) -> Agreement:
     """Return the agreement whose algorithm a file has; the first for a new file, or if none is."""
     before = _algorithm_facts(store.agreed or {})
-    return next((a for a in possible if _algorithm_facts(a.facts()) == before), possible[0])
+    if not before or _algorithm_facts(first.facts()) == before:
+        return first
+    every = (dataclasses.replace(first, algorithm=each) for each in others)
+    return next((a for a in every if _algorithm_facts(a.facts()) == before), first)
 
 
 def _algorithm_facts(facts: Mapping[str, str]) -> dict[str, str]:

@@ -8,9 +8,9 @@ import threading
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, finite, integer, shaped
@@ -35,6 +35,9 @@ from fedglb.protocol.messages import (
     NewModel,
 )
 from fedglb.samples import Samples
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import numpy as np
-import polars as pl
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
@@ -25,6 +24,9 @@ from fedglb.federation.npz import pack, unpack
 from fedglb.federation.sqlite import close, connect, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.typing import FloatArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
@@ -301,6 +303,8 @@ class AgentStore:
 
     def frame(self) -> pl.DataFrame:
         """Return the log, one row per decision."""
+        import polars as pl
+
         rows = self._db.execute(
             "SELECT prefix || '-' || number, made, arms, arm, CAST(arm_id AS TEXT), x, score, "
             "width, propensity, model, reward, rewarded, propensity_error, sequence "
@@ -318,7 +322,7 @@ class AgentStore:
             )
             for r in rows
         ]
-        return pl.DataFrame(table, schema=_FRAME, orient="row").with_columns(
+        return pl.DataFrame(table, schema=_columns(), orient="row").with_columns(
             pl.from_epoch((pl.col(name) * 1e6).cast(pl.Int64), time_unit="us").alias(name)
             for name in ("made", "rewarded")
         )
@@ -343,9 +347,15 @@ _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
     "propensity, model, propensity_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_FRAME: dict[str, Any] = {
-    "id": pl.String, "made": pl.Float64, "arms": pl.Int64, "arm": pl.Int64, "arm_id": pl.String,
-    "x": pl.List(pl.Float64), "score": pl.Float64, "width": pl.Float64,
-    "propensity": pl.Float64, "model": pl.Int64, "reward": pl.Float64, "rewarded": pl.Float64,
-    "outcome": pl.String, "propensity_error": pl.Float64,
-}  # fmt: skip
+
+
+def _columns() -> dict[str, Any]:
+    """Return the columns of the frame of decisions, with their types."""
+    import polars as pl
+
+    return {
+        "id": pl.String, "made": pl.Float64, "arms": pl.Int64, "arm": pl.Int64, "arm_id": pl.String,
+        "x": pl.List(pl.Float64), "score": pl.Float64, "width": pl.Float64,
+        "propensity": pl.Float64, "model": pl.Int64, "reward": pl.Float64, "rewarded": pl.Float64,
+        "outcome": pl.String, "propensity_error": pl.Float64,
+    }  # fmt: skip

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 
-import joblib
-from joblib.externals.loky.process_executor import TerminatedWorkerError
-
+from fedglb.kernels.cache import say_if_not_kept
 from fedglb.sweeps.execution.progress import Watch
 from fedglb.sweeps.execution.task import Outcome, Sources, Task, work
 from fedglb.sweeps.spec.experiment import Experiment
+
+#: A function, its arguments, and those that have names: what `joblib.delayed` makes.
+Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class WorkerDied(Exception):
@@ -25,16 +26,22 @@ def run_locally(
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they arrive. One worker process per job; with one job, this process."""
     sources, parent = Sources.of(experiment), None if jobs == 1 else os.getpid()
-    calls = (joblib.delayed(work)(sources, task, watch.report_file(task), parent) for task in tasks)
+    calls: Iterable[Call] = (
+        (work, (sources, task, watch.report_file(task), parent), {}) for task in tasks
+    )
     yield from run_calls(calls, jobs)
 
 
-def run_calls(calls: Iterable[Any], jobs: int) -> Generator[Any, None, None]:
-    """Yield the results of `joblib.delayed` calls as they arrive; raise `WorkerDied`."""
+def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
+    """Yield the results of calls as they arrive; raise `WorkerDied`."""
     if jobs == 1:
         for function, arguments, options in calls:
             yield function(*arguments, **options)
         return
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    say_if_not_kept()  # once here, and not in every worker
     # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
