@@ -6,7 +6,9 @@ those in turns. A bare round: the coordinator's certificate publishes as many by
 of Newton's to every client, and each answers with as many bytes as an answer has, at once. Agents
 and bare clients are spread over the same number of processes, on two servers of the same
 configuration; updates and bare rounds take turns. An update counts from the request until the
-last agent holds the model. `--agents 2000 --updates 3 --no-bare` needs 2,000 file descriptors
+last agent holds the model. "CPU ratio" compares the processor time of an update's exchange
+(coordinator and agents) with that of a bare round (both sides, too): what else the machine does
+matters less to it. `--agents 2000 --updates 3 --no-bare` needs 2,000 file descriptors
 per process and 3 GB.
 """
 
@@ -194,19 +196,22 @@ def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[st
             other = stack.enter_context(federation(folder / "bare", names, D))
             targets.insert(0, (run_bare, other))
         head = stack.enter_context(coordinator(place))
+        started: dict[Any, list[int]] = {run_agents: [], run_bare: []}
         for target, where in targets:
             agents: list[Any] = []  # at the end: the last ones are the agents'
             for part in parts:
                 ours, theirs = SPAWN.Pipe()
                 process = SPAWN.Process(target=target, args=(where, part, theirs), daemon=True)
                 process.start()
+                started[target].append(process.pid or 0)
                 stack.callback(_end, process, ours)
                 agents.append(ours)
             opened = [pipe.recv() for pipe in agents]
         head.wait_for_members(count, 300.0)
         joined = time.monotonic() - min(start for start, _, _ in opened)
         server = other.coordinator.connection() if bare_rounds else None
-        out = asyncio.run(_in_turn(head, server, names, agents, updates, bare_rounds))
+        clients = started[run_bare]
+        out = asyncio.run(_in_turn(head, server, clients, names, agents, updates, bare_rounds))
         for pipe in agents:
             pipe.send("held")
         held = np.sum([pipe.recv() for pipe in agents], axis=0)
@@ -231,19 +236,27 @@ def _end(process: Any, pipe: Any) -> None:
 
 
 async def _in_turn(
-    head: Any, server: Any, names: Sequence[str], agents: Sequence[Any], updates: int, each: int
+    head: Any,
+    server: Any,
+    clients: Sequence[int],
+    names: Sequence[str],
+    agents: Sequence[Any],
+    updates: int,
+    each: int,
 ) -> dict[str, float]:
     if server is not None:
         connection = await nats.connect(**server)
         gatherer = Gatherer(connection, names)
         await gatherer.begin()
-    full, own, theirs, rounds, size, bare = [], [], [], [], [], []
+    full, own, theirs, rounds, size, bare, bare_used = [], [], [], [], [], [], []
     for number in range(1, updates + 3):
         before = _cpu(head.process.pid)
         took, used = await asyncio.to_thread(update, agents, number)
         own_used = _cpu(head.process.pid) - before
         facts = await asyncio.to_thread(head.next_event, "updated", 60.0)
+        before = time.process_time() + sum(_cpu(pid) for pid in clients)
         gathered = [await gatherer.round() for _ in range(each)]
+        after = time.process_time() + sum(_cpu(pid) for pid in clients)
         if number > 2:  # warm
             full.append(1e3 * took)
             own.append(own_used)
@@ -251,16 +264,20 @@ async def _in_turn(
             rounds.append(facts["rounds"])
             size.append(facts["bytes"])
             bare += [1e3 * seconds for seconds in gathered]
+            bare_used.append((after - before) / max(1, each))
     if server is not None:
         await connection.close()
     exchanges = statistics.median(rounds) + 2  # the covariances, the rounds, the model
     messages = len(names) * (2 * exchanges - 1) + 1  # nobody answers a model
     per_round = statistics.median(full) / exchanges
     one = statistics.median(bare) if bare else math.nan
+    used = (statistics.mean(own) + statistics.mean(theirs)) / exchanges
     return {
         "update ms": statistics.median(full), "worst ms": max(full),
         "rounds": statistics.median(rounds), "kB": statistics.median(size) / 1e3,
         "ms per round": per_round, "bare ms": one, "ratio": per_round / one,
+        "CPU ms per round": 1e3 * used, "bare CPU ms": 1e3 * statistics.mean(bare_used),
+        "CPU ratio": used / statistics.mean(bare_used) if bare else math.nan,
         "coordinator's us per message": 1e6 * statistics.mean(own) / messages,
         "agents' us per message": 1e6 * statistics.mean(theirs) / messages,
     }  # fmt: skip
