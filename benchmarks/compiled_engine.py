@@ -152,11 +152,12 @@ def _pass(
 CASES = {
     "d=55 K=32 N=20 T=2000": (55, 32, 20, 2000),
     "d=10 K=25 N=10,000 T=200": (10, 25, 10_000, 200),
+    "d=10 K=25 N=100,000 T=100": (10, 25, 100_000, 100),
 }
 
 
 def large() -> None:
-    """A CoverType-sized problem and ten thousand clients, each in a process of its own."""
+    """A CoverType-sized problem and very many clients, each in a process of its own."""
     print("FedGLB-UCB, Newton, D=10, one setting alone, drawing included")
     print("| | interactions/s | seconds | global updates | peak memory, MiB |")
     print("|---|---|---|---|---|")
