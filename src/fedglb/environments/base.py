@@ -109,7 +109,9 @@ class Block:
 
 def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
     """Return arms (s, N, K, d) that lie in memory as (s, N, d, K), each of norm ≤ 1; or raise."""
-    if np.ndim(arms) != 4 or not np.asarray(arms).transpose(0, 1, 3, 2).flags.c_contiguous:
+    lie_so = type(arms) is np.ndarray and arms.ndim == 4 and arms.dtype == np.float64
+    lie_so = lie_so and arms.transpose(0, 1, 3, 2).flags.c_contiguous and arms.size > 0
+    if not lie_so or any(s not in (None, n) for s, n in zip(shape, arms.shape, strict=True)):
         arms = shaped("arms", arms, shape)
     columns = np.ascontiguousarray(arms.transpose(0, 1, 3, 2))
     if not longest_arm(columns.reshape(-1, *columns.shape[2:])) <= 1.0 + 1e-9:
