@@ -95,13 +95,14 @@ def uniforms(seed: int, step: int, client: int, draw: int) -> Iterator[float]:
 
 
 def normals(seed: int, step: int, client: int, draw: int, count: int) -> Array:
-    """Box and Muller's standard normals from the same stream."""
-    source, out = uniforms(seed, step, client, draw), []
-    while len(out) < count:
+    """Box and Muller's standard normals from the same stream: all cosines, then all sines."""
+    source, cosines, sines = uniforms(seed, step, client, draw), [], []
+    while len(cosines) + len(sines) < count:
         u, v = next(source), next(source)
         length = sqrt(-2 * log(1 - u))
-        out += [length * np.cos(2 * pi * v), length * np.sin(2 * pi * v)]
-    return np.array(out[:count])
+        cosines.append(length * np.cos(2 * pi * v))
+        sines.append(length * np.sin(2 * pi * v))
+    return np.array((cosines + sines)[:count])
 
 
 # ------------------------------------------------------------------------------- rules of choice

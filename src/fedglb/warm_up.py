@@ -113,6 +113,7 @@ def _without_horizon(algorithm: Algorithm, problem: Problem) -> bool:
 
 def _play_with(problem: Problem) -> None:
     z, link = np.zeros(2), problem.link
+    assert link.compiled_functions.all()  # addresses
     for values in (link.mean(z), link.variance(z), link.cumulant(z), link.sample(z + 0.5, z + 0.5)):
         assert len(np.atleast_1d(values)) == 2
     env = Synthetic(problem, clients=2, arms=4)

@@ -47,7 +47,7 @@ def test_the_check_fails_for_a_small_radius(name, link):
 @pytest.mark.parametrize("link", LINKS)
 def test_the_linear_radius_is_not_for_other_links(link):
     """A linear model of logistic or probit rewards is misspecified: θ* is lost often."""
-    seen = coverage(ALGORITHMS["Linear"](1.0), small_problem(link), 40, range(40))
+    seen = coverage(ALGORITHMS["Linear"](1.0), small_problem(link), 40, range(120))
     assert (seen.lost > 4 * DELTA) == (link != "identity")
 
 
