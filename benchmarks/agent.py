@@ -34,6 +34,7 @@ from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
 from fedglb.typing import FloatArray
 
 D, K, SAMPLES, SHOWN = 10, 25, 100_000, 64
+ALGORITHM = fg.fedglb_ucb(threshold=1e12, solver=fg.Newton())
 Times = dict[str, list[float]]
 
 
@@ -52,10 +53,9 @@ class Bare:
 
     def __init__(self, folder: Path) -> None:
         problem = fg.Problem(D)
-        algorithm = fg.fedglb_ucb(threshold=1e12, solver=fg.Newton())
-        agreement = Agreement(problem, algorithm, 1)
-        self.client = Client("bare", algorithm, agreement.setting)
-        self._confidence, self._local = algorithm.confidence, algorithm.local_update
+        agreement = Agreement(problem, ALGORITHM, 1)
+        self.client = Client("bare", ALGORITHM, agreement.setting)
+        self._confidence, self._local = ALGORITHM.confidence, ALGORITHM.local_update
         self._radius = np.array(self._confidence.constants(agreement.setting))
         self._step = np.array(self._local.constants(agreement.setting), dtype=float)
         self._functions = problem.link.compiled_functions
@@ -127,7 +127,7 @@ def filled(path: Path, problem: fg.Problem, **options: Any) -> None:
     with sqlite3.connect(path) as file:
         file.executemany(
             "INSERT INTO decisions VALUES (?, 'before', 0, NULL, 25, 0, NULL, ?, 0, 0, 1, 0, "
-            "?, ?, ?, 0)",
+            "?, ?, ?, 0, 0)",
             ((k, X[k - 1].tobytes(), k, k, y[k - 1]) for k in range(1, SAMPLES + 1)),
         )
     file.close()
@@ -292,8 +292,8 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
     durabilities: dict[Durability, int] = {"process": count, "power": count // 4}
     for durable, calls_each in durabilities.items():
         path = folder / f"{durable}.db"
-        filled(path, problem)
-        with Agent.open(path, problem, durable=durable) as agent:
+        filled(path, problem, algorithm=ALGORITHM)
+        with Agent.open(path, problem, algorithm=ALGORITHM, durable=durable) as agent:
             for title, beside in (("no update", nothing), ("rounds without a pause", rounds)):
                 with beside(agent):
                     times = in_turn(agent, bare, calls_each, durable)

@@ -64,9 +64,10 @@ print(json.dumps(found))
 INTERACTION = (
     CLOCK
     + """
-N, T, K, COPIES = 2, 250, 16, 4
+T, K, COPIES = 250, 16, 2
 found = {}
 for d in map(int, sys.argv[2:]):
+    N = max(2, 400 // d)  # where an interaction is short, more of them
     problem = fg.Problem(d, radius=float(sys.argv[1]), curvature=0.25)
     env, algorithm = fg.Synthetic(problem, N, K), fg.n_ons_glm(ridge=0.1, exploration=0.1)
     fg.lockstep([algorithm], env, 2, 1)
