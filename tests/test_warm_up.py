@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import os
+import subprocess
+import sys
 
 from tests.kernels.cache_in_process import run
+from tests.sweeps.tiny import toml
 
-WARM_UP = """
-from fedglb.cli import app
-try:
-    app(["warm-up", "--json"])
-except SystemExit as ended:
-    assert not ended.code
-"""
 AGENT = """
 import tempfile
 import numpy as np
@@ -43,23 +40,41 @@ for algorithm in (fg.fedglb_ucb(1.0, fg.Newton()), fg.fedglb_mix(1.0), fg.fedglb
 """
 
 
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kernels")
-    compiled, _, _ = run(WARM_UP, folder)
-    assert compiled > 50
-    return folder
+SWEEP = """
+import fedglb as fg
+fg.sweep(fg.read_experiment({!r}), {!r}, jobs=2)
+"""
 
 
-@pytest.mark.parametrize(
-    "script", [AGENT, FEDERATION, PRESETS], ids=["agent", "federation", "presets"]
-)
-def test_nothing_is_left_to_compile(warm, script):
-    compiled, loaded, said = run(script, warm)
-    assert (compiled, said) == (0, "")
-    assert loaded > 0
+def warm_up(folder, *options):
+    return subprocess.run(
+        [sys.executable, "-m", "fedglb", "warm-up", *options], capture_output=True, text=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)}, check=False,
+    )  # fmt: skip
 
 
-def test_a_second_one_says_that_all_are_there(warm):
-    compiled, loaded, _ = run(WARM_UP, warm)
-    assert (compiled, loaded > 50) == (0, True)
+def test_after_it_nothing_is_left_to_compile(tmp_path):
+    """One test: it takes 40 seconds of a processor to compile all."""
+    folder = tmp_path / "kernels"
+    said = json.loads(warm_up(folder, "--json").stdout)
+    assert said["folder"].startswith(str(folder))
+    assert said["compiled"] > 50
+    assert said["bytes"] > 100_000
+    files = sorted(folder.rglob("*"))
+    sweep = SWEEP.format(toml(tmp_path), str(tmp_path / "out"))
+    for script in (AGENT, FEDERATION, PRESETS, sweep):
+        compiled, loaded, errors = run(script, folder)
+        assert (compiled, loaded > 0 or script is sweep, errors) == (0, True, ""), script
+    assert sorted(folder.rglob("*")) == files  # nor did the sweep's workers
+    done = warm_up(folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"all are there ({said['compiled']} in all)")
+    assert str(folder) in done.stdout
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = warm_up(tmp_path / "file" / "folder")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "NUMBA_CACHE_DIR" in done.stderr
+    assert "can write to" in done.stderr

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -100,6 +101,17 @@ def test_a_process_holds_one_lock_at_most(tmp_path):
     one.release()
     assert two.acquire()
     two.release()
+
+
+def test_a_thread_does_not_release_the_lock_of_another(tmp_path):
+    lock = KernelLock(str(tmp_path / "kernel.lock"))
+    assert lock.acquire()
+    other = threading.Thread(target=lock.release)
+    other.start()
+    other.join()
+    assert KernelLock._held is lock
+    lock.release()
+    assert KernelLock._held is None
 
 
 def test_who_has_waited_long_enough_compiles_for_itself(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 import time
 import warnings
 from dataclasses import dataclass
@@ -115,6 +116,7 @@ class KernelLock:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file: int | None = None
+        self._thread: int | None = None
 
     def acquire(self) -> bool:
         """Wait for the lock; return whether this process has it now and did not before."""
@@ -142,20 +144,25 @@ class KernelLock:
         except BaseException:
             os.close(file)
             raise
-        self._file, KernelLock._held = file, self
+        self._file, self._thread, KernelLock._held = file, threading.get_ident(), self
         return True
 
     def release(self) -> None:
-        """Let others go on, if this is held."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file, KernelLock._held = None, None
+        """Let others go on, if this thread holds the lock."""
+        if self._thread == threading.get_ident():
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the lock's file, which is open."""
+        assert self._file is not None
+        os.close(self._file)
+        self._file, self._thread, KernelLock._held = None, None, None
 
 
 def _let_go_in_child() -> None:
     """Close a forked child's copy of the lock: it would hold it after its parent has died."""
     if KernelLock._held is not None:
-        KernelLock._held.release()
+        KernelLock._held.let_go()
 
 
 if hasattr(os, "register_at_fork"):
