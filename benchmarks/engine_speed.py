@@ -91,7 +91,7 @@ def least(call, repeats):
     return best
 
 link, n, said = fg.Logistic(), 1_000_000, {}
-given = inspect.signature(add_derivatives.py_func).parameters
+given = inspect.signature(add_derivatives).parameters
 functions = (
     (link.compiled_functions,) if "functions" in given
     else (link.compiled_mean.address, link.compiled_variance.address)

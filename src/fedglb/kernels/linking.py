@@ -87,15 +87,8 @@ def native_address(dispatcher: Any, name: str) -> int:
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))
 
 
-class _EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The code of an entry. It is optimised as a whole, and not function by function before."""
-
-    def _optimize_functions(self, ll_module: Any) -> None:
-        ll_module.data_layout = self._codegen._data_layout
-
-
-class _PartLibrary(_EntryLibrary):
-    """The code of a part, for entries to link: not optimised, and no machine code of its own."""
+class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a part, for entries to link: tidied up, but no machine code of its own."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -119,17 +112,6 @@ class _NoEnvironment:
 class _Step(AnalysisPass):  # type: ignore[misc]
     def __init__(self) -> None:  # abstract in numba
         super().__init__()
-
-
-@register_pass(mutates_CFG=False, analysis_only=True)
-class _IntoEntry(_Step):
-    _name = "fedglb_into_entry"
-
-    def run_pass(self, state: Any) -> bool:
-        if state.library is None:
-            state.library = _EntryLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
-            state.library.enable_object_caching()
-        return False
 
 
 @register_pass(mutates_CFG=False, analysis_only=True)
@@ -166,12 +148,11 @@ def _steps(state: Any) -> Any:
 
 
 class EntryCompiler(CompilerBase):  # type: ignore[misc]
-    """numba's own steps, with an entry's library."""
+    """numba's own steps, and then the environments of the parts."""
 
     def define_pipelines(self) -> list[Any]:
         """Return the one list of steps."""
         steps = _steps(self.state)
-        steps.add_pass_after(_IntoEntry, NopythonTypeInference)
         steps.add_pass_after(_SetEnvironments, NativeLowering)
         steps.finalize()
         return [steps]
