@@ -19,9 +19,9 @@ from benchmarks.beside import HERE, rows, run
 _IMPORT = "import fedglb"
 _NAMES = "from fedglb import *"
 _HELP = """
-import contextlib, sys
+import contextlib, io
 from fedglb.cli import app
-with contextlib.suppress(SystemExit), contextlib.redirect_stdout(sys.stderr):
+with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     app(["--help"])
 """
 _CHOOSE = """
