@@ -34,14 +34,15 @@ def least(call, repeats=5):
 PROJECTION = (
     CLOCK
     + """
+from fedglb.kernels import ball
 from fedglb.kernels.ball import project
 from fedglb.kernels.compile import kernel
 
 @kernel
-def project_all(A, inverse, S, points, theta):
+def project_all(A, inverse, S, points, theta, address):
     for k in range(points.shape[0]):
         theta[:] = points[k]
-        project(A, inverse, S, theta)
+        project(A, inverse, S, theta, *address)
 
 found = {}
 for d in map(int, sys.argv[1:]):
@@ -54,7 +55,8 @@ for d in map(int, sys.argv[1:]):
     for factor in (1.01, 1.5, 5.0):
         points = rng.standard_normal((20, d))
         points *= factor / np.linalg.norm(points, axis=1, keepdims=True)
-        call = lambda: project_all(A, inverse, 1.0, points, np.empty(d))
+        address = (ball.projection(d),) if hasattr(ball, "projection") else ()  # older sources
+        call = lambda: project_all(A, inverse, 1.0, points, np.empty(d), address)
         call()
         found[f"{d} | {factor}"] = least(call) / len(points) * 1e6
 print(json.dumps(found))

@@ -5,8 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import numpy as np
+
 from fedglb.errors import InvalidInput, instance, integer, number
+from fedglb.kernels.ball import projection
 from fedglb.links import Link, Logistic
+from fedglb.typing import IntArray
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,11 @@ class Problem:
     def dispersion(self) -> float:
         """By what the link's loss is divided to be a negative log-likelihood: R² for identity."""
         return self.link.dispersion(self.R)
+
+    @cached_property
+    def functions(self) -> IntArray:
+        """Addresses for kernels: the link's, and PROJECTION of `kernels.layout`."""
+        return np.append(self.link.compiled_functions, projection(self.dim))
 
     @property
     def provable(self) -> bool:

@@ -102,7 +102,7 @@ def test_optimality_conditions():
 
 
 def project(A, S, theta):
-    return ball.project(A, np.linalg.inv(A), S, theta)
+    return ball.project(A, np.linalg.inv(A), S, theta, ball.projection(len(theta)))
 
 
 def test_projection_against_a_general_solver():

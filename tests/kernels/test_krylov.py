@@ -16,6 +16,10 @@ DIMENSIONS = [1, 2, 3, 5, 8, 16, SMALL, SMALL + 1, 50, 100, 200]
 LONG = np.longdouble
 
 
+def project(A, inverse, S, theta):
+    return ball.project(A, inverse, S, theta, ball.projection(len(theta)))
+
+
 def matrix(rng, eigenvalues):
     """A positive definite matrix with these eigenvalues, and its inverse, both symmetric."""
     d = len(eigenvalues)
@@ -86,7 +90,7 @@ def test_against_extended_precision(d, condition, length):
     if np.linalg.norm(point) <= S:
         point *= 1.0 + 2.0 * EPS
     theta = point.copy()
-    nu = ball.project(A, inverse, S, theta)
+    nu = project(A, inverse, S, theta)
     check(A, S, point, theta, nu)
     theta = point.copy()
     found = project_by_products(A, inverse, S, theta)
@@ -158,9 +162,9 @@ def test_tiny_and_huge_balls(S):
     A, inverse = matrix(rng, np.geomspace(1.0, 50.0, SMALL + 2))
     point = outside(rng, SMALL + 2, 1.2)
     unit = point.copy()
-    nu = ball.project(A, inverse, 1.0, unit)
+    nu = project(A, inverse, 1.0, unit)
     theta = point * S
-    assert_allclose(ball.project(A, inverse, S, theta), nu, rtol=1e-12)
+    assert_allclose(project(A, inverse, S, theta), nu, rtol=1e-12)
     assert_allclose(theta / S, unit, rtol=0.0, atol=1e-14)
 
 
@@ -169,13 +173,13 @@ def test_a_wrong_inverse_is_noticed_and_does_no_harm():
     A, inverse = matrix(rng, np.geomspace(1.0, 100.0, 40))
     point = outside(rng, 40, 2.0)
     expected = point.copy()
-    nu = ball.project(A, inverse, 1.0, expected)
+    nu = project(A, inverse, 1.0, expected)
     for wrong in (inverse * (1.0 + 1e-9), inverse + 1e-9, -inverse, np.full((40, 40), np.nan)):
         theta = point.copy()
         assert project_by_products(A, wrong, 1.0, theta) == -1.0
         assert_array_equal(theta, point)
     for wrong in (inverse * (1.0 + 1e-9), inverse + 1e-9):
-        assert_allclose(ball.project(A, wrong, 1.0, theta := point.copy()), nu, rtol=1e-12)
+        assert_allclose(project(A, wrong, 1.0, theta := point.copy()), nu, rtol=1e-12)
         assert_allclose(theta, expected, rtol=0.0, atol=1e-13)
 
 
@@ -186,7 +190,7 @@ def test_a_basis_that_would_be_too_large_is_refused():
     point = outside(rng, d, 100.0)
     theta = point.copy()
     assert project_by_products(A, inverse, 1.0, theta) == -1.0
-    nu = ball.project(A, inverse, 1.0, theta)
+    nu = project(A, inverse, 1.0, theta)
     check(A, 1.0, point, theta, nu)
 
 

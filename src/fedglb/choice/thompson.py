@@ -12,7 +12,7 @@ from fedglb.errors import integer, number
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import PLAYED
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES
-from fedglb.kernels.linalg import cholesky
+from fedglb.kernels.linalg import cholesky, set_matrix
 from fedglb.kernels.philox import normals
 from fedglb.kernels.scoring import predictions
 from fedglb.setting import Setting
@@ -41,16 +41,16 @@ def thompson_index(
     """xᵀ(θ + scale·√D·Cz), with CCᵀ = A⁻¹ and z standard normal."""
     if draw == PLAYED:  # the other draws of this decision find C in `factor`
         # Where A⁻¹ is singular to rounding, the directions that are left over have no width.
-        factor[:] = 0.0
+        set_matrix(factor, 0.0)
         cholesky(matrices[INVERSE], factor)
     d = arms.shape[0]
-    z, theta = np.empty(d), vectors[CENTRE].copy()
+    z, theta = np.empty(d), np.empty(d)
     normals(key, number, client, draw, z)
     for i in range(d):
         moved = 0.0
         for j in range(i + 1):
             moved += factor[i, j] * z[j]
-        theta[i] += constants[DEVIATION] * moved
+        theta[i] = vectors[CENTRE, i] + constants[DEVIATION] * moved
     predictions(arms, theta, work[SCORES])
     return 0
 

@@ -11,13 +11,15 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
-from fedglb.kernels.draw import all_between, longest_arm
+from fedglb.kernels.draw import longest_arm
 from fedglb.problem import Problem
 from fedglb.typing import BoolArray, FloatArray
 
 #: How many numbers the arms of a block may hold: enough of them to draw fast, few enough to fit
 #: in the cache of a small machine.
 BLOCK_NUMBERS = 2_000_000
+
+_LARGEST = float(np.finfo(np.float64).max)
 
 #: What random numbers are drawn for.
 Role: TypeAlias = Literal["parameter", "arms", "noise"]
@@ -85,8 +87,6 @@ class Block:
         arms = _as_played(self.arms, (None, clients, None, problem.dim))
         offered = arms.shape[:3]
         means = shaped("means", self.means, offered)
-        low, high = problem.link.support
-        named = f"in [{low:g}, {high:g}], the range of the {problem.link.name} link"
         if (self.uniforms is None) == (self.rewards is None):
             given = "none" if self.uniforms is None else "both"
             allowed = "exactly one of them: uniforms (T, N), or rewards (T, N, K)"
@@ -95,11 +95,11 @@ class Block:
         if self.uniforms is not None:
             uniforms = array("uniforms", self.uniforms, offered[:2])
             within("uniforms", uniforms, 0.0, math.nextafter(1.0, 0.0), "numbers in [0, 1)")
-            _in_range("means", means, low, high, f"means {named}")
+            in_range("means", means, problem)
         if self.rewards is not None:
             finite("means", means)
             rewards = shaped("rewards", self.rewards, offered)
-            _in_range("rewards", rewards, low, high, f"rewards {named}")
+            in_range("rewards", rewards, problem)
         mask = self.active
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
             given = f"{mask.dtype} array of shape {mask.shape}"
@@ -119,10 +119,22 @@ def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
     return columns.transpose(0, 1, 3, 2)
 
 
-def _in_range(name: str, values: FloatArray, low: float, high: float, allowed: str) -> None:
-    """Raise unless all values are finite and in [low, high]."""
-    largest = np.finfo(np.float64).max
-    if not all_between(values.reshape(-1), max(low, -largest), min(high, largest)):
+def in_range(name: str, values: FloatArray, problem: Problem) -> None:
+    """Raise unless all values are finite and in the range of the link.
+
+    Parameters
+    ----------
+    name
+        What they are, for the error: "means" or "rewards".
+    values
+        The numbers, at least one.
+    problem
+        The problem that they must fit.
+    """
+    low, high = problem.link.support
+    # one look at the ends: NaN is no number between them
+    if not (max(low, -_LARGEST) <= values.min() and values.max() <= min(high, _LARGEST)):
+        allowed = f"{name} in [{low:g}, {high:g}], the range of the {problem.link.name} link"
         within(name, finite(name, values), low, high, allowed)
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from fedglb.environments.base import Block, Environment, generator, stream_key
+from fedglb.environments.base import Block, Environment, generator, in_range, stream_key
 from fedglb.errors import instance, integer
 from fedglb.kernels.draw import draw_steps
 from fedglb.kernels.threads import in_ranges
@@ -73,3 +73,15 @@ class Synthetic(Environment):
                 N, numbers=arms.size,
             )  # fmt: skip
             yield Block(first, arms.transpose(0, 1, 3, 2), means, uniforms=noise)
+
+    def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield `blocks(horizon, seed)`: they are drawn as engines play them.
+
+        Only their means are looked at, as they can be infinite (Poisson, with a huge radius).
+        """
+        if type(self).blocks is not Synthetic.blocks:  # somebody's own
+            yield from super().checked_blocks(horizon, seed)
+            return
+        for block in self.blocks(horizon, seed):
+            in_range("means", block.means, self.problem)
+            yield block

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps
-from fedglb.kernels.ball import project
+from fedglb.kernels.ball import project, projection
 from fedglb.kernels.linalg import invert, solve
 from fedglb.lazy_rate import LazyRate
 
@@ -67,7 +67,7 @@ class OnsStep(GlobalUpdate):
         theta = theta - direction / self.rate.gamma(setting)
         inverse = np.empty_like(A)
         invert(A, inverse)
-        nu = project(A, inverse, setting.problem.S, theta)
+        nu = project(A, inverse, setting.problem.S, theta, projection(d))
         return Solution(
             theta=theta,
             gradient=sums.gradient,

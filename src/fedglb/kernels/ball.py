@@ -8,6 +8,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.krylov import project_by_products
 from fedglb.kernels.linalg import (
     cholesky,
+    copy_matrix,
     dot,
     matvec,
     norm,
@@ -15,6 +16,7 @@ from fedglb.kernels.linalg import (
     solve_lower,
     solve_lower_transposed,
 )
+from fedglb.kernels.pointers import PROJECT, address_of, call_project
 from fedglb.typing import FloatArray
 
 _MAX_STEPS = 200
@@ -43,7 +45,8 @@ def solve_secular(H: FloatArray, w: FloatArray, S: float, theta: FloatArray, sta
     """
     d = w.shape[0]
     L = np.zeros((d, d))
-    shifted = H.copy()
+    shifted = np.empty((d, d))
+    copy_matrix(H, shifted)
     work = np.empty((3, d))
     half, first, second = work[0], work[1], work[2]
     size = norm(w)
@@ -87,19 +90,27 @@ def solve_secular(H: FloatArray, w: FloatArray, S: float, theta: FloatArray, sta
     return nu
 
 
+def projection(dim: int) -> int:
+    """Return the address of the projection for many features; 0 for few, and nothing compiled."""
+    return address_of(project_by_products, PROJECT) if dim > SMALL else 0
+
+
 @kernel
-def project(A: FloatArray, A_inv: FloatArray, S: float, theta: FloatArray) -> float:
+def project(
+    A: FloatArray, A_inv: FloatArray, S: float, theta: FloatArray, by_products: int
+) -> float:
     """Replace `theta` by its projection onto ‖·‖ ≤ S in the A-norm; return the multiplier.
 
     The last line of the paper's Algorithm 2. It is the ball and not the sphere: a point inside
-    stays as it is. Above `SMALL` features A⁻¹ is all that is needed, in O(d²). Below, and where
-    A⁻¹ is not good enough, A + νI is factorised; the first of Newton's steps, at ν = 0, is A⁻¹'s.
+    stays as it is. Above `SMALL` features A⁻¹ is all that is needed, in O(d²), by the kernel at
+    address `by_products` (`projection`). Below, and where A⁻¹ is not good enough, A + νI is
+    factorised; the first of Newton's steps, at ν = 0, is A⁻¹'s.
     """
     length = norm(theta)
     if length <= S:
         return 0.0
-    if theta.shape[0] > SMALL:
-        nu = project_by_products(A, A_inv, S, theta)
+    if by_products != 0:
+        nu = float(call_project(by_products, A, A_inv, S, theta))
         if nu >= 0.0:
             return nu
     w = np.empty(theta.shape[0])

@@ -74,15 +74,6 @@ def draw_steps(
 
 
 @kernel
-def all_between(values: FloatArray, low: float, high: float) -> bool:
-    """Return whether all numbers of a flat array are in [low, high]; NaN is not."""
-    outside = 0
-    for k in range(values.shape[0]):
-        outside += 0 if low <= values[k] <= high else 1
-    return outside == 0
-
-
-@kernel
 def longest_arm(arms: FloatArray) -> float:
     """Return the largest ‖x‖² of arms (·, d, K); infinity where a number is not finite."""
     rows, d, K = arms.shape
@@ -101,13 +92,3 @@ def longest_arm(arms: FloatArray) -> float:
     for k in range(K):
         most = max(most, longest[k])
     return most
-
-
-@kernel
-def largest_of_rows(values: FloatArray, out: FloatArray) -> None:
-    """Write the largest number of each row of `values` to `out`."""
-    for r in range(values.shape[0]):
-        best = values[r, 0]
-        for k in range(1, values.shape[1]):
-            best = max(best, values[r, k])
-        out[r] = best

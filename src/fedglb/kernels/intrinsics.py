@@ -44,6 +44,7 @@ SIGNATURES = {
         *[types.int64] * 3, _REALS[2], _REALS[2], _REALS[1],
     ),
     "DERIVATIVES": types.int64(_REALS[1], _REALS[1], _REALS[1], _WHOLES, types.int64),
+    "PROJECT": types.float64(_REALS[2], _REALS[2], types.float64, _REALS[1]),
 }  # fmt: skip
 
 
@@ -132,6 +133,10 @@ def _typed_derivatives(
     return _native("DERIVATIVES")
 
 
+def _typed_project(typing: Any, address: Any, A: Any, A_inv: Any, S: Any, theta: Any) -> Any:
+    return _native("PROJECT")
+
+
 def _typed_bits(typing: Any, x: Any) -> Any:
     return types.uint64(types.float64), _emit_bitcast
 
@@ -203,6 +208,7 @@ _INTRINSICS = {
     "call_index": intrinsic(_typed_index),
     "call_decide": intrinsic(_typed_decide),
     "call_derivatives": intrinsic(_typed_derivatives),
+    "call_project": intrinsic(_typed_project),
     "bits": intrinsic(_typed_bits),
     "from_bits": intrinsic(_typed_from_bits),
     "dots": intrinsic(_typed_dots),

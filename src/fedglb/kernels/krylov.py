@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.linalg import matvec, norm, symmetric_matvec
+from fedglb.kernels.linalg import matvec, norm, set_vector, symmetric_matvec
 from fedglb.typing import FloatArray
 
 #: A basis never has more vectors than this; few projections need a third of it.
@@ -145,7 +145,7 @@ def project_by_products(A: FloatArray, A_inv: FloatArray, S: float, theta: Float
     if count == 0:
         return -1.0
     found = Q[count]
-    found[:] = 0.0
+    set_vector(found, 0.0)
     for k in range(count):
         for j in range(d):
             found[j] += y[k] * Q[k, j]

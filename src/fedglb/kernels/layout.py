@@ -16,6 +16,8 @@ MATRIX, INVERSE = 0, 1
 LOG_GAIN, UPDATES, EPOCH = 0, 1, 2
 #: In a link's addresses: μ, μ′, the cumulant m, and both of μ and μ′ for many z at once.
 MEAN, VARIANCE, CUMULANT, DERIVATIVES = 0, 1, 2, 3
+#: Behind them in a problem's: the projection for many features, 0 for few.
+PROJECTION = 4
 #: Rows of the scratch of a decision, one number per arm: upper bounds, squared widths, the ends of
 #: the certified intervals, and the scores by which arms are ranked.
 UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)

@@ -1,7 +1,9 @@
 """Small dense linear algebra in plain loops: the same bits on every machine and in every engine.
 
 Builds of LAPACK and BLAS differ in the order of their sums. At the sizes of a bandit's features
-(d = 5 to 100) these loops cost about the same.
+(d = 5 to 100) these loops cost about the same. Arrays are set, copied and added by loops too, in
+this and every other kernel: what numba makes of ``A[:] = 0.0`` or ``A += B`` takes it many times
+longer to compile.
 """
 
 from __future__ import annotations
@@ -26,6 +28,29 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     for j in range(x.shape[0]):
         total += x[j] * y[j]
     return total
+
+
+@kernel
+def set_vector(x: FloatArray, value: float) -> None:
+    """Set every element of x."""
+    for j in range(x.shape[0]):
+        x[j] = value
+
+
+@kernel
+def set_matrix(A: FloatArray, value: float) -> None:
+    """Set every element of A."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            A[i, j] = value
+
+
+@kernel
+def copy_matrix(A: FloatArray, out: FloatArray) -> None:
+    """Write A to `out`."""
+    for i in range(A.shape[0]):
+        for j in range(A.shape[1]):
+            out[i, j] = A[i, j]
 
 
 @kernel
@@ -202,23 +227,24 @@ def solve_lower_transposed(L: FloatArray, b: FloatArray, out: FloatArray) -> Non
 def solve(A: FloatArray, b: FloatArray) -> FloatArray:
     """Return A⁻¹b; NaN if A is not positive definite."""
     out = np.empty(b.shape[0])
-    L = np.zeros(A.shape)
+    L = np.zeros((b.shape[0], b.shape[0]))
     if cholesky(A, L):
         solve_lower(L, b, out)
         solve_lower_transposed(L, out, out)
     else:
-        out[:] = np.nan
+        set_vector(out, np.nan)
     return out
 
 
 @kernel
 def log_det(A: FloatArray) -> float:
     """Return log det A; NaN if A is not positive definite."""
-    L = np.zeros(A.shape)
+    d = A.shape[0]
+    L = np.zeros((d, d))
     if not cholesky(A, L):
         return np.nan
     total = 0.0
-    for j in range(A.shape[0]):
+    for j in range(d):
         total += 2.0 * math.log(L[j, j])
     return total
 
@@ -338,7 +364,8 @@ def asymmetry(A: FloatArray) -> float:
 def inverse_quadratic(A: FloatArray, x: FloatArray, shift: float) -> float:
     """Return xᵀ(A + shift·I)⁻¹x; infinity if that matrix is not positive definite."""
     d = x.shape[0]
-    L, shifted, solved = np.zeros((d, d)), A.copy(), np.empty(d)
+    L, shifted, solved = np.zeros((d, d)), np.empty((d, d)), np.empty(d)
+    copy_matrix(A, shifted)
     for j in range(d):
         shifted[j, j] += shift
     if not cholesky(shifted, L):

@@ -40,8 +40,6 @@ class BlockArrays(NamedTuple):
         Shape (s, N, d, K).
     means
         The arms' mean rewards, shape (s, N, K).
-    best
-        The largest mean, shape (s, N).
     uniforms
         What rewards are drawn from, shape (s, N); empty where `rewards` are given.
     rewards
@@ -53,7 +51,6 @@ class BlockArrays(NamedTuple):
     first: int
     arms: FloatArray
     means: FloatArray
-    best: FloatArray
     uniforms: FloatArray
     rewards: FloatArray
     active: BoolArray
@@ -195,7 +192,7 @@ def play(
     one_for_all = learners.counts.shape[0] == 1
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
-    X, y = borrow(learners.X), borrow(learners.y)
+    X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
     log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
@@ -236,7 +233,10 @@ def play(
                         radius_constants, alpha, 0, work,
                     )  # fmt: skip
                 arm = pick(upper)
-            mean = block.means[s, i, arm]
+            means = all_means[s, i]
+            mean, best = means[arm], means[0]
+            for j in range(1, means.shape[0]):
+                best = max(best, means[j])
             if block.rewards.size > 0:
                 reward = block.rewards[s, i, arm]
             else:
@@ -250,7 +250,7 @@ def play(
             if log_propensities:
                 log.propensities[t - 1, i, 0] = propensity[0]
                 log.propensities[t - 1, i, 1] = propensity[1]
-            log.totals[0] += block.best[s, i] - mean
+            log.totals[0] += best - mean
             log.totals[1] += reward
             log.totals[2] += 1.0
             status = call_step(

@@ -67,7 +67,9 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
 
 # -- kernels by address ------------------------------------------------------------------------
 
-Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX", "DECIDE", "DERIVATIVES"]
+Signature: TypeAlias = Literal[
+    "STEP", "RADIUS", "BOUNDS", "INDEX", "DECIDE", "DERIVATIVES", "PROJECT"
+]
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP: Signature = "STEP"
 #: (vectors, counters, radius_terms, constants) -> the radius.
@@ -80,6 +82,8 @@ INDEX: Signature = "INDEX"
 DECIDE: Signature = "DECIDE"
 #: (z, means, variances, functions, with_variances) -> 0: a link's μ and μ′ of many z.
 DERIVATIVES: Signature = "DERIVATIVES"
+#: That of `kernels.krylov.project_by_products`.
+PROJECT: Signature = "PROJECT"
 
 
 def address_of(function: Callable[..., Any] | None, signature: Signature) -> int:
@@ -90,13 +94,13 @@ def address_of(function: Callable[..., Any] | None, signature: Signature) -> int
     function
         A function under `@kernel`.
     signature
-        `STEP`, `RADIUS`, `BOUNDS`, `INDEX`, `DECIDE` or `DERIVATIVES`.
+        `STEP`, `RADIUS`, `BOUNDS`, `INDEX`, `DECIDE`, `DERIVATIVES` or `PROJECT`.
 
     Returns
     -------
     int
-        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index`, `call_decide` or
-        `call_derivatives`.
+        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index`, `call_decide`,
+        `call_derivatives` or `call_project`.
 
     Raises
     ------
@@ -163,6 +167,7 @@ call_bounds = Intrinsic("call_bounds", _by_number)
 call_index = Intrinsic("call_index", _by_number)
 call_decide = Intrinsic("call_decide", _by_number)
 call_derivatives = Intrinsic("call_derivatives", _by_number)
+call_project = Intrinsic("call_project", _by_number)
 #: The same array without ownership: rows taken from it cost no reference counts (two atomic
 #: operations each). Only for arrays that a caller keeps alive.
 borrow = Intrinsic("borrow", _itself)

@@ -7,7 +7,7 @@ import numpy as np
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.lanes import LANES, dots
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
-from fedglb.kernels.linalg import add_square, dot
+from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
 from fedglb.kernels.pointers import call1, call_derivatives
 from fedglb.typing import FloatArray, IntArray
 
@@ -230,12 +230,16 @@ def sum_over_clients(
     loss = 0.0
     for i in range(X.shape[0]):
         own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
-        own_gradient[:] = 0.0
-        own_hessian[:] = 0.0
-        add_blocks(own_X, own_y, theta, functions, own_gradient, own_hessian, with_hessian, scratch)
-        gradient += own_gradient
+        set_vector(own_gradient, 0.0)
         if with_hessian:
-            hessian += own_hessian
+            set_matrix(own_hessian, 0.0)
+        add_blocks(own_X, own_y, theta, functions, own_gradient, own_hessian, with_hessian, scratch)
+        for j in range(d):
+            gradient[j] += own_gradient[j]
+        if with_hessian:
+            for j in range(d):
+                for k in range(d):
+                    hessian[j, k] += own_hessian[j, k]
         if with_loss:
             loss += sum_loss(own_X, own_y, theta, functions[CUMULANT])
     return loss

@@ -174,7 +174,7 @@ class LocalUpdate(ABC, Generic[State]):
         n = index + 1
         status = self.step(
             state.vectors, state.matrices, state.counters, samples.X[:n], samples.y[:n],
-            setting.problem.link.compiled_functions, np.array(self.constants(setting), dtype=float),
+            setting.problem.functions, np.array(self.constants(setting), dtype=float),
         )  # fmt: skip
         if status != 0:
             raise self.failure(n)
@@ -206,7 +206,7 @@ class LocalUpdate(ABC, Generic[State]):
             return
         failed = replay(
             address_of(self.step, STEP), state.vectors, state.matrices, state.counters,
-            samples.X, samples.y, first, setting.problem.link.compiled_functions,
+            samples.X, samples.y, first, setting.problem.functions,
             np.array(self.constants(setting), dtype=float),
         )  # fmt: skip
         if failed:

@@ -13,6 +13,7 @@ from fedglb.kernels.layout import (
     LOG_GAIN,
     MATRIX,
     MEAN,
+    PROJECTION,
     THETA,
     UPDATES,
     in_order,
@@ -59,7 +60,9 @@ def lazy_ons_step(
     residual = call1(functions[MEAN], z) - y[n]
     counters[LOG_GAIN] += add_sample(matrices[MATRIX], V_inv, x, 1.0, count, towards)
     add_sample(A, A_inv, x, residual * residual, count, along)
-    counters[GRADIENT_NORMS] += newton_move(A, A_inv, theta, x, along, residual, gamma, S)
+    counters[GRADIENT_NORMS] += newton_move(
+        A, A_inv, theta, x, along, residual, gamma, S, functions[PROJECTION]
+    )
     counters[SQUARES] += z * z
     counters[UPDATES] += 1.0
     predict(V_inv, vectors[B], vectors[CENTRE], x, towards, z, count)

@@ -31,7 +31,17 @@ from fedglb.kernels.layout import (
     VARIANCE,
     in_order,
 )
-from fedglb.kernels.linalg import add_outer, add_sample, dot, invert, matvec, norm, quadratic
+from fedglb.kernels.linalg import (
+    add_outer,
+    add_sample,
+    dot,
+    invert,
+    matvec,
+    norm,
+    quadratic,
+    set_matrix,
+    set_vector,
+)
 from fedglb.kernels.pointers import call1
 from fedglb.kernels.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.kernels.sums import add_derivatives, sum_loss
@@ -94,8 +104,8 @@ def move_anchor(
 ) -> float:
     """One pass over the samples: linearise at θ; return 1/tr(H⁻¹), a lower bound on λ_min(H)."""
     d = theta.shape[0]
-    gradient[:] = 0.0
-    H[:] = 0.0
+    set_vector(gradient, 0.0)
+    set_matrix(H, 0.0)
     add_derivatives(X, y, theta, functions, gradient, H, True)
     for j in range(d):
         gradient[j] += ridge * theta[j]

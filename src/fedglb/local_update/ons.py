@@ -16,6 +16,7 @@ from fedglb.kernels.layout import (
     LOG_GAIN,
     MATRIX,
     MEAN,
+    PROJECTION,
     THETA,
     UPDATES,
     in_order,
@@ -48,14 +49,15 @@ def newton_move(
     residual: float,
     rate: float,
     S: float,
+    by_products: int,
 ) -> float:
     """θ ← projection of θ − (1/rate) A⁻¹∇l onto the ball, ∇l = residual·x; return ‖∇l‖²_{A⁻¹}.
 
-    `direction` is A⁻¹x.
+    `direction` is A⁻¹x; `by_products` is as in `project`.
     """
     for j in range(x.shape[0]):
         theta[j] -= residual / rate * direction[j]
-    project(A, A_inv, S, theta)
+    project(A, A_inv, S, theta, by_products)
     return residual * residual * dot(x, direction)
 
 
@@ -101,7 +103,9 @@ def ons_step(
     z = dot(x, theta)
     residual = call1(functions[MEAN], z) - y[n]
     counters[LOG_GAIN] += add_sample(A, A_inv, x, 1.0, count, direction)
-    counters[GRADIENT_NORMS] += newton_move(A, A_inv, theta, x, direction, residual, c, S)
+    counters[GRADIENT_NORMS] += newton_move(
+        A, A_inv, theta, x, direction, residual, c, S, functions[PROJECTION]
+    )
     counters[SQUARES] += z * z
     counters[UPDATES] += 1.0
     predict(A_inv, vectors[B], vectors[CENTRE], x, direction, z, count)

@@ -18,7 +18,6 @@ from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Query, Sums
 from fedglb.kernels.decide import decide
-from fedglb.kernels.draw import largest_of_rows
 from fedglb.kernels.play import (
     ASKS,
     BAD_RADIUS,
@@ -46,14 +45,11 @@ from fedglb.typing import FloatArray
 
 def block_arrays(block: Block) -> BlockArrays:
     """Lay a block out for the kernel: arms as (d, K), so that its inner loops run over arms."""
-    steps, clients, K, _ = block.arms.shape
-    means, best = _flat(block.means), np.empty((steps, clients))
-    largest_of_rows(means.reshape(-1, K), best.reshape(-1))
+    steps, clients = block.arms.shape[:2]
     return BlockArrays(
         first=block.first,
         arms=_flat(block.arms.transpose(0, 1, 3, 2)),
-        means=means,
-        best=best,
+        means=_flat(block.means),
         uniforms=np.empty((0, 0)) if block.uniforms is None else _flat(block.uniforms),
         rewards=np.empty((0, 0, 0)) if block.rewards is None else _flat(block.rewards),
         active=np.empty((0, 0), dtype=np.bool_)
@@ -107,7 +103,7 @@ class CompiledEngine(Engine):
             sample=problem.link.compiled_sample.address,
             decide=0 if simple(algorithm.choice) else address_of(decide, DECIDE),
             choice=choosing.loop_params,
-            functions=problem.link.compiled_functions,
+            functions=problem.functions,
             step_constants=np.array(local.constants(setting), dtype=float),
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
