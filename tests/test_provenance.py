@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from fedglb.provenance import LEFT_OUT, NUMBERS, PACKAGE, counted, meaning_digest
+from fedglb.provenance import KERNELS, LEFT_OUT, NUMBERS, PACKAGE, counted, meaning_digest
 
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
@@ -75,3 +75,41 @@ def test_what_counts_uses_nothing_that_does_not_but_checks_files_and_types():
     left_out = {place.removesuffix(".py") for place in LEFT_OUT}
     found = {m for m in modules for place in left_out if m == place or m.startswith(f"{place}/")}
     assert found <= {"errors", "typing", "provenance", "io", "io/atomic", "io/toml", "sweeps/sweep"}
+
+
+def kernels_of(tree: ast.Module) -> list[ast.FunctionDef]:
+    """Return the functions of a module that numba compiles: kernels, and a link's scalar ones."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    marks = [{ast.unparse(each) for each in node.decorator_list} for node in functions]
+    return [
+        node
+        for node, found in zip(functions, marks, strict=True)
+        if found & {"kernel", "inlined_kernel"}
+        or (node.name.startswith("scalar_") and "staticmethod" in found)
+    ]
+
+
+def names_from_outside(function: ast.FunctionDef) -> set[str]:
+    nodes = [node for line in function.body for node in ast.walk(line)]
+    return {node.id for node in nodes if isinstance(node, ast.Name)} - {
+        argument.arg for argument in function.args.args
+    }
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_what_kernels_are_made_of_is_in_the_digest_of_their_folder(module):
+    """Else an edit would leave machine code of older sources in use."""
+    tree = ast.parse((PACKAGE / module).read_text())
+    kernels = kernels_of(tree)
+    if not kernels:
+        return
+    assert module.partition("/")[0] in KERNELS
+    rooms = {
+        alias.asname or alias.name: node.module.split(".")[1]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("fedglb.")
+        for alias in node.names
+    }
+    for kernel in kernels:
+        used = names_from_outside(kernel) & rooms.keys()
+        assert {rooms[name] for name in used} <= {*KERNELS}, kernel.name

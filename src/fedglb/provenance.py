@@ -25,6 +25,8 @@ NUMBERS = (
     "sweeps/spec", "sweeps/execution/task.py", "sweeps/results/parts.py",
     "sweeps/results/tables.py", "sweeps/fixed_models.py",
 )  # fmt: skip
+#: Those of them that kernels are made of: after an edit here they are compiled again.
+KERNELS = ("choice", "confidence", "kernels", "links", "local_update")
 #: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",
@@ -67,9 +69,9 @@ def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
     return found
 
 
-def counted(package: Path = PACKAGE) -> list[Path]:
-    """Return the sources that can change a number, in a fixed order."""
-    places = [package / place for place in NUMBERS]
+def counted(package: Path = PACKAGE, rooms: tuple[str, ...] = NUMBERS) -> list[Path]:
+    """Return the sources in some rooms, those that can change a number, in a fixed order."""
+    places = [package / place for place in rooms]
     return sorted(
         source for source in package.rglob("*.py") if {source, *source.parents} & {*places}
     )
@@ -77,12 +79,12 @@ def counted(package: Path = PACKAGE) -> list[Path]:
 
 @functools.cache
 def source_digest() -> str:
-    """Return a digest of the bytes of these sources: quick, because every import needs it.
+    """Return a digest of the bytes of the kernels' sources: quick, because every run needs it.
 
     Compiled kernels are cached under it: compiling again after an edit of a comment is cheap.
     """
     digest = hashlib.sha256()
-    for source in counted():
+    for source in counted(rooms=KERNELS):
         digest.update(source.relative_to(PACKAGE).as_posix().encode() + b"\0")
         digest.update(source.read_bytes())
     return digest.hexdigest()

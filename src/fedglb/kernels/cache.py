@@ -1,7 +1,7 @@
 """Where compiled kernels are kept on disk, so that one process of a machine compiles each.
 
 * numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of our
-  folder has a digest of all of the package's sources in it.
+  folder has a digest of all sources of kernels in it.
 * A process that finds no machine code for a kernel takes the kernel's lock, looks again, and
   compiles. Others wait for it and load what it made. The system releases the lock when a process
   dies, by whatever signal.
@@ -67,7 +67,7 @@ class Cache:
 
 @functools.cache
 def cache() -> Cache:
-    """Return the folder of compiled kernels, one per user and digest of the package's sources."""
+    """Return the folder of compiled kernels, one per user and digest of the kernels' sources."""
     root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
