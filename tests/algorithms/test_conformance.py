@@ -77,18 +77,21 @@ SCALED = {name: preset for name, preset in fg.ALGORITHMS.items() if name not in 
 
 def test_the_contracts_names_and_defaults():
     assert len(SCALED) == len(fg.ALGORITHMS) - 2
-    for preset in SCALED.values():
+    for name, preset in SCALED.items():
         defaults = {k: p.default for k, p in inspect.signature(preset).parameters.items()}
         assert defaults["exploration"] == 1.0
         assert defaults["ridge"] == 1.0
         assert defaults["delta"] == 0.01
-        assert defaults["confidence"] is None
+        if name != "fedglb-iterate":  # which is one by its radius
+            assert defaults["confidence"] is None
         if "solver" in defaults:
             assert preset(**{next(iter(defaults)): 3}).solver == fg.AGD()
     for preset in UNSCALED.values():
         names = inspect.signature(preset).parameters
         assert not {"exploration", "confidence"} & set(names)
         assert preset(threshold=3.0).exploration == 1.0
+    repaired = fg.fedglb_ucb(3.0, confidence=fg.Iterate(), clock="own samples")
+    assert fg.fedglb_iterate(3.0) == dataclasses.replace(repaired, name="FedGLB-Iterate")
     assert fg.fedglb_mix(3.0).choice == fg.Ucb()
     assert (fg.fedglb_mix(3.0).ridge, fg.fedglb_mix(3.0).delta) == (1.0, 0.01)
     assert fg.fedglb_mix(3.0).solver == fg.OneExchange()
@@ -159,7 +162,7 @@ def test_parts_that_do_not_fit_are_refused(wrong):
 def test_fixed_fits_every_algorithm(preset):
     first = next(iter(inspect.signature(preset).parameters))
     needed = {first: 3} if first in ("threshold", "updates") else {}
-    if preset in UNSCALED.values():
+    if "confidence" not in inspect.signature(preset).parameters:
         radius = {"confidence": fg.Fixed(0.4), "exploration": 0.1}
         algorithm = dataclasses.replace(preset(**needed), **radius)
     else:

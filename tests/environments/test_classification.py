@@ -232,6 +232,17 @@ def test_the_same_in_another_process(tmp_path):
     assert out.stdout.split() == digests()
 
 
+def test_numeric_columns_alone_are_a_table_without_the_others():
+    colours = np.where(np.arange(6) % 2 == 0, "red", "blue")
+    numbers = {"x": [0.0, 0.1, 5.0, 5.1, 9.0, 9.2], "z": np.arange(6.0)}
+    labels = [0, 0, 1, 1, 0, 1]
+    both = fg.Table({"x": numbers["x"], "colour": colours, "z": numbers["z"]}, labels)
+    alone = fg.clustered(both, 3, columns="numeric")
+    assert alone == fg.clustered(fg.Table(numbers, labels), 3)
+    assert alone.dim == 3
+    assert fg.clustered(both, 3).dim == 5
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -242,6 +253,11 @@ def test_the_same_in_another_process(tmp_path):
         (lambda: fg.clustered(table(), scale="none"), "scale = 'none' .* largest, each"),
         (lambda: fg.clustered(table(), constant=1), "constant = 1"),
         (lambda: fg.clustered(table(), seed=-1), "seed = -1"),
+        (lambda: fg.clustered(table(), columns="some"), "columns = 'some' .* all, numeric"),
+        (
+            lambda: fg.clustered(fg.Table({"x": ["a", "b"]}, [0, 1]), 2, columns="numeric"),
+            "columns = 'numeric' .* has no column of numbers",
+        ),
         (lambda: fg.clustered("magik"), "name = 'magik' .* did you mean magic"),
         (lambda: fg.clustered([[1.0]]), r"source = \[\[1.0\]\] .* fg.Table"),
         (

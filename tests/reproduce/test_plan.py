@@ -9,6 +9,11 @@ from fedglb.reproduce import EXPERIMENTS, find, read_plan
 from fedglb.reproduce.plan import merged
 from fedglb.reproduce.search import candidates
 
+#: What a study of the package compares.
+EVERY = {
+    "fedglb-ucb", "fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3", "fedglb-iterate", "fedglb-mix",
+    "fedglb-auto", "dislinucb", "one-ucb-glm", "n-ucb-glm", "n-ons-glm",
+}  # fmt: skip
 FILE = {
     "name": "tiny", "horizon": 20, "seeds": 2, "problem": {"dim": 3},
     "environment": {"clients": 2, "arms": 4},
@@ -81,6 +86,15 @@ def test_candidates_are_the_product():
             {**changed(curvature=["infimum", 0.1]), "problem": {"dim": 3, "curvature": 0.05}},
             "problem.curvature = 0.05.*chooses it",
         ),
+        (changed(choose="both"), "search.choose = 'both'.*jointly, for each"),
+        (
+            {**changed(choose="for each"), "algorithm": [{"name": "n-ons-glm"}]},
+            r"algorithm\[0\].name = 'n-ons-glm'.*defaults = false",
+        ),
+        (
+            changed(choose="for each", algorithm=[{"name": "n-ons-glm"}, {"name": "n-ons-glm"}]),
+            r"search.algorithm\[1\].name = 'n-ons-glm'.*once",
+        ),
         ({**FILE, "profile": {"quick": 5}}, "profile = .*tables of changes"),
         ({**FILE, "profile": {"quick": {"profile": {}}}}, "profile = .*tables of changes"),
         (changed(sedes=[1]), "did you mean seeds"),
@@ -118,10 +132,22 @@ def test_the_experiments_of_the_package_are_as_promised(name):
     if name == "solvers":
         return
     assert full.tables["horizon"] == 2000
-    assert full.tables["seeds"] == 10
     real = name != "synthetic"
+    assert full.tables["seeds"] == (30 if real else 10)
     assert full.tables["environment"]["clients"] == (20 if real else 200)
     assert full.measure == quick.measure == ("scalars" if real else "transfers")
     presets = {table["name"] for table in full.tables["algorithm"]}
-    papers = set(fg.ALGORITHMS) - {"fedglb-mix", "fedglb-auto"}
-    assert presets >= papers - (set() if real else {"dislinucb"})
+    assert presets >= EVERY - (set() if real else {"dislinucb"})
+    untouched = [table for table in full.tables["algorithm"] if not table.get("defaults", True)]
+    assert {table["name"] for table in untouched} == {"fedglb-mix", "fedglb-auto"}
+    own = read_plan(name, "own")
+    assert own.search.choose == "for each"
+    assert own.tables == full.tables
+    if real:
+        assert "offered" not in full.tables["environment"]  # all clusters
+        assert read_plan(name, "sixteen").tables["environment"]["offered"] == 16
+        assert read_plan(name, "each").tables["environment"]["scale"] == "each"
+        assert read_plan(name, "member").tables["environment"]["mode"] == "member"
+    if name == "covertype":
+        assert full.tables["environment"]["columns"] == "numeric"
+        assert read_plan(name, "d55").tables["environment"]["columns"] == "all"

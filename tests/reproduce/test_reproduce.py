@@ -60,6 +60,63 @@ def test_the_chosen_candidate_is_the_one_its_own_table_says(study):
     assert max(choice["algorithms"][0]["regret_at_chosen"], 1.0) == max(min(rows), 1.0)
 
 
+EACH = {
+    **FILE,
+    "algorithm": [
+        {"name": "fedglb-ucb", "threshold": [0.1, 1.0]},
+        {"name": "n-ons-glm"},
+        {"name": "fedglb-auto", "ridge": 0.7, "defaults": False},
+    ],
+    "defaults": {"solver": "newton"},
+    "search": {
+        "choose": "for each", "seeds": [101, 102],
+        "exploration": [0.05, 0.5, 5.0], "ridge": [0.5, 2.0],
+        "algorithm": [{"name": "fedglb-ucb", "threshold": 1.0}, {"name": "n-ons-glm"}],
+    },
+}  # fmt: skip
+
+
+def test_each_algorithm_has_the_setting_that_is_best_for_it_alone(tmp_path):
+    reproduce(EACH, "full", tmp_path / "out", jobs=1)
+    about = load_study(tmp_path / "out")
+    runs = about.result.runs
+    assert runs["label"].n_unique() == 4
+    assert set(about.result.traces["label"]) == set(runs["label"])
+    for preset, table in (("fedglb-ucb", {"threshold": 1.0}), ("n-ons-glm", {})):
+        regrets = {}
+        for exploration in EACH["search"]["exploration"]:
+            for ridge in EACH["search"]["ridge"]:
+                solver = {"solver": "newton"} if preset == "fedglb-ucb" else {}
+                algorithm = {"name": preset, **table, **solver}
+                own = {"exploration": exploration, "ridge": ridge}
+                alone = {
+                    k: v for k, v in EACH.items() if k not in ("search", "profile", "defaults")
+                }
+                tables = {**alone, "seeds": [101, 102], "algorithm": [{**algorithm, **own}]}
+                name = f"{preset}-{exploration}-{ridge}"
+                found = fg.sweep(tables, tmp_path / name, jobs=1).runs["regret"].mean()
+                regrets[exploration, ridge] = max(found, 1.0)
+        played = runs.filter(runs["algorithm"] == preset)
+        (chosen,) = set(played["exploration", "ridge"].rows())
+        assert regrets[chosen] == min(regrets.values())
+    auto = runs.filter(runs["algorithm"] == "fedglb-auto")
+    assert set(auto["ridge"]) == {0.7}
+    assert set(auto["solver"]) != set(runs.filter(runs["algorithm"] == "fedglb-ucb")["solver"])
+    assert "Each algorithm has its own setting" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_what_takes_no_defaults_is_not_searched_for_either(tmp_path):
+    joint = {**EACH, "search": {**EACH["search"], "choose": "jointly"}}
+    reproduce(joint, "full", tmp_path / "out", jobs=1)
+    runs = load_study(tmp_path / "out").result.runs
+    assert set(runs.filter(runs["algorithm"] == "fedglb-auto")["ridge"]) == {0.7}
+    tuned = runs.filter(runs["algorithm"] != "fedglb-auto")
+    assert tuned["exploration", "ridge"].n_unique() == 1
+    bad = {**EACH, "algorithm": [{"name": "n-ons-glm", "defaults": 1}]}
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].defaults = 1 .* false"):
+        reproduce(bad, "full", tmp_path / "bad", jobs=1)
+
+
 def test_a_second_time_nothing_is_run_again(study, monkeypatch):
     before = files(study)
 

@@ -24,6 +24,8 @@ from fedglb.typing import FloatArray, IntArray
 
 #: What an arm is: the centroid of a cluster, or one of its rows.
 Mode: TypeAlias = Literal["centroid", "member"]
+#: Which columns of a table are features: all of them, or those that hold numbers.
+Columns: TypeAlias = Literal["all", "numeric"]
 
 SAMPLE = 50_000  # rows that k-means is fitted on, at most
 STARTS = 4  # of k-means; the best one is taken
@@ -143,6 +145,7 @@ def clustered(
     scale: Scale = "largest",
     seed: int = 0,
     progress: Progress | None = None,
+    columns: Columns = "all",
 ) -> Clustered:
     """Group a table's rows into clusters by k-means on their features, and make arms of them.
 
@@ -168,6 +171,9 @@ def clustered(
         Seed of k-means and of the sample it is fitted on.
     progress
         Called with a line of text before anything that takes long, and when a file is refused.
+    columns
+        "all", or "numeric": without the categorical ones. For CoverType that leaves its 10
+        continuous features, with which others have tried bandits on it.
 
     Returns
     -------
@@ -202,16 +208,28 @@ def clustered(
     clusters, seed = integer("clusters", clusters), integer("seed", seed, at_least=0)
     one_of("mode", mode, get_args(Mode))
     one_of("scale", scale, get_args(Scale))
+    one_of("columns", columns, get_args(Columns))
     instance("constant", constant, bool, "True")
-    key = (source, clusters, mode, constant, scale, seed)
+    key = (source, clusters, mode, constant, scale, seed, columns)
     made = _kept.get(key)
     if made is None:
         table = load(source, progress) if isinstance(source, str) else source
+        if columns == "numeric":
+            table = _numeric(table)
         made = _build(table, clusters, mode, constant, scale, seed, progress)
         while len(_kept) >= KEPT:
             _kept.pop(next(iter(_kept)), None)
         _kept[key] = made
     return made
+
+
+def _numeric(table: Table) -> Table:
+    """Return a table without its categorical columns."""
+    kept = {name: values for name, values in table.columns.items() if values.dtype.kind == "f"}
+    if not kept:
+        allowed = f'"all": {table.name} has no column of numbers'
+        raise InvalidInput("columns", "numeric", allowed)
+    return Table(kept, table.labels, table.name, table.sha256)
 
 
 def _build(

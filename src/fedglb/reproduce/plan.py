@@ -18,6 +18,8 @@ from fedglb.sweeps.spec.document import STUDY_KEYS
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 QUICK, FULL = "quick", "full"
+#: How a search chooses: one setting for all algorithms, or one for each.
+JOINTLY, FOR_EACH = "jointly", "for each"
 INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
 
 
@@ -26,6 +28,7 @@ class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds: list[int]
     algorithm: list[dict[str, Any]]
+    choose: str = JOINTLY
     horizon: int | None = None
     radius: list[float] = []
     curvature: list[float | str] = []
@@ -160,6 +163,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a search that has invalid values, or that uses seeds which the result reports."""
     with under("search"):
+        one_of("choose", search.choose, (JOINTLY, FOR_EACH))
         for name in ("radius", "ridge"):
             for i, value in enumerate(getattr(search, name)):
                 number((name, i), value, above=0.0)
@@ -178,6 +182,8 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         if not search.seeds:
             raise InvalidInput("seeds", [], "at least one seed")
     _only_searched(search, tables)
+    if search.choose == FOR_EACH:
+        _each_is_searched(search, tables)
     given = tables.get("seeds")
     reported = set(range(1, given + 1)) if isinstance(given, int) else set()
     if isinstance(given, list):
@@ -188,17 +194,35 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         raise InvalidInput(("search", "seeds"), search.seeds, allowed)
 
 
+def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
+    """Refuse an algorithm that nothing is chosen for, and two searches for one algorithm."""
+    names = [table.get("name") for table in search.algorithm]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            allowed = f'each algorithm once, where choose = "{FOR_EACH}"'
+            raise InvalidInput(("search", "algorithm", i, "name"), name, allowed)
+    for i, table in enumerate(tables.get("algorithm", ())):
+        if table.get("defaults", True) and table.get("name") not in names:
+            allowed = "an algorithm of the search, or defaults = false in its table"
+            raise InvalidInput(("algorithm", i, "name"), table.get("name"), allowed)
+
+
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
-    own = ["exploration", "confidence", *(["ridge"] if search.ridge else [])]
+    own = [
+        "exploration",
+        *(["confidence"] if search.alpha else []),
+        *(["ridge"] if search.ridge else []),
+    ]
     algorithms = tables.get("algorithm")
     places: list[tuple[Place, Any, list[str]]] = [
         (("problem",), tables.get("problem", {}), of_problem),
         (("defaults",), tables.get("defaults", {}), own),
     ]
     for i, table in enumerate(algorithms if isinstance(algorithms, list) else []):
-        places.append((("algorithm", i), table, own))
+        if not isinstance(table, Mapping) or table.get("defaults", True):  # else it is left alone
+            places.append((("algorithm", i), table, own))
     for i, table in enumerate(search.algorithm):
         places.append((("search", "algorithm", i), table, own))
         for name, value in table.items():

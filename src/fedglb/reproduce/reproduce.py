@@ -11,9 +11,16 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.provenance import identity
 from fedglb.report import Report, write_report
-from fedglb.reproduce.plan import Plan, read_plan
+from fedglb.reproduce.plan import FOR_EACH, Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
-from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
+from fedglb.reproduce.search import (
+    candidates,
+    choose,
+    choose_for_each,
+    in_search,
+    searches,
+    with_choice,
+)
 from fedglb.reproduce.study import FIXED, RACES, STUDY, SWEEPS, StudyFile, load_study, read_fixed
 from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
@@ -117,21 +124,27 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
         ]
         return race(entrants, place / RACES, jobs, ended)
 
+    how: dict[str, Any] | None = None
     if plan.search is None:
-        tables, how = plan.tables, None
+        every = [plan.tables]
+    elif plan.search.choose == FOR_EACH:
+        every, how = choose_for_each(plan, run_tables, run_race)
     else:
         tables, how = choose(plan, run_tables, run_race)
-    experiment = _read(plan, tables, tell)
-    run(experiment, "sweep")
-    name = _short_identity(experiment)
-    fixed = place / FIXED / f"{name}.parquet"
+        every = [tables]
+    experiments = [_read(plan, tables, tell) for tables in every]
+    for i, each in enumerate(experiments):
+        run(each, "sweep" if len(experiments) == 1 else f"sweep {i + 1} of {len(experiments)}")
+    experiment = experiments[0]
+    fixed = place / FIXED / f"{_short_identity(experiment)}.parquet"
     if read_fixed(fixed) is None:
         tell("fixed models", None)
         found = fixed_models(experiment.env, experiment.horizon, experiment.seeds, jobs)
         fixed.parent.mkdir(exist_ok=True)
         atomic_write(fixed, to_bytes(found))
     about = StudyFile(
-        plan.name, plan.title, plan.profile, plan.measure, f"{SWEEPS}/{name}",
+        plan.name, plan.title, plan.profile, plan.measure,
+        [f"{SWEEPS}/{_short_identity(each)}" for each in experiments],
         f"{FIXED}/{fixed.name}", how,
     )  # fmt: skip
     atomic_write(place / STUDY, about.to_json())  # last: it names only what is there

@@ -11,6 +11,10 @@ RULE = (
     "candidates); regrets are means over the search's seeds, none of which is reported, and "
     "count as 1 where they are less."
 )
+FOR_EACH_RULE = (
+    "Each algorithm has its own setting: of all candidates the one with its least regret, a mean "
+    "over the search's seeds, none of which is reported."
+)
 STOPPED = (
     "A candidate is stopped where its regret so far, which can only grow, already puts it behind "
     "one that was run to the end: it cannot win any more. What is said of it is then a least value."

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
+import msgspec
 import polars as pl
 
+from fedglb.algorithms.catalog import parameters
 from fedglb.errors import Place
 from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable
 from fedglb.reproduce.race import Raced
-from fedglb.reproduce.rule import RULE, STOPPED, loss, mean, score
+from fedglb.reproduce.rule import FOR_EACH_RULE, RULE, STOPPED, loss, mean, score
 from fedglb.sweeps import SweepResult
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.
@@ -124,6 +126,48 @@ def choose(plan: Plan, run: RunSweep, race: RunRace) -> tuple[dict[str, Any], di
         for c, made in zip(others, raced, strict=True):
             tried[c] = made
     return _chosen(plan, every, labels, tried, horizon)
+
+
+def choose_for_each(
+    plan: Plan, run: RunSweep, race: RunRace
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Search for each algorithm alone; return a sweep's tables for each, and how they were chosen.
+
+    Algorithms with ``defaults = false`` come last, as the file has them.
+    """
+    assert plan.search is not None
+    made, found = [], []
+    for table in plan.search.algorithm:
+        alone = _only(plan, table)
+        tables, how = choose(alone, run, race)
+        made.append(tables)
+        found.append(how)
+    left_alone = [table for table in plan.tables["algorithm"] if not table.get("defaults", True)]
+    if left_alone:
+        made.append({**plan.tables, "algorithm": left_alone, "defaults": {}})
+    joined = {
+        "rule": f"{FOR_EACH_RULE} {STOPPED}" if len(plan.search.seeds) > 1 else FOR_EACH_RULE,
+        "seeds": plan.search.seeds, "horizon": found[0]["horizon"],
+        "candidates": found[0]["candidates"], "stopped": sum(how["stopped"] for how in found),
+        "chosen": {}, "algorithms": [a for how in found for a in how["algorithms"]],
+        "not_searched": _not_searched(plan, plan.search),
+        "tried": [{"algorithm": how["algorithms"][0]["label"], **t}
+                  for how in found for t in how["tried"]],
+    }  # fmt: skip
+    return made, joined
+
+
+def _only(plan: Plan, table: dict[str, Any]) -> Plan:
+    """Return the plan of one algorithm of the search."""
+    assert plan.search is not None
+    own = [t for t in plan.tables["algorithm"] if t.get("name") == table.get("name")]
+    own = [t for t in own if t.get("defaults", True)]
+    takes = parameters(str(table.get("name")))
+    defaults = {k: v for k, v in plan.tables.get("defaults", {}).items() if k in takes}
+    tables = {**plan.tables, "algorithm": own or [table], "defaults": defaults}
+    return replace(
+        plan, tables=tables, search=msgspec.structs.replace(plan.search, algorithm=[table])
+    )
 
 
 def _chosen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.report import Study, study_of_sweep
-from fedglb.sweeps import load
+from fedglb.sweeps import SweepResult, load
 from fedglb.sweeps.fixed_models import SCHEMA
 
 STUDY, SWEEPS, RACES, FIXED = "study.json", "sweeps", "races", "fixed-models"
@@ -24,7 +25,7 @@ class StudyFile(msgspec.Struct, frozen=True):
     title: str
     profile: str
     measure: str
-    sweep: str
+    sweeps: list[str]
     fixed: str
     choice: dict[str, Any] | None
 
@@ -54,7 +55,7 @@ def load_study(folder: str | Path) -> Study:
         return study_of_sweep(place)
     except msgspec.DecodeError:
         raise _damaged(folder, STUDY) from None
-    result = load(place / about.sweep)
+    result = joined([load(place / sweep) for sweep in about.sweeps])
     fixed = read_fixed(place / about.fixed)
     if fixed is None:
         raise _damaged(folder, about.fixed)
@@ -62,6 +63,14 @@ def load_study(folder: str | Path) -> Study:
         about.name, about.title, about.profile, about.measure, result, fixed, about.choice,
         result.manifest["data"],
     )  # fmt: skip
+
+
+def joined(results: Sequence[SweepResult]) -> SweepResult:
+    """Return the runs of several sweeps on the same data as one; the first one's manifest."""
+    runs, traces = (
+        pl.concat(each) for each in zip(*((r.runs, r.traces) for r in results), strict=True)
+    )
+    return SweepResult(runs, traces, results[0].manifest)
 
 
 def _damaged(folder: str | Path, name: str) -> InvalidInput:

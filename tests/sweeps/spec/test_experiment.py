@@ -34,22 +34,20 @@ def labels(*algorithms, **changes):
 
 def test_the_paper_figure():
     experiment = fg.read_experiment(read_plan("synthetic", "full").tables)
-    assert experiment.runs == (13 + 3 * 10 + 3) * 10
+    assert experiment.runs == (14 + 5 + 3 * 11 + 3 + 4 + 4) * 10
     assert experiment.seeds == tuple(range(1, 11))
     assert (experiment.env.clients, experiment.env.arms, experiment.horizon) == (200, 25, 2000)
     assert experiment.env.problem == fg.Problem(10, fg.Logistic())
     algorithms = [c.algorithm for c in experiment.configurations]
-    thresholds = [c.parameters["threshold"] for c in experiment.configurations[:13]]
-    assert thresholds[0] == 0.1
-    assert thresholds[3] == 1.0
-    assert thresholds[-1] == 1000.0
-    for k, threshold in enumerate(thresholds):
-        assert threshold == pytest.approx(10 ** (-1 + k / 3), rel=1e-11)
+    thresholds = [c.parameters["threshold"] for c in experiment.configurations[:14]]
+    assert (thresholds[0], thresholds[-1]) == (0.1, 5000.0)
+    assert thresholds == sorted(thresholds)
     assert algorithms[6] == fg.fedglb_ucb(10.0, fg.Newton(), exploration=1.0)
-    assert algorithms[13:23] == [
-        fg.fedglb_ucb_1(b, fg.Newton()) for b in (1, 2, 5, 10, 20, 40, 70, 100, 150, 200)
+    assert algorithms[19:30] == [
+        fg.fedglb_ucb_1(b, fg.Newton()) for b in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
     ]
-    assert algorithms[-3:] == [fg.one_ucb_glm(), fg.n_ucb_glm(), fg.n_ons_glm()]
+    assert algorithms[-11:-8] == [fg.one_ucb_glm(), fg.n_ucb_glm(), fg.n_ons_glm()]
+    assert algorithms[-1] == fg.fedglb_auto(100.0)
 
 
 @pytest.mark.parametrize("path", FILES["synthetic"], ids=lambda p: p.stem)

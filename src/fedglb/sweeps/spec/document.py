@@ -29,6 +29,7 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     mode: str = "centroid"
     scale: str = "largest"
     constant: bool = True
+    columns: str = "all"
 
 
 E = TypeVar("E", SyntheticTable, ClassificationTable)

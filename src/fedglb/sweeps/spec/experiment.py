@@ -182,6 +182,7 @@ def _environment(
         data = clustered(
             table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
             scale=cast("Any", table.scale), progress=progress,
+            columns=cast("Any", table.columns),
         )  # fmt: skip
     with under("problem"):
         if problem.dim not in (None, data.dim):

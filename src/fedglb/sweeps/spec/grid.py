@@ -22,6 +22,8 @@ from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, num
 
 _SHORT = {"threshold": "D", "updates": "B"}
 _MOST_POINTS = 10_000
+#: Keys of an `[[algorithm]]` that are not parameters of its preset.
+_OF_TABLE = ("name", "defaults")
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,10 @@ def choices(
             raise InvalidInput((*where, "name"), None, f"one of {', '.join(ALGORITHMS)}")
         preset = one_of((*where, "name"), table["name"], ALGORITHMS)
         takes = parameters(preset)
-        axes = {k: values(("defaults", k), v) for k, v in defaults.items() if k in takes}
+        shared = defaults if _takes_defaults(where, table) else {}
+        axes = {k: values(("defaults", k), v) for k, v in shared.items() if k in takes}
         for key, value in table.items():
-            if key != "name":
+            if key not in _OF_TABLE:
                 _check_key((*where, key), value, takes)
                 axes[key] = values((*where, key), value)
         ordered = [key for key in takes if key in axes]  # the preset's order: a stable one
@@ -116,6 +119,14 @@ def choices(
         for where, preset, grid in grids
         for combination in itertools.product(*grid.values())
     ]
+
+
+def _takes_defaults(where: Place, table: Mapping[str, Any]) -> bool:
+    given = table.get("defaults", True)
+    if not isinstance(given, bool):
+        allowed = "false, for an algorithm that takes nothing from [defaults] or a search"
+        raise InvalidInput((*where, "defaults"), given, allowed)
+    return given
 
 
 def _check_key(where: Place, value: Any, known: Mapping[str, Any]) -> None:
