@@ -1,12 +1,15 @@
 """The estimators against Open Bandit Pipeline's numbers, on a log of 24 decisions.
 
-They were computed by obp 0.5.7's `InverseProbabilityWeighting`, `SelfNormalizedInverseProbability-
-Weighting`, `DoublyRobust` (each with and without lambda_=1.5, which is `clip`) and `DirectMethod`,
-by `estimate_policy_value`; errors are the standard deviation of `_estimate_round_rewards` (ddof=1)
-over √24. (obp imports torch for other estimators; an empty module stood in for it.) The reward
-model was scikit-learn 1.9's `LogisticRegression(C=1/ridge, fit_intercept=False, tol=1e-12)`: of the
-whole log for DirectMethod, and for DoublyRobust of the blocks before the one that is predicted,
-four blocks by `numpy.array_split`, with predictions of 1/2 in the first. NumPy was 2.4.6.
+They were computed by obp 0.5.7's `InverseProbabilityWeighting` and `DoublyRobust` (with and without
+lambda_=1.5, which is `clip`), `SelfNormalizedInverseProbabilityWeighting` and `DirectMethod`, by
+`estimate_policy_value`; errors are the standard deviation of `_estimate_round_rewards` (ddof=1) by
+√24. That release is for Python < 3.11 and imports torch for other estimators: its module
+`obp.ope.estimators` was imported by itself, on 3.11, with mock modules in place of torch.
+
+The reward model was scikit-learn 1.9.1's `LogisticRegression(C=1/ridge, fit_intercept=False,
+tol=1e-12)`: of the whole log for DirectMethod, and for DoublyRobust of the blocks before the one
+that is predicted, four blocks by `numpy.array_split`, with predictions of 1/2 in the first. NumPy
+was 2.4.6.
 """
 
 from __future__ import annotations

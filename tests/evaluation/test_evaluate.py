@@ -133,13 +133,14 @@ def says(estimate: fg.Estimate, words: str) -> bool:
 
 
 def test_a_log_without_chance_says_what_it_cannot_know():
-    greedy = log_of(200, epsilon=0.0)
+    greedy = log_of(300, epsilon=0.0)
     assert (greedy.propensities == 1.0).all()
     for method in ("ips", "snips", "dr", "dm"):
         assert says(fg.evaluate(greedy, fg.UniformPolicy(), method), "66.7 % of what the policy")
     same = fg.evaluate(greedy, fg.ModelPolicy([0.0, 1.0]), "ips")
     assert same.value == greedy.rewards.mean()
-    assert same.caveats == fg.evaluate(LOG, fg.UniformPolicy(), "ips").caveats
+    assert same.caveats == fg.evaluate(log_of(600), fg.UniformPolicy(), "ips").caveats
+    assert len(same.caveats) == 1
 
 
 def test_weights_that_do_not_average_to_one_are_reported():
@@ -149,7 +150,10 @@ def test_weights_that_do_not_average_to_one_are_reported():
 
 
 def test_few_effective_samples_and_estimated_propensities_are_reported():
-    assert says(fg.evaluate(LOG[:30], POLICY), "too few for the normal law")
+    few = "too few for the normal law"
+    assert says(fg.evaluate(LOG[:30], POLICY), few)
+    assert not says(fg.evaluate(log_of(1_000), POLICY), few)
+    assert not says(fg.evaluate(LOG[:30], POLICY, "ips", interval="proven"), few)
     errors = np.full(len(LOG), 0.01)
     log = fg.Logged(PROBLEM, LOG.arms, LOG.chosen, LOG.rewards, LOG.propensities, errors)
     assert says(fg.evaluate(log, POLICY), "300 of 300 propensities are estimates")

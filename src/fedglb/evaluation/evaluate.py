@@ -20,7 +20,7 @@ Method: TypeAlias = Literal["dr", "ips", "snips", "dm"]
 Interval: TypeAlias = Literal["normal", "proven"]
 
 #: With fewer effective samples than this a normal interval is not to be trusted.
-_FEW = 100
+_FEW = 200
 #: So many standard errors from 1 the mean weight may be.
 _FAR = 3.0
 
@@ -219,8 +219,8 @@ def evaluate(
         found = normal_interval(value, error, confidence)
     effective = float(n) if method == "dm" else float(w.sum() ** 2 / (w @ w))
     caveats = (
-        *_about_the_interval(method, interval, found),
-        *_about_the_weights(logged, seen, method, clip, effective),
+        *_about_the_interval(method, interval, found, effective),
+        *_about_the_weights(logged, seen, method, clip),
         *logged.caveats,
     )
     return Estimate(value, error, found, confidence, n, effective, method, caveats)
@@ -242,7 +242,7 @@ def _look(logged: Logged, policy: Policy | PlainPolicy, models: FloatArray) -> _
 
 
 def _about_the_interval(
-    method: Method, interval: Interval, found: tuple[float, float]
+    method: Method, interval: Interval, found: tuple[float, float], effective: float
 ) -> tuple[str, ...]:
     if interval == "proven":
         if found[0] > found[1]:
@@ -251,13 +251,18 @@ def _about_the_interval(
     notes = ["the interval is asymptotic: the normal law for a mean of many terms"]
     if method == "dm":
         notes.append("the direct method is right only if the reward model is")
+    elif effective < _FEW:
+        notes.append(
+            f"only about {effective:.0f} decisions of the log are like this policy's: too few for "
+            "the normal law"
+        )
     return tuple(notes)
 
 
 def _about_the_weights(
-    logged: Logged, seen: _Seen, method: Method, clip: float | None, effective: float
+    logged: Logged, seen: _Seen, method: Method, clip: float | None
 ) -> tuple[str, ...]:
-    """Return what speaks against the weights: no support, too few of them, estimates, clipping."""
+    """Return what speaks against the weights: no support, estimates, clipping."""
     w, n, notes = seen.weights, len(logged), []
     lost = float(np.where(logged.propensities >= 1.0, 1.0 - seen.own, 0.0).mean())
     if lost > 1e-9:
@@ -271,11 +276,6 @@ def _about_the_weights(
         notes.append(
             f"the weights have mean {mean:.3g} ± {error:.2g} where 1 is expected: the policy plays "
             "arms that the log (almost) never plays, or the propensities are wrong"
-        )
-    if method != "dm" and effective < _FEW:
-        notes.append(
-            f"only about {effective:.0f} decisions of the log are like this policy's: too few for "
-            "the normal law"
         )
     estimated = int(np.count_nonzero(logged.propensity_errors > 0.0))
     if method != "dm" and estimated:
