@@ -40,6 +40,15 @@ if TYPE_CHECKING:
         clustered,
     )
     from fedglb.errors import InvalidInput
+    from fedglb.evaluation import (
+        ClientPolicy,
+        Estimate,
+        Logged,
+        ModelPolicy,
+        Policy,
+        UniformPolicy,
+        evaluate,
+    )
     from fedglb.federation import Agent
     from fedglb.global_update import AGD, LBFGS, Newton, OneExchange
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
@@ -54,13 +63,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AGD", "ALGORITHMS", "LBFGS", "Agent", "Algorithm", "Bayes", "Block", "Certified",
-    "Classification", "Client", "Clustered", "Coordinator", "DataUnavailable", "Environment",
-    "EpsilonGreedy", "Evidence", "Experiment", "FeatureMap", "FedGLBPrinted", "Fixed", "Greedy",
-    "Identity", "InvalidInput", "Iterate", "Link", "Logistic", "Mixture", "Newton", "OneExchange",
-    "Poisson", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
-    "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "clustered", "dislinucb", "fedglb_auto",
-    "fedglb_iterate", "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
-    "load_sweep", "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator", "DataUnavailable",
+    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
+    "FedGLBPrinted", "Fixed", "Greedy", "Identity", "InvalidInput", "Iterate", "Link", "Logged",
+    "Logistic", "Mixture", "ModelPolicy", "Newton", "OneExchange", "Poisson", "Policy", "Posterior",
+    "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic",
+    "Table", "Thompson", "Ucb", "UniformPolicy", "clustered", "dislinucb", "evaluate",
+    "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
+    "fedglb_ucb_3", "load_sweep", "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
     "read_experiment", "simulate", "sweep",
 ]  # fmt: skip
 

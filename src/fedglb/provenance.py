@@ -34,6 +34,7 @@ LEFT_OUT = {
     "cli": "shows results",
     "demo": "part of a federation, not of a run",
     "errors.py": "refuses input, and changes none",
+    "evaluation": "looks at results",
     "federation": "messages between machines; no run uses it",
     "io": "reads and writes files; the identity includes what an experiment's file says",
     "provenance.py": "versions and digests",
