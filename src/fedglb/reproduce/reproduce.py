@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
-from fedglb.provenance import identity
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
@@ -147,4 +146,4 @@ def _read(plan: Plan, tables: dict[str, Any], tell: Stage) -> Experiment:
 
 def _short_identity(experiment: Experiment) -> str:
     """Return the name of a sweep's folder: a changed experiment gets another one."""
-    return identity(experiment.document, experiment.env.facts())[:12]
+    return experiment.identity[:12]
