@@ -99,5 +99,5 @@ class Plain(Confidence[LocalState]):
         return self.alpha
 
 
-def plain(alpha: float = 0.3) -> fg.Algorithm:
-    return fg.Algorithm("plain", Ons(), None, Never(), Plain(alpha))
+def plain(alpha: float = 0.3, exploration: float = 1.0) -> fg.Algorithm:
+    return fg.Algorithm("plain", Ons(), None, Never(), Plain(alpha * exploration))

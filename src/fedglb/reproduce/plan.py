@@ -10,14 +10,21 @@ from typing import Any
 
 import msgspec
 
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
+from fedglb.problem import Problem
 from fedglb.report import MEASURES
+from fedglb.sweeps import Experiment
+from fedglb.sweeps.spec.algorithms import as_tables
 from fedglb.sweeps.spec.document import STUDY_KEYS
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 QUICK, FULL = "quick", "full"
+#: What may stand in place of a table.
+_TABLES = {"problem": Mapping | Problem | str, "environment": Mapping | Environment | str}
 INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
 
 
@@ -87,13 +94,16 @@ def find(name: str | Path) -> Path:
     return folder / f"{text}.toml"
 
 
-def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None) -> Plan:
+def read_plan(
+    source: str | Path | Mapping[str, Any] | Experiment, profile: str | None = None
+) -> Plan:
     """Read a study's file.
 
     Parameters
     ----------
     source
-        The name of an experiment that comes with the package, a TOML file, or its tables.
+        The name of an experiment that comes with the package, a TOML file, its tables (which may
+        hold objects), or an experiment of objects.
     profile
         One of the file's profiles: a table `[profile.NAME]` of values that replace the file's.
         "full" is the file unchanged; None: "quick" if the file has it, else "full".
@@ -106,6 +116,8 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     >>> read_plan("synthetic", "full").tables["horizon"]
     2000
     """
+    if isinstance(source, Experiment):
+        source = source.tables
     if isinstance(source, Mapping):
         where, raw = "experiment", dict(source)
     else:
@@ -122,9 +134,10 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     tables = {key: value for key, value in raw.items() if key not in STUDY_KEYS}
     with under(source=where):
         for key in ("problem", "environment", "defaults"):
-            if not isinstance(tables.get(key, {}), Mapping):
+            if not isinstance(tables.get(key, {}), _TABLES.get(key, Mapping)):
                 raise InvalidInput(key, tables[key], "a table")
-        real = "dataset" in tables.get("environment", {})
+        said = tables.get("environment", {})
+        real = isinstance(said, Mapping) and "dataset" in said
         measure = study.measure or ("scalars" if real else "transfers")
         one_of("measure", measure, MEASURES)
         if study.search is not None:
@@ -191,8 +204,19 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
+    environment, problem = tables.get("environment"), tables.get("problem", {})
+    for key, given in (("environment", environment), ("problem", problem)):
+        if of_problem and isinstance(given, Environment | Problem):
+            allowed = f"a table, or a function of `problem`: [search] chooses {of_problem[0]}"
+            raise InvalidInput(key, given, allowed)
+    for i, table in enumerate(search.algorithm):
+        if isinstance(table.get("name"), Algorithm):
+            allowed = (
+                "a name, of a preset or a function: [search] gives it the values that it tries"
+            )
+            raise InvalidInput(("search", "algorithm", i, "name"), table["name"], allowed)
     own = ["exploration", "confidence", *(["ridge"] if search.ridge else [])]
-    algorithms = tables.get("algorithm")
+    algorithms = as_tables(tables.get("algorithm"))
     places: list[tuple[Place, Any, list[str]]] = [
         (("problem",), tables.get("problem", {}), of_problem),
         (("defaults",), tables.get("defaults", {}), own),

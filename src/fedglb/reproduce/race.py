@@ -132,9 +132,10 @@ def _work(
     number: int, sources: Sources, before: tuple[tuple[float, ...], ...], limit: float, parent: int
 ) -> tuple[int, Raced | str]:
     """Run a candidate in a worker; return its number, and its result or why there is none."""
-    if os.getpid() != parent:
-        leave_with(parent)
-    experiment = experiment_here(sources)
+    started = None if os.getpid() == parent else parent
+    if started is not None:
+        leave_with(started)
+    experiment = experiment_here(sources, started)
     if isinstance(experiment, str):
         return number, f"search: {experiment}"
     try:

@@ -14,6 +14,7 @@ from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
 from fedglb.reproduce.study import FIXED, RACES, STUDY, SWEEPS, StudyFile, load_study, read_fixed
+from fedglb.simulation.compiled import is_compiled
 from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
 from fedglb.sweeps.results.parts import to_bytes
@@ -23,7 +24,7 @@ Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
 
 
 def reproduce(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, Any] | Experiment,
     profile: str | None = None,
     folder: str | Path | None = None,
     jobs: int | None = None,
@@ -38,7 +39,8 @@ def reproduce(
     ----------
     source
         The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"), a TOML file, or its tables.
+        "magic", "mushroom", "solvers"), a TOML file, its tables (which may hold objects), or an
+        `Experiment` of objects.
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
@@ -83,9 +85,16 @@ def _validate(plan: Plan, tell: Stage) -> None:
     every = candidates(plan.search)
     _read(plan, with_choice(plan.tables, every[0]), tell)
     sweeps = searches(plan, every, plan.search.seeds)
+    each = len(every) // len(sweeps)
     for tables in sweeps:
-        with relocated(lambda path: in_search(path, len(every) // len(sweeps))):
-            _read(plan, tables, tell)
+        with relocated(lambda path: in_search(path, each)):
+            read = _read(plan, tables, tell)
+        for i, made in enumerate(read.configurations):
+            if not is_compiled(made.algorithm):
+                where = ("search", "algorithm", i // each, "name")
+                allowed = "an algorithm whose parts are kernels: the search stops runs on their way"
+                with under(source=plan.source):
+                    raise InvalidInput(where, made.preset, allowed)
 
 
 def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:

@@ -9,7 +9,7 @@ alone: it minimises the mean over algorithms of log(regret / the algorithm's own
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable
 from fedglb.reproduce.race import Raced
 from fedglb.reproduce.rule import RULE, STOPPED, loss, mean, score
 from fedglb.sweeps import SweepResult
+from fedglb.sweeps.spec.algorithms import as_tables, family
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.
 RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]
@@ -169,9 +170,18 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
     """Return a sweep's tables with a candidate's values as problem and defaults."""
     return {
         **tables,
-        "problem": {**tables.get("problem", {}), **candidate.of_problem()},
+        **_problem(tables, candidate),
         "defaults": {**tables.get("defaults", {}), **candidate.of_algorithm()},
     }
+
+
+def _problem(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+    """Return the problem with a candidate's values; nothing where it is not the file's to say."""
+    chosen = candidate.of_problem()
+    said = tables.get("problem", {})
+    if not chosen and ("problem" not in tables or not isinstance(said, Mapping)):
+        return {}
+    return {"problem": {**said, **chosen}}
 
 
 def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> list[dict[str, Any]]:
@@ -188,7 +198,7 @@ def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> li
             "name": f"{plan.name}-search",
             "seeds": list(seeds),
             "horizon": plan.tables["horizon"] if search.horizon is None else search.horizon,
-            "problem": {**plan.tables.get("problem", {}), **group[0].of_problem()},
+            **_problem(plan.tables, group[0]),
             "algorithm": [
                 {**algorithm, **candidate.of_algorithm()}
                 for algorithm in search.algorithm
@@ -217,9 +227,9 @@ def in_search(path: Place, candidates_each: int) -> Place:
 
 def _not_searched(plan: Plan, search: SearchTable) -> list[str]:
     """Return the algorithms that are reported but took no part in the search."""
-    took_part = {table.get("name") for table in search.algorithm}
-    reported = (table.get("name") for table in plan.tables["algorithm"])
-    return sorted({str(name) for name in reported if name not in took_part})
+    took_part = {family((), table) for table in search.algorithm}
+    reported = {family((), table) for table in as_tables(plan.tables["algorithm"])}
+    return sorted(reported - took_part)
 
 
 def _regrets(result: SweepResult, algorithms: int) -> tuple[list[list[list[float]]], list[str]]:

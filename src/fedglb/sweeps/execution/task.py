@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -73,17 +75,21 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
 
 
 @functools.lru_cache(maxsize=4)
-def _experiment(content: bytes) -> Experiment:
+def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
+    """Return the experiment of these tables; `own` tells apart what one text means after edits."""
     return read_experiment(unpacked(content), progress=lambda text: None)
 
 
-def experiment_here(sources: Sources) -> Experiment | str:
+def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
     """Return the experiment as this process has it, or why that would be another one."""
+    if parent is not None:
+        sys.path += [place for place in sources.path if place not in sys.path]
+        importlib.invalidate_caches()
     if sources.code != code_digest():
         return "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
     if reason := lacking(sources.own):
         return f"this worker {reason}, which the sweep needs"
-    experiment = _experiment(sources.content)
+    experiment = _experiment(sources.content, tuple(sources.own.items()))
     if sources.data != data_digest(experiment.env.facts()):
         return "this worker has other data, or clusters them differently, than the sweep"
     for name, digest in sources.own.items():
@@ -94,19 +100,32 @@ def experiment_here(sources: Sources) -> Experiment | str:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a worker must share with the process that collects the results."""
+    """What a worker must share with the process that collects the results.
+
+    Attributes
+    ----------
+    content
+        The tables of the experiment, packed.
+    code, data, own
+        Digests of the package and its numerics, of the data, and of code that is not the package's.
+    path
+        Where Python looks for modules: for processes of this machine, which may be of a sweep
+        that was run before.
+    """
 
     content: bytes
     code: str
     data: str
     own: Mapping[str, str]
+    path: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, experiment: Experiment) -> Sources:
         """Return the sources as this process has them."""
         content, _ = packed(experiment.tables)
         facts = data_digest(experiment.env.facts())
-        return cls(content, code_digest(), facts, experiment.own)
+        path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
+        return cls(content, code_digest(), facts, experiment.own, path)
 
 
 def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
@@ -123,7 +142,7 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
     parent
         The id of the process that takes the result: the worker ends with it. None: no such one.
     """
-    experiment = experiment_here(sources)
+    experiment = experiment_here(sources, parent)
     if isinstance(experiment, str):
         return Outcome(task, None, (experiment,))
     if parent is not None:
