@@ -79,7 +79,7 @@ class Experiment:
     @classmethod
     def of(
         cls,
-        algorithms: Mapping[str, Algorithm | Sequence[Algorithm]] | Sequence[Algorithm],
+        algorithms: Mapping[str, object] | Sequence[Algorithm],
         environment: Environment,
         horizon: int | None = None,
         seeds: int | Sequence[int] = 10,
@@ -118,7 +118,7 @@ class Experiment:
         >>> algorithms = {"auto": fg.fedglb_auto(), "UCB": [fg.fedglb_ucb(d) for d in (1.0, 9.0)]}
         >>> experiment = fg.Experiment.of(algorithms, env, horizon=100, seeds=2)
         >>> [c.label for c in experiment.configurations]
-        ['auto', 'UCB threshold=1', 'UCB threshold=9']
+        ['auto', 'UCB D=1', 'UCB D=9']
         """
         instance("environment", environment, Environment, "fg.Synthetic(problem, 200, 25)")
         steps = environment.horizon if horizon is None else horizon
