@@ -20,7 +20,6 @@ from fedglb.report import write_report
 from fedglb.reproduce import load_study, reproduce
 from fedglb.sweeps.execution import task
 from fedglb.sweeps.spec.grid import OTHER_COLUMNS
-from tests.sweeps import own_parts
 from tests.sweeps.own_parts import Cautious, Coins, cautious, coins, plain
 from tests.sweeps.tiny import bytes_of, fedglb, tables
 
@@ -484,7 +483,3 @@ def test_presets_that_are_objects_are_called_as_in_a_file():
     made = fg.Experiment.of(algorithms, coins(2), 9).configurations
     meant = fg.read_experiment(tables(defaults={"solver": "newton"})).configurations
     assert made == meant
-
-
-def test_own_parts_module_is_what_the_tests_think_it_is():
-    assert own_parts.__name__ == HERE

@@ -45,17 +45,18 @@ def environment(document: AnyDocument, progress: Progress | None) -> Environment
 
 
 def _from_function(table: dict[str, Any], problem: Any) -> Environment:
+    name = table.pop("name")
     with under("environment"):
-        name = table.pop("name")
         if not is_own(name):
             raise InvalidInput("name", name, 'a function, as "package.module:function"')
-        if "problem" in takes(find("name", name)):
-            with under():
-                made = _problem(problem)
-            table["problem"] = made if isinstance(made, Problem) else _built(made)
-        elif problem is not None:
-            allowed = f"no such key: {name} takes no `problem`, and its environment has one"
-            raise InvalidInput("name", name, allowed)
+        known = takes(find("name", name))
+    if "problem" in known:
+        made = _problem(problem)
+        table["problem"] = made if isinstance(made, Problem) else _built(made)
+    elif problem is not None:
+        allowed = f"no such key: {name} takes no `problem`, and its environment has one"
+        raise InvalidInput("problem", problem, allowed)
+    with under("environment"):
         return call(("name",), name, table, Environment, _EXAMPLE)  # type: ignore[type-abstract]
 
 
