@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from fedglb.errors import InvalidInput, one_of
-from fedglb.links import LINKS
+from fedglb.links import LINKS, Link
 from fedglb.problem import Problem
 
 
@@ -18,15 +18,15 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     noise: float | None = None
     curvature: float | None = None
 
-    def build(self, dim: int | None = None) -> Problem:
-        """Return the problem; `dim` is what data brings, None: the table's own.
+    def build(self, dim: int | None = None, link: Link | None = None) -> Problem:
+        """Return the problem; `dim` is what data brings, None: the table's own; so is `link`.
 
         Examples
         --------
         >>> ProblemTable(dim=10, link="poisson", noise=1.0).build().link
         Poisson()
         """
-        link = LINKS[one_of("link", self.link, LINKS)]()
+        link = LINKS[one_of("link", self.link, LINKS)]() if link is None else link
         dim = self.dim if dim is None else dim
         if dim is None:
             allowed = "a whole number, the features of an arm: it is missing"

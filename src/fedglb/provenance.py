@@ -22,8 +22,8 @@ NUMBERS = (
     "later.py", "lazy_rate.py", "links", "local_update", "model.py", "problem.py",
     "problem_table.py", "protocol", "ridge_rule.py", "samples.py", "setting.py", "simulation",
     "trigger.py",
-    "sweeps/spec", "sweeps/execution/task.py", "sweeps/results/parts.py",
-    "sweeps/results/tables.py", "sweeps/fixed_models.py",
+    "sweeps/spec", "sweeps/execution/shipping.py", "sweeps/execution/task.py",
+    "sweeps/results/parts.py", "sweeps/results/tables.py", "sweeps/fixed_models.py",
 )  # fmt: skip
 #: Those of them that kernels are made of: after an edit here they are compiled again.
 KERNELS = ("choice", "confidence", "kernels", "links", "local_update")
@@ -104,6 +104,11 @@ def meaning_digest(package: Path = PACKAGE) -> str:
     return _digest(trees)
 
 
+def digest_of_source(source: bytes) -> str:
+    """Return a digest of what a module of somebody's own does, as `meaning_digest` has it."""
+    return _digest(_meaning(ast.parse(source)))
+
+
 def _meaning(node: object) -> Any:
     """Return a syntax tree as lists and strings, the same in every version of Python.
 
@@ -134,9 +139,12 @@ def data_digest(facts: Mapping[str, Any]) -> str:
     return _digest(facts)
 
 
-def identity(document: str, facts: Mapping[str, Any]) -> str:
-    """Return a digest that tells sweeps apart: of the experiment, its data and the code."""
-    return _digest([document, facts, code_digest()])
+def identity(document: str, facts: Mapping[str, Any], own: Mapping[str, str]) -> str:
+    """Return a digest that tells sweeps apart: of the experiment, its data and the code.
+
+    `own` has digests of code that is not the package's; most experiments have none.
+    """
+    return _digest([document, facts, code_digest(), *([own] if own else [])])
 
 
 def _digest(value: object) -> str:

@@ -1,6 +1,7 @@
 """Algorithms by name: builds them from what the command line and a sweep's file say.
 
-A solver or a preset that is added to the tables `SOLVERS` and `ALGORITHMS` is known to both.
+A solver or a preset that is added to the tables `SOLVERS` and `ALGORITHMS` is known to both. Where
+a name stands, a sweep may have `"package.module:function"` (`fedglb.algorithms.own`) or a part.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import functools
 import inspect
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.own import call, find, is_own, takes
 from fedglb.choice import (
     Bayes,
     Certified,
@@ -27,6 +29,8 @@ from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
 from fedglb.ridge_rule import Evidence
+
+T = TypeVar("T")
 
 SOLVERS: dict[str, type[GlobalUpdate]] = {
     "agd": AGD, "newton": Newton, "lbfgs": LBFGS, "one-exchange": OneExchange,
@@ -47,7 +51,7 @@ def parameters(preset: str) -> dict[str, Any]:
     Parameters
     ----------
     preset
-        A key of `ALGORITHMS`.
+        A key of `ALGORITHMS`, or the name of a function of somebody's own.
 
     Returns
     -------
@@ -59,6 +63,8 @@ def parameters(preset: str) -> dict[str, Any]:
     >>> list(parameters("n-ons-glm"))
     ['exploration', 'ridge', 'delta', 'confidence']
     """
+    if is_own(preset):
+        return dict(takes(find("name", preset)))
     return {k: p.default for k, p in _signature(ALGORITHMS[preset]).parameters.items()}
 
 
@@ -104,13 +110,15 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     Parameters
     ----------
     preset
-        A key of `ALGORITHMS`.
+        A key of `ALGORITHMS`, or the name of a function of somebody's own.
     given
         Its parameters, as the preset names them; `solver` is a name or a table such as
         ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed",
         "iterate" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name and a number
         such as "sigma:3", or a table such as ``{"name": "certified", "index": "bayes"}``, and
-        `ridge` is a number or ``{"evidence": 0.01}``.
+        `ridge` is a number or ``{"evidence": 0.01}``. The first three may also be a part, or
+        ``"package.module:function"`` in place of a name. Parameters of these names mean the same
+        for a function of somebody's own.
 
     Returns
     -------
@@ -149,11 +157,28 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
             chosen["choice"] = choice(chosen["choice"])
     if isinstance(chosen.get("ridge"), Mapping):
         chosen["ridge"] = ridge_rule(chosen["ridge"])
+    if is_own(preset):
+        return call(("name",), preset, chosen, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
     return ALGORITHMS[preset](**chosen)
+
+
+def _own_part(spec: object, kind: type[T], example: str) -> T | None:
+    """Return a part that is given as such, or by the name of a function; None for other names."""
+    if isinstance(spec, kind):
+        return spec
+    table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
+    if not is_own(table.get("name")):
+        return None
+    argument = ("name",) if isinstance(spec, Mapping) else ()
+    return call(argument, str(table.pop("name")), table, kind, example)
 
 
 def solver(spec: object) -> GlobalUpdate:
     """Build a solver from its name, or from a table of its name and options."""
+    with under("solver"):
+        own = _own_part(spec, GlobalUpdate, "fg.Newton()")  # type: ignore[type-abstract]
+    if own is not None:
+        return own
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
     with under("solver"):
         if "name" not in table:
@@ -170,6 +195,10 @@ def solver(spec: object) -> GlobalUpdate:
 
 def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] | None:
     """Build a radius; `tolerance` is the solver's, which enters the printed radius."""
+    with under("confidence"):
+        own = _own_part(spec, Confidence, "fg.Fixed(0.3)")  # type: ignore[type-abstract]
+    if own is not None:
+        return own
     if isinstance(spec, Mapping):
         if list(spec) != ["fixed"]:
             raise InvalidInput("confidence", dict(spec), "the radius as {fixed = 0.3}")
@@ -192,6 +221,10 @@ def choice(spec: object) -> Choice:
     >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
     EpsilonGreedy(epsilon=0.1, rule=Ucb())
     """
+    if not (isinstance(spec, str) and spec.partition(":")[0] in CHOICES):  # sigma:3 is a width
+        own = _own_part(spec, Choice, "fg.Ucb()")  # type: ignore[type-abstract]
+        if own is not None:
+            return own
     table = dict(spec) if isinstance(spec, Mapping) else _named_choice(spec)
     argument = ("name",) if isinstance(spec, Mapping) else ()
     name = one_of(argument, table.pop("name", None), CHOICES)
@@ -240,7 +273,7 @@ def choice_in_words(part: Choice) -> str:
     """
     name = next((n for n, kind in CHOICES.items() if type(part) is kind), None)
     if name is None:
-        return repr(part)
+        return in_words(part)
     words = [name]
     for key, parameter in _signature(CHOICES[name]).parameters.items():
         value = getattr(part, key)
@@ -249,6 +282,18 @@ def choice_in_words(part: Choice) -> str:
         elif value != parameter.default:
             words.append(f"{key}={value}")
     return " ".join(words)
+
+
+def in_words(part: object) -> str:
+    """Return a part of somebody's own as text: its `repr`, or its class where that has an address.
+
+    Examples
+    --------
+    >>> in_words(Fixed(0.3)), in_words(object())
+    ('Fixed(alpha=0.3)', 'object')
+    """
+    plain = type(part).__repr__ is object.__repr__
+    return type(part).__qualname__ if plain else repr(part)
 
 
 def ridge_rule(spec: Mapping[str, Any]) -> Evidence:

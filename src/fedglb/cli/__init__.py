@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -52,6 +53,7 @@ def _top(
 
 def main() -> None:
     """Run the command line; bad input is one line on standard error and exit code 2."""
+    sys.path.append(os.getcwd())  # a file may name functions of modules that lie here
     try:
         app()
     except InvalidInput as error:

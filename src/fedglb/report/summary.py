@@ -123,7 +123,13 @@ def summarise(study: Study) -> tuple[Row, ...]:
 
 def _variations(runs: pl.DataFrame) -> dict[str, str]:
     """Return for each label, as text, what besides D or B varies within its algorithm."""
-    keys = [k for k in all_parameters() if k in runs.columns and k not in DIALS]
+    columns = runs.columns  # parameters, those of somebody's own algorithms too, are before `link`
+    own = (
+        columns[columns.index("algorithm") + 1 : columns.index("link")] if "link" in columns else []
+    )
+    keys = [
+        k for k in {**all_parameters(), **dict.fromkeys(own)} if k in columns and k not in DIALS
+    ]
     words: dict[str, str] = {}
     for frame in runs.partition_by("algorithm", maintain_order=True):
         varying = [k for k in keys if frame[k].n_unique() > 1]

@@ -10,9 +10,14 @@ from typing import Any
 
 import msgspec
 
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
+from fedglb.problem import Problem
 from fedglb.report import MEASURES
+from fedglb.sweeps import Experiment
+from fedglb.sweeps.spec.algorithms import as_tables
 from fedglb.sweeps.spec.document import STUDY_KEYS
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
@@ -20,6 +25,8 @@ EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 QUICK, FULL = "quick", "full"
 #: How a search chooses: one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
+#: What may stand in place of a table.
+_TABLES = {"problem": Mapping | Problem | str, "environment": Mapping | Environment | str}
 INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
 
 
@@ -90,13 +97,16 @@ def find(name: str | Path) -> Path:
     return folder / f"{text}.toml"
 
 
-def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None) -> Plan:
+def read_plan(
+    source: str | Path | Mapping[str, Any] | Experiment, profile: str | None = None
+) -> Plan:
     """Read a study's file.
 
     Parameters
     ----------
     source
-        The name of an experiment that comes with the package, a TOML file, or its tables.
+        The name of an experiment that comes with the package, a TOML file, its tables (which may
+        hold objects), or an experiment of objects.
     profile
         One of the file's profiles: a table `[profile.NAME]` of values that replace the file's.
         "full" is the file unchanged; None: "quick" if the file has it, else "full".
@@ -109,6 +119,8 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     >>> read_plan("synthetic", "full").tables["horizon"]
     2000
     """
+    if isinstance(source, Experiment):
+        source = source.tables
     if isinstance(source, Mapping):
         where, raw = "experiment", dict(source)
     else:
@@ -125,9 +137,10 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
     tables = {key: value for key, value in raw.items() if key not in STUDY_KEYS}
     with under(source=where):
         for key in ("problem", "environment", "defaults"):
-            if not isinstance(tables.get(key, {}), Mapping):
+            if not isinstance(tables.get(key, {}), _TABLES.get(key, Mapping)):
                 raise InvalidInput(key, tables[key], "a table")
-        real = "dataset" in tables.get("environment", {})
+        said = tables.get("environment", {})
+        real = isinstance(said, Mapping) and "dataset" in said
         measure = study.measure or ("scalars" if real else "transfers")
         one_of("measure", measure, MEASURES)
         if study.search is not None:
@@ -194,6 +207,11 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         raise InvalidInput(("search", "seeds"), search.seeds, allowed)
 
 
+def left_alone(table: Mapping[str, Any]) -> bool:
+    """Return whether a search does not touch an algorithm: an object, or one without defaults."""
+    return isinstance(table.get("name"), Algorithm) or not table.get("defaults", True)
+
+
 def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse an algorithm that nothing is chosen for, and two searches for one algorithm."""
     names = [table.get("name") for table in search.algorithm]
@@ -201,8 +219,8 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
         if name in names[:i]:
             allowed = f'each algorithm once, where choose = "{FOR_EACH}"'
             raise InvalidInput(("search", "algorithm", i, "name"), name, allowed)
-    for i, table in enumerate(tables.get("algorithm", ())):
-        if table.get("defaults", True) and table.get("name") not in names:
+    for i, table in enumerate(as_tables(tables.get("algorithm", []))):
+        if not left_alone(table) and table.get("name") not in names:
             allowed = "an algorithm of the search, or defaults = false in its table"
             raise InvalidInput(("algorithm", i, "name"), table.get("name"), allowed)
 
@@ -210,18 +228,29 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
+    environment, problem = tables.get("environment"), tables.get("problem", {})
+    for key, given in (("environment", environment), ("problem", problem)):
+        if of_problem and isinstance(given, Environment | Problem):
+            allowed = f"a table, or a function of `problem`: [search] chooses {of_problem[0]}"
+            raise InvalidInput(key, given, allowed)
+    for i, table in enumerate(search.algorithm):
+        if isinstance(table.get("name"), Algorithm):
+            allowed = (
+                "a name, of a preset or a function: [search] gives it the values that it tries"
+            )
+            raise InvalidInput(("search", "algorithm", i, "name"), table["name"], allowed)
     own = [
         "exploration",
         *(["confidence"] if search.alpha else []),
         *(["ridge"] if search.ridge else []),
     ]
-    algorithms = tables.get("algorithm")
+    algorithms = as_tables(tables.get("algorithm"))
     places: list[tuple[Place, Any, list[str]]] = [
         (("problem",), tables.get("problem", {}), of_problem),
         (("defaults",), tables.get("defaults", {}), own),
     ]
     for i, table in enumerate(algorithms if isinstance(algorithms, list) else []):
-        if not isinstance(table, Mapping) or table.get("defaults", True):  # else it is left alone
+        if not isinstance(table, Mapping) or not left_alone(table):
             places.append((("algorithm", i), table, own))
     for i, table in enumerate(search.algorithm):
         places.append((("search", "algorithm", i), table, own))

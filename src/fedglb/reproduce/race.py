@@ -21,10 +21,10 @@ from fedglb.provenance import cores, identity
 from fedglb.reproduce.rule import mean, score
 from fedglb.simulation.compiled import CompiledEngine
 from fedglb.simulation.lockstep import advance
-from fedglb.sweeps import Experiment, SweepFailed, read_experiment
+from fedglb.sweeps import Experiment, SweepFailed
 from fedglb.sweeps.execution.local import Call, WorkerDied, run_calls
 from fedglb.sweeps.execution.schedule import MOST_DEATHS
-from fedglb.sweeps.execution.task import LARGEST, leave_with
+from fedglb.sweeps.execution.task import LARGEST, Sources, experiment_here, leave_with
 
 #: How often a candidate is looked at, in all its steps.
 LOOKS = 50
@@ -52,7 +52,8 @@ class Entrant:
     def file(self) -> str:
         """Return the name of the file that keeps its result; another question has another one."""
         said = [_FORMAT, LOOKS, self.experiment.document, self.before, self.limit]
-        return f"{identity(json.dumps(said), self.experiment.env.facts())[:24]}.json"
+        facts, own = self.experiment.env.facts(), self.experiment.own
+        return f"{identity(json.dumps(said), facts, own)[:24]}.json"
 
 
 class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,17 +124,20 @@ def _read(path: Path) -> Raced | None:
         return None
 
 
-def _sent(entrant: Entrant) -> tuple[str, tuple[tuple[float, ...], ...], float]:
-    return entrant.experiment.document, entrant.before, entrant.limit
+def _sent(entrant: Entrant) -> tuple[Sources, tuple[tuple[float, ...], ...], float]:
+    return Sources.of(entrant.experiment), entrant.before, entrant.limit
 
 
 def _work(
-    number: int, document: str, before: tuple[tuple[float, ...], ...], limit: float, parent: int
+    number: int, sources: Sources, before: tuple[tuple[float, ...], ...], limit: float, parent: int
 ) -> tuple[int, Raced | str]:
     """Run a candidate in a worker; return its number, and its result or why there is none."""
-    if os.getpid() != parent:
-        leave_with(parent)
-    experiment = read_experiment(json.loads(document), progress=lambda text: None)
+    started = None if os.getpid() == parent else parent
+    if started is not None:
+        leave_with(started)
+    experiment = experiment_here(sources, started)
+    if isinstance(experiment, str):
+        return number, f"search: {experiment}"
     try:
         return number, run_while_it_can_win(experiment, before, limit)
     except Exception as error:

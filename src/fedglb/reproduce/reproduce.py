@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
-from fedglb.provenance import identity
 from fedglb.report import Report, write_report
 from fedglb.reproduce.plan import FOR_EACH, Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
@@ -22,6 +21,7 @@ from fedglb.reproduce.search import (
     with_choice,
 )
 from fedglb.reproduce.study import FIXED, RACES, STUDY, SWEEPS, StudyFile, load_study, read_fixed
+from fedglb.simulation.compiled import is_compiled
 from fedglb.sweeps import Experiment, SweepResult, SweepStatus, read_experiment, sweep
 from fedglb.sweeps.fixed_models import fixed_models
 from fedglb.sweeps.results.parts import to_bytes
@@ -31,7 +31,7 @@ Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
 
 
 def reproduce(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | Mapping[str, Any] | Experiment,
     profile: str | None = None,
     folder: str | Path | None = None,
     jobs: int | None = None,
@@ -46,7 +46,8 @@ def reproduce(
     ----------
     source
         The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"), a TOML file, or its tables.
+        "magic", "mushroom", "solvers"), a TOML file, its tables (which may hold objects), or an
+        `Experiment` of objects.
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
@@ -91,9 +92,16 @@ def _validate(plan: Plan, tell: Stage) -> None:
     every = candidates(plan.search)
     _read(plan, with_choice(plan.tables, every[0]), tell)
     sweeps = searches(plan, every, plan.search.seeds)
+    each = len(every) // len(sweeps)
     for tables in sweeps:
-        with relocated(lambda path: in_search(path, len(every) // len(sweeps))):
-            _read(plan, tables, tell)
+        with relocated(lambda path: in_search(path, each)):
+            read = _read(plan, tables, tell)
+        for i, made in enumerate(read.configurations):
+            if not is_compiled(made.algorithm):
+                where = ("search", "algorithm", i // each, "name")
+                allowed = "an algorithm whose parts are kernels: the search stops runs on their way"
+                with under(source=plan.source):
+                    raise InvalidInput(where, made.preset, allowed)
 
 
 def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
@@ -160,4 +168,4 @@ def _read(plan: Plan, tables: dict[str, Any], tell: Stage) -> Experiment:
 
 def _short_identity(experiment: Experiment) -> str:
     """Return the name of a sweep's folder: a changed experiment gets another one."""
-    return identity(experiment.document, experiment.env.facts())[:12]
+    return experiment.identity[:12]

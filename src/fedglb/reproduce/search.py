@@ -9,7 +9,7 @@ alone: it minimises the mean over algorithms of log(regret / the algorithm's own
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeAlias
 
@@ -18,10 +18,11 @@ import polars as pl
 
 from fedglb.algorithms.catalog import parameters
 from fedglb.errors import Place
-from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable
+from fedglb.reproduce.plan import INFIMUM, Plan, SearchTable, left_alone
 from fedglb.reproduce.race import Raced
 from fedglb.reproduce.rule import FOR_EACH_RULE, RULE, STOPPED, loss, mean, score
 from fedglb.sweeps import SweepResult
+from fedglb.sweeps.spec.algorithms import as_tables, family
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.
 RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]
@@ -133,7 +134,7 @@ def choose_for_each(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Search for each algorithm alone; return a sweep's tables for each, and how they were chosen.
 
-    Algorithms with ``defaults = false`` come last, as the file has them.
+    Algorithms that a search does not touch come last, as the file has them.
     """
     assert plan.search is not None
     made, found = [], []
@@ -142,9 +143,9 @@ def choose_for_each(
         tables, how = choose(alone, run, race)
         made.append(tables)
         found.append(how)
-    left_alone = [table for table in plan.tables["algorithm"] if not table.get("defaults", True)]
-    if left_alone:
-        made.append({**plan.tables, "algorithm": left_alone, "defaults": {}})
+    others = [table for table in as_tables(plan.tables["algorithm"]) if left_alone(table)]
+    if others:
+        made.append({**plan.tables, "algorithm": others, "defaults": {}})
     joined = {
         "rule": f"{FOR_EACH_RULE} {STOPPED}" if len(plan.search.seeds) > 1 else FOR_EACH_RULE,
         "seeds": plan.search.seeds, "horizon": found[0]["horizon"],
@@ -160,8 +161,8 @@ def choose_for_each(
 def _only(plan: Plan, table: dict[str, Any]) -> Plan:
     """Return the plan of one algorithm of the search."""
     assert plan.search is not None
-    own = [t for t in plan.tables["algorithm"] if t.get("name") == table.get("name")]
-    own = [t for t in own if t.get("defaults", True)]
+    every = [t for t in as_tables(plan.tables["algorithm"]) if not left_alone(t)]
+    own = [t for t in every if t.get("name") == table.get("name")]
     takes = parameters(str(table.get("name")))
     defaults = {k: v for k, v in plan.tables.get("defaults", {}).items() if k in takes}
     tables = {**plan.tables, "algorithm": own or [table], "defaults": defaults}
@@ -213,9 +214,18 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
     """Return a sweep's tables with a candidate's values as problem and defaults."""
     return {
         **tables,
-        "problem": {**tables.get("problem", {}), **candidate.of_problem()},
+        **_problem(tables, candidate),
         "defaults": {**tables.get("defaults", {}), **candidate.of_algorithm()},
     }
+
+
+def _problem(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
+    """Return the problem with a candidate's values; nothing where it is not the file's to say."""
+    chosen = candidate.of_problem()
+    said = tables.get("problem", {})
+    if not chosen and ("problem" not in tables or not isinstance(said, Mapping)):
+        return {}
+    return {"problem": {**said, **chosen}}
 
 
 def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> list[dict[str, Any]]:
@@ -232,7 +242,7 @@ def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> li
             "name": f"{plan.name}-search",
             "seeds": list(seeds),
             "horizon": plan.tables["horizon"] if search.horizon is None else search.horizon,
-            "problem": {**plan.tables.get("problem", {}), **group[0].of_problem()},
+            **_problem(plan.tables, group[0]),
             "algorithm": [
                 {**algorithm, **candidate.of_algorithm()}
                 for algorithm in search.algorithm
@@ -261,9 +271,9 @@ def in_search(path: Place, candidates_each: int) -> Place:
 
 def _not_searched(plan: Plan, search: SearchTable) -> list[str]:
     """Return the algorithms that are reported but took no part in the search."""
-    took_part = {table.get("name") for table in search.algorithm}
-    reported = (table.get("name") for table in plan.tables["algorithm"])
-    return sorted({str(name) for name in reported if name not in took_part})
+    took_part = {family((), table) for table in search.algorithm}
+    reported = {family((), table) for table in as_tables(plan.tables["algorithm"])}
+    return sorted(reported - took_part)
 
 
 def _regrets(result: SweepResult, algorithms: int) -> tuple[list[list[list[float]]], list[str]]:

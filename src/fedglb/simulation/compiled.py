@@ -264,6 +264,15 @@ def _address(part: object, name: str, signature: Signature) -> int:
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
 
+def is_compiled(algorithm: Algorithm) -> bool:
+    """Return whether all parts of the algorithm have a compiled form."""
+    try:
+        check_compiled(algorithm)
+    except InvalidInput:
+        return False
+    return True
+
+
 def check_compiled(algorithm: Algorithm) -> None:
     """Raise unless all parts of the algorithm have a compiled form."""
     parts = (

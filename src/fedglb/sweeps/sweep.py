@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.provenance import cores
-from fedglb.sweeps.execution.cluster import ClusterLost, connected, run_on_cluster, threads
+from fedglb.sweeps.execution.cluster import (
+    ClusterLost,
+    check_parts,
+    connected,
+    run_on_cluster,
+    threads,
+)
 from fedglb.sweeps.execution.local import WorkerDied, run_locally
 from fedglb.sweeps.execution.progress import OnStatus, Watch
 from fedglb.sweeps.execution.schedule import TaskSchedule
 from fedglb.sweeps.execution.task import Outcome, Task
 from fedglb.sweeps.results.parts import from_bytes
 from fedglb.sweeps.results.store import Store, SweepResult, load, opened
+from fedglb.sweeps.spec.description import described
 from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
 
@@ -59,7 +65,8 @@ def sweep(
     Parameters
     ----------
     experiment
-        A TOML file, its tables as a dictionary, or what `read_experiment` made of them.
+        A TOML file, its tables as a dictionary (which may hold objects), or an `Experiment`, which
+        `read_experiment` makes of them, and `Experiment.of` of algorithms and an environment.
     folder
         Where results are kept.
     jobs
@@ -78,8 +85,8 @@ def sweep(
     Raises
     ------
     InvalidInput
-        If the experiment is not allowed, or the folder is in use or holds anything but a part of
-        this very sweep.
+        If the experiment is not allowed, the folder is in use or holds anything but a part of
+        this very sweep, or workers of the cluster cannot import a part of it.
     DataUnavailable
         If the experiment needs a data set that was found nowhere.
     SweepFailed
@@ -103,10 +110,11 @@ def sweep(
         made = read_experiment(experiment)
     count = cores() if jobs is None else integer("jobs", jobs)
     how = {"jobs": count if cluster is None else None, "cluster": cluster}
-    with (
-        nullcontext() if cluster is None else connected(cluster) as client,
-        opened(Path(folder), made, how) as store,
-    ):
+    with ExitStack() as stack:
+        client = None if cluster is None else stack.enter_context(connected(cluster))
+        if cluster is not None:
+            check_parts(client, cluster, made)
+        store = stack.enter_context(opened(Path(folder), made, how))
         if not store.complete:
             try:
                 _complete(store, count, client, progress)
@@ -121,9 +129,10 @@ def sweep(
 
 def _unchanged(experiment: Experiment) -> Experiment:
     """Refuse an experiment that differs from its tables, because workers read only the tables."""
-    meant = read_experiment(json.loads(experiment.document))
-    for key in (field.name for field in fields(Experiment)):
-        if getattr(experiment, key) != getattr(meant, key):
+    meant = read_experiment(experiment.tables)
+    for key in (field.name for field in fields(Experiment) if field.compare):
+        # by what they hold: somebody's own class need not say when two of its objects are equal
+        if described(getattr(experiment, key), set()) != described(getattr(meant, key), set()):
             allowed = "an experiment as read_experiment made it: change its tables and read them"
             raise InvalidInput(f"experiment.{key}", getattr(experiment, key), allowed)
     return meant

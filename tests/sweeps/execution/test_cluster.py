@@ -15,6 +15,7 @@ from importlib import import_module
 import pytest
 
 import fedglb as fg
+from tests.sweeps import own_parts
 from tests.sweeps.tiny import (
     bytes_of,
     fedglb,
@@ -244,3 +245,42 @@ def test_without_dask_the_message_says_what_to_install(tmp_path):
     out = fedglb(*arguments, **hidden)
     assert out.returncode == 2
     assert "pip install 'fedglb[cluster]'" in out.stderr
+
+
+class Local(own_parts.Coins):
+    """Made unfit for a cluster by the test: its name leads nowhere."""
+
+    __qualname__ = "elsewhere.<locals>.Local"
+
+
+def test_parts_of_ones_own_run_there_and_those_that_workers_lack_are_refused_by_name(
+    tmp_path, monkeypatch
+):
+    algorithms = {"mine": own_parts.cautious(0.5), "plain": own_parts.plain()}
+    experiment = fg.Experiment.of(algorithms, own_parts.coins(2), 9, 2)
+    fg.sweep(experiment, tmp_path / "alone", jobs=1)
+    (tmp_path / "only_here.py").write_text(
+        "import fedglb as fg\ndef make():\n    return fg.n_ons_glm()\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    local = fg.Experiment.of(algorithms, Local(fg.Problem(dim=2), 2), 9, 2)
+    named = tables(algorithm=[{"name": "only_here:make"}], defaults={})
+    with cluster(tmp_path, 2) as (address, _):
+        fg.sweep(experiment, tmp_path / "out", cluster=address)
+        for refused, said in (
+            (local, r"no cluster for .*elsewhere\.<locals>\.Local: its workers cannot import"),
+            (named, r"workers have the modules .* cannot import only_here; install it"),
+        ):
+            with pytest.raises(fg.InvalidInput, match=said):
+                fg.sweep(refused, tmp_path / "refused", cluster=address)
+        with Client(address, set_as_default=False) as client:
+            client.upload_file(str(tmp_path / "only_here.py"))
+        fg.sweep(named, tmp_path / "uploaded", cluster=address)
+        text = (tmp_path / "only_here.py").read_text()
+        (tmp_path / "only_here.py").write_text(text.replace("()\n", "(ridge=2.0)\n"))
+        monkeypatch.delitem(sys.modules, "only_here")
+        with pytest.raises(fg.InvalidInput, match="has another version of only_here"):
+            fg.sweep(named, tmp_path / "refused", cluster=address)
+    assert not (tmp_path / "refused").exists()
+    assert bytes_of(tmp_path / "out") == bytes_of(tmp_path / "alone")
+    assert fg.load_sweep(tmp_path / "uploaded").runs.height == 4

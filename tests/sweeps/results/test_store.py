@@ -15,6 +15,7 @@ from fedglb.io import atomic
 from fedglb.sweeps.execution.task import deal
 from fedglb.sweeps.results import store
 from fedglb.sweeps.results.parts import recorded_steps
+from fedglb.sweeps.spec import experiment
 from tests.sweeps.tiny import bytes_of, parts, start, tables, until
 
 
@@ -68,8 +69,8 @@ def test_manifest(undisturbed):
     assert manifest["format"] == 1
     assert set(manifest) == {  # stored: another name, or one less, needs another format
         "format", "name", "identity", "complete", "started", "wall_seconds", "run_seconds",
-        "software", "horizon", "clients", "arms", "seeds", "configurations", "document", "data",
-        "sessions", "files",
+        "software", "horizon", "clients", "arms", "problem", "seeds", "configurations",
+        "document", "own", "data", "sessions", "files",
     }  # fmt: skip
     assert manifest["complete"]
     assert manifest["seeds"] == [1, 2, 3, 4]
@@ -217,7 +218,7 @@ def test_other_data_in_the_folder_is_refused(tmp_path, monkeypatch):
 def test_another_version_in_the_folder_is_refused(tmp_path, monkeypatch):
     folder = tmp_path / "out"
     interrupted(folder, 3)
-    monkeypatch.setattr(store, "identity", lambda document, facts: "of another version")
+    monkeypatch.setattr(experiment, "identity", lambda document, facts, own: "another version")
     with pytest.raises(fg.InvalidInput, match="another version"):
         fg.sweep(tables(), folder, jobs=1)
 

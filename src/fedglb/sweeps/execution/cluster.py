@@ -17,6 +17,7 @@ from typing import Any
 
 from fedglb.errors import InvalidInput
 from fedglb.sweeps.execution.progress import Watch
+from fedglb.sweeps.execution.shipping import lacking, packed
 from fedglb.sweeps.execution.task import Outcome, Sources, Task, work
 from fedglb.sweeps.spec.experiment import Experiment
 
@@ -74,6 +75,28 @@ def _asking() -> Iterator[None]:
     except Exception as error:
         text = f"the connection to the scheduler is lost: {type(error).__name__}: {error}"
         raise ClusterLost(text) from None
+
+
+def check_parts(client: Any, address: str, experiment: Experiment) -> None:
+    """Refuse parts that the workers could not import, or have another version of, by name."""
+    _, as_code = packed(experiment.tables)
+    if as_code:
+        allowed = (
+            f"no cluster for {', '.join(as_code)}: its workers cannot import what is defined in a "
+            "script, a notebook or a function; put it into a module that they have, too"
+        )
+        raise InvalidInput("cluster", address, allowed)
+    if not experiment.own:
+        return
+    with _asking():
+        found = client.run(lacking, experiment.own, on_error="return")
+    for worker, reason in found.items():
+        if isinstance(reason, str):
+            allowed = (
+                f"one whose workers have the modules of all parts: {worker} {reason}; install it "
+                "there, or send it with Dask's Client.upload_file"
+            )
+            raise InvalidInput("cluster", address, allowed)
 
 
 def threads(client: Any) -> int:

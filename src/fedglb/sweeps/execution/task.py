@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
+import importlib
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.provenance import code_digest, data_digest
-from fedglb.simulation import Run
+from fedglb.simulation import EngineName, Run, simulate
+from fedglb.simulation.compiled import is_compiled
 from fedglb.simulation.lockstep import lockstep
+from fedglb.sweeps.execution.shipping import lacking, packed, unpacked
 from fedglb.sweeps.results.parts import part, to_bytes
 from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
@@ -72,22 +75,57 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
 
 
 @functools.lru_cache(maxsize=4)
-def _experiment(document: str) -> Experiment:
-    return read_experiment(json.loads(document), progress=lambda text: None)
+def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
+    """Return the experiment of these tables; `own` tells apart what one text means after edits."""
+    return read_experiment(unpacked(content), progress=lambda text: None)
+
+
+def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
+    """Return the experiment as this process has it, or why that would be another one."""
+    if parent is not None:
+        sys.path += [place for place in sources.path if place not in sys.path]
+        importlib.invalidate_caches()
+    if sources.code != code_digest():
+        return "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
+    if reason := lacking(sources.own):
+        return f"this worker {reason}, which the sweep needs"
+    experiment = _experiment(sources.content, tuple(sources.own.items()))
+    if sources.data != data_digest(experiment.env.facts()):
+        return "this worker has other data, or clusters them differently, than the sweep"
+    for name, digest in sources.own.items():
+        if experiment.own.get(name) != digest:
+            return f"what {name} returns is something else for this worker than for the sweep"
+    return experiment
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What a worker must share with the process that collects the results."""
+    """What a worker must share with the process that collects the results.
 
-    document: str
+    Attributes
+    ----------
+    content
+        The tables of the experiment, packed.
+    code, data, own
+        Digests of the package and its numerics, of the data, and of code that is not the package's.
+    path
+        Where Python looks for modules: for processes of this machine, which may be of a sweep
+        that was run before.
+    """
+
+    content: bytes
     code: str
     data: str
+    own: Mapping[str, str]
+    path: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, experiment: Experiment) -> Sources:
         """Return the sources as this process has them."""
-        return cls(experiment.document, code_digest(), data_digest(experiment.env.facts()))
+        content, _ = packed(experiment.tables)
+        facts = data_digest(experiment.env.facts())
+        path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
+        return cls(content, code_digest(), facts, experiment.own, path)
 
 
 def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
@@ -104,13 +142,9 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
     parent
         The id of the process that takes the result: the worker ends with it. None: no such one.
     """
-    if sources.code != code_digest():
-        text = "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
-        return Outcome(task, None, (text,))
-    experiment = _experiment(sources.document)
-    if sources.data != data_digest(experiment.env.facts()):
-        text = "this worker has other data, or clusters them differently, than the sweep"
-        return Outcome(task, None, (text,))
+    experiment = experiment_here(sources, parent)
+    if isinstance(experiment, str):
+        return Outcome(task, None, (experiment,))
     if parent is not None:
         leave_with(parent)
     progress = _reporter(report)
@@ -137,7 +171,17 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
 
 def _lockstep(experiment: Experiment, task: Task, progress: Callable[[int], None]) -> list[Run]:
     algorithms = [experiment.configurations[i].algorithm for i in task.configurations]
-    return lockstep(algorithms, experiment.env, experiment.horizon, task.seed, progress=progress)
+    env, horizon, seed = experiment.env, experiment.horizon, task.seed
+    if all(map(is_compiled, algorithms)):
+        return lockstep(algorithms, env, horizon, seed, progress=progress)
+    # some part is plain Python: one run at a time, and the engines agree to the bit
+    engines: list[EngineName] = [
+        "compiled" if is_compiled(each) else "reference" for each in algorithms
+    ]
+    return [
+        simulate(each, env, horizon, seed, engine, progress=progress)
+        for each, engine in zip(algorithms, engines, strict=True)
+    ]
 
 
 @functools.cache  # once per worker

@@ -24,9 +24,9 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import UNFINISHED, atomic_write, checksum, remove_unfinished
 from fedglb.io.lock import LOCK, exclusive_lock
-from fedglb.provenance import identity, machine, software
+from fedglb.provenance import machine, software
 from fedglb.sweeps.results.parts import from_bytes, no_parts, to_bytes
-from fedglb.sweeps.results.tables import runs_table, traces_table
+from fedglb.sweeps.results.tables import Outline, runs_table, traces_table
 from fedglb.sweeps.spec.experiment import Experiment, read_experiment
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
@@ -60,10 +60,10 @@ class Store:
 
     def finish(self) -> None:
         """Write the result, then mark it complete, then remove the parts."""
-        parts = self.finished()
+        parts, outline = self.finished(), Outline.of(self.experiment)
         files = {
-            RUNS: to_bytes(runs_table(self.experiment, parts)),
-            TRACES: to_bytes(traces_table(self.experiment, parts)),
+            RUNS: to_bytes(runs_table(outline, parts)),
+            TRACES: to_bytes(traces_table(outline, parts)),
         }
         for name, content in files.items():
             atomic_write(self.folder / name, content)
@@ -145,7 +145,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
         manifest = _manifest(folder)
         if manifest is None:
             manifest = _new_manifest(experiment)
-        elif manifest["identity"] != identity(experiment.document, experiment.env.facts()):
+        elif manifest["identity"] != experiment.identity:
             raise InvalidInput("folder", str(folder), _another(manifest, experiment))
         store = Store(folder, experiment, manifest)
         if store.complete:
@@ -209,12 +209,23 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
     if not partial:
         allowed = "a complete sweep: this one was interrupted, and running it again resumes it"
         raise InvalidInput("folder", str(folder), allowed)
-    experiment = read_experiment(json.loads(manifest["document"]))
+    outline = _outline(manifest)
     parts = _parts(path, manifest)
     now = _manifest(path)
     if now is None or now["complete"]:  # finished meanwhile, and the parts are gone
         return load(folder, partial=partial)
-    return SweepResult(runs_table(experiment, parts), traces_table(experiment, parts), manifest)
+    return SweepResult(runs_table(outline, parts), traces_table(outline, parts), manifest)
+
+
+def _outline(manifest: dict[str, Any]) -> Outline:
+    """Return what tables say of an experiment, without building its objects."""
+    if "problem" not in manifest:  # of an earlier release, which had no objects
+        return Outline.of(read_experiment(json.loads(manifest["document"])))
+    constants = {key: manifest[key] for key in ("clients", "arms", "horizon")}
+    return Outline(
+        tuple(manifest["configurations"]), manifest["problem"] | constants,
+        tuple(manifest["seeds"]),
+    )  # fmt: skip
 
 
 def _part_name(manifest: dict[str, Any], content: bytes) -> str:
@@ -262,10 +273,11 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _new_manifest(experiment: Experiment) -> dict[str, Any]:
+    outline = Outline.of(experiment)
     return {
         "format": FORMAT,
         "name": experiment.name,
-        "identity": identity(experiment.document, experiment.env.facts()),
+        "identity": experiment.identity,
         "complete": False,
         "started": _now(),
         "wall_seconds": None,
@@ -274,16 +286,15 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
         "horizon": experiment.horizon,
         "clients": experiment.env.clients,
         "arms": experiment.env.arms,
+        "problem": {
+            key: outline.constants[key] for key in ("link", "dim", "radius", "noise", "curvature")
+        },
         "seeds": list(experiment.seeds),
         "configurations": [
-            {
-                "label": c.label,
-                "algorithm": c.preset,
-                **{k: _plain(v) for k, v in c.parameters.items()},
-            }
-            for c in experiment.configurations
+            {key: _plain(value) for key, value in each.items()} for each in outline.configurations
         ],
         "document": experiment.document,
+        "own": experiment.own,
         "data": experiment.env.facts(),
         "sessions": [],
         "files": {},
@@ -301,6 +312,10 @@ def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
         theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
         keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
         what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
+    elif manifest.get("own", {}) != experiment.own:
+        theirs, ours = manifest.get("own", {}), experiment.own
+        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
+        what = f"it was begun with another version of {' and '.join(keys)}"
     elif manifest.get("data", {}) != experiment.env.facts():
         what = "it was begun with other data, or with other clusters of the same data"
     else:

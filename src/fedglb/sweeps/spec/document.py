@@ -1,14 +1,17 @@
-"""The file of a sweep: its tables and their keys."""
+"""The file of a sweep: its tables and their keys. In Python tables may hold objects, too."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from fedglb.algorithms.own import is_own
+from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, under
 from fedglb.io.toml import convert
+from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 
 
@@ -50,9 +53,22 @@ class Document(msgspec.Struct, Generic[E], frozen=True, forbid_unknown_fields=Tr
     defaults: dict[str, Any] = {}
 
 
-def parse(
-    raw: Mapping[str, Any], source: str
-) -> Document[SyntheticTable] | Document[ClassificationTable]:
+class OwnDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file, where environment or problem are somebody's own: objects, or functions."""
+
+    name: str
+    horizon: int
+    seeds: int | list[int]
+    environment: Any
+    algorithm: list[dict[str, Any]]
+    problem: Any = None
+    defaults: dict[str, Any] = {}
+
+
+AnyDocument: TypeAlias = Document[SyntheticTable] | Document[ClassificationTable] | OwnDocument
+
+
+def parse(raw: Mapping[str, Any], source: str) -> AnyDocument:
     """Check keys and types; `source` is the file's name, for messages.
 
     Examples
@@ -68,6 +84,15 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
             with under(source=source):
                 raise InvalidInput(key, raw[key], allowed)
     environment = raw.get("environment")
+    if _is_own(environment) or _is_own(raw.get("problem")):
+        return convert(raw, OwnDocument, source)
     if isinstance(environment, Mapping) and "dataset" in environment:
         return convert(raw, Document[ClassificationTable], source)
     return convert(raw, Document[SyntheticTable], source)
+
+
+def _is_own(table: Any) -> bool:
+    """Return whether this is an object, or says which function makes it: its keys are not ours."""
+    if isinstance(table, Mapping):
+        return "name" in table
+    return isinstance(table, Environment | Problem) or is_own(table)

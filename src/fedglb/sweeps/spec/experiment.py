@@ -5,21 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from fedglb.datasets import DATASETS, Progress
-from fedglb.environments import Classification, Environment, Synthetic, clustered
-from fedglb.errors import InvalidInput, Place, integer, one_of, relocated, under
+from fedglb.algorithms import Algorithm
+from fedglb.datasets import Progress
+from fedglb.environments import Environment
+from fedglb.errors import InvalidInput, Place, instance, integer, relocated, under
 from fedglb.io.toml import read_file
-from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
-from fedglb.sweeps.spec.document import ClassificationTable, Document, SyntheticTable, parse
+from fedglb.provenance import identity
+from fedglb.simulation.lockstep import known_horizon
+from fedglb.sweeps.spec.algorithms import as_tables
+from fedglb.sweeps.spec.description import in_tables, made_by_functions
+from fedglb.sweeps.spec.document import AnyDocument, parse
+from fedglb.sweeps.spec.environment import environment
 from fedglb.sweeps.spec.grid import Configuration, Selection, choices, configurations
+from fedglb.sweeps.spec.own_code import digests
 
 #: The most runs of a sweep: more is probably a mistake in a grid.
 MOST_RUNS = 100_000
@@ -42,7 +48,12 @@ class Experiment:
     configurations
         The algorithms, in the order of the results.
     document
-        The tables of the file, as JSON: what a worker needs to build the same experiment.
+        The tables of the file, as JSON; objects in them are described by what they hold.
+    tables
+        The tables themselves: what a worker needs to build the same experiment.
+    own
+        Digests of code that is not the package's: by module, the sources that parts are made of
+        (of an installed package, its version); by name of a function, what it has made.
 
     Examples
     --------
@@ -62,6 +73,68 @@ class Experiment:
     seeds: tuple[int, ...]
     configurations: tuple[Configuration, ...]
     document: str
+    tables: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    own: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        algorithms: Mapping[str, object] | Sequence[Algorithm],
+        environment: Environment,
+        horizon: int | None = None,
+        seeds: int | Sequence[int] = 10,
+        name: str = "experiment",
+    ) -> Experiment:
+        """Make an experiment of objects: algorithms of any parts, on any environment.
+
+        Parameters
+        ----------
+        algorithms
+            What is compared: a list, or a dictionary of names, each with an algorithm or with a
+            list of algorithms whose parameters differ.
+        environment
+            Where arms and rewards come from.
+        horizon
+            T; None: all steps of an environment that has an end.
+        seeds
+            A number n for 1 … n, or a list.
+        name
+            What the results are called.
+
+        Returns
+        -------
+        Experiment
+            For `sweep` and `reproduce`.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is not allowed, or an object holds something that cannot be pickled.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+        >>> algorithms = {"auto": fg.fedglb_auto(), "UCB": [fg.fedglb_ucb(d) for d in (1.0, 9.0)]}
+        >>> experiment = fg.Experiment.of(algorithms, env, horizon=100, seeds=2)
+        >>> [c.label for c in experiment.configurations]
+        ['auto', 'UCB D=1', 'UCB D=9']
+        """
+        instance("environment", environment, Environment, "fg.Synthetic(problem, 200, 25)")
+        steps = environment.horizon if horizon is None else horizon
+        if steps is None:
+            raise InvalidInput("horizon", None, "the number of steps T, e.g. horizon=2000")
+        return read_experiment(
+            {
+                "name": name, "horizon": steps, "seeds": seeds, "environment": environment,
+                "algorithm": algorithms,
+            }
+        )  # fmt: skip
+
+    @property
+    def identity(self) -> str:
+        """What tells it apart from other experiments, and from itself with other code or data."""
+        return identity(self.document, self.env.facts(), self.own)
 
     @property
     def runs(self) -> int:
@@ -84,7 +157,8 @@ def read_experiment(
     Parameters
     ----------
     source
-        A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys.
+        A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys. A dictionary may
+        hold objects: an environment, a problem, algorithms, parts of algorithms.
     seeds
         Replaces the seeds of the file: a number n for 1 … n, or a list.
     progress
@@ -119,6 +193,9 @@ def read_experiment(
         where, raw = str(source), read_file(Path(source))
     else:
         raise InvalidInput("experiment", source, "a TOML file, or its tables as a dictionary")
+    if "algorithm" in raw:
+        with under(source=where):
+            raw["algorithm"] = as_tables(raw["algorithm"])
     if seeds is not None:
         raw["seeds"] = _plain(list(seeds) if isinstance(seeds, Sequence) else seeds)
         _seeds(raw["seeds"])
@@ -136,16 +213,13 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _build(
-    document: Document[SyntheticTable] | Document[ClassificationTable],
-    raw: dict[str, Any],
-    progress: Progress | None,
-) -> Experiment:
+def _build(document: AnyDocument, raw: dict[str, Any], progress: Progress | None) -> Experiment:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
         allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
         raise InvalidInput("name", document.name, allowed)
     integer("horizon", document.horizon)
-    env = _environment(document.environment, document.problem, progress)
+    env = environment(document, progress)
+    known_horizon(env, document.horizon)
     seeds = _seeds(document.seeds)
     made = []
     for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
@@ -153,11 +227,14 @@ def _build(
             algorithm = choice.build()
             algorithm.setting(env.problem, env.clients, document.horizon)
         made.append((choice, algorithm))
-    try:
-        text = json.dumps(raw, sort_keys=True)
-    except TypeError as error:
-        raise InvalidInput("tables", str(error), "numbers, text, lists and tables only") from None
-    return Experiment(document.name, env, document.horizon, seeds, configurations(made), text)
+    labelled = configurations(made)
+    modules: set[str] = set()
+    text = json.dumps(in_tables(raw, modules), sort_keys=True)
+    by_functions = made_by_functions(raw, env, [algorithm for _, algorithm in made], modules)
+    own = {**digests(modules), **by_functions}
+    return Experiment(
+        document.name, env, document.horizon, seeds, labelled, text, raw, own
+    )  # fmt: skip
 
 
 def _place(choice: Selection, path: Place) -> Place:
@@ -165,32 +242,6 @@ def _place(choice: Selection, path: Place) -> Place:
     if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
         return ("problem", *path)
     return choice.place(path)
-
-
-def _environment(
-    table: SyntheticTable | ClassificationTable, problem: ProblemTable, progress: Progress | None
-) -> Environment:
-    """Build the environment; data that is not on this machine yet is fetched."""
-    one_of(("problem", "link"), problem.link, LINKS)  # before anything is fetched
-    if isinstance(table, SyntheticTable):
-        with under("problem"):
-            made = problem.build()
-        with under("environment"):
-            return Synthetic(made, table.clients, table.arms)
-    with under("environment"):
-        one_of("dataset", table.dataset, DATASETS)
-        data = clustered(
-            table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
-            scale=cast("Any", table.scale), progress=progress,
-            columns=cast("Any", table.columns),
-        )  # fmt: skip
-    with under("problem"):
-        if problem.dim not in (None, data.dim):
-            allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
-            raise InvalidInput("dim", problem.dim, allowed)
-        made = problem.build(data.dim)
-    with under("environment"):
-        return Classification(made, table.clients, data, table.offered)
 
 
 def _seeds(given: object) -> tuple[int, ...]:

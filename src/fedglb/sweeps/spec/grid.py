@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
@@ -15,15 +15,28 @@ from fedglb.algorithms.catalog import (
     all_parameters,
     build,
     choice_in_words,
+    in_words,
     parameters,
     solver_in_words,
 )
+from fedglb.algorithms.own import find, is_own
+from fedglb.algorithms.own import takes as takes_of
+from fedglb.algorithms.recognised import preset_of
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
+from fedglb.sweeps.spec.algorithms import confidence_in_words, family, parameters_of
 
+#: The columns of results that are no parameters of an algorithm.
+OTHER_COLUMNS = frozenset(
+    {
+        "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
+        "horizon", "seed", "regret", "reward", "syncs", "rounds", "transfers", "scalars",
+        "interactions", "caveats", "configuration",
+    }
+)  # fmt: skip
 _SHORT = {"threshold": "D", "updates": "B"}
 _MOST_POINTS = 10_000
 #: Keys of an `[[algorithm]]` that are not parameters of its preset.
-_OF_TABLE = ("name", "defaults")
+_OF_TABLE = ("name", "label", "defaults")
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,7 @@ class Configuration:
     label
         What it is called in results; unique within the sweep.
     preset
-        The name of its preset.
+        The name of its preset; of one that no preset made, its label without parameters.
     parameters
         All parameters of the preset, as text and numbers; None for one that has no value.
     algorithm
@@ -61,11 +74,15 @@ class Selection:
     """A configuration before it has a label: what was chosen, and where it was written."""
 
     key: Place
-    preset: str
+    preset: str | Algorithm
     values: dict[str, Value]
+    family: str
+    label: str | None = None
 
     def build(self) -> Algorithm:
         """Return the algorithm."""
+        if isinstance(self.preset, Algorithm):
+            return self.preset
         return build(self.preset, {key: v.value for key, v in self.values.items()})
 
     def place(self, path: Place) -> Place:
@@ -89,34 +106,47 @@ def choices(
     """
     if not tables:
         raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
+    known: dict[str, Any] = dict(all_parameters())
+    for i, table in enumerate(tables):
+        if is_own(table.get("name")):
+            known |= takes_of(find(("algorithm", i, "name"), table["name"]))
     for key, value in defaults.items():
-        _check_key(("defaults", key), value, all_parameters())
-    grids: list[tuple[Place, str, dict[str, list[Value]]]] = []
+        _check_key(("defaults", key), value, known)
+    grids: list[tuple[Selection, dict[str, list[Value]]]] = []
     for i, table in enumerate(tables):
         where = ("algorithm", i)
         if "name" not in table:
             raise InvalidInput((*where, "name"), None, f"one of {', '.join(ALGORITHMS)}")
-        preset = one_of((*where, "name"), table["name"], ALGORITHMS)
-        takes = parameters(preset)
+        preset = table["name"]
+        if isinstance(preset, Algorithm):
+            takes = {}
+        else:
+            if not is_own(preset):
+                one_of((*where, "name"), preset, ALGORITHMS)
+            takes = parameters(preset)
+        begun = Selection(where, preset, {}, family(where, table), table.get("label"))
         shared = defaults if _takes_defaults(where, table) else {}
         axes = {k: values(("defaults", k), v) for k, v in shared.items() if k in takes}
         for key, value in table.items():
             if key not in _OF_TABLE:
+                if isinstance(preset, Algorithm):
+                    allowed = "no other keys: an algorithm that is an object has its parameters"
+                    raise InvalidInput((*where, key), value, allowed)
                 _check_key((*where, key), value, takes)
                 axes[key] = values((*where, key), value)
         ordered = [key for key in takes if key in axes]  # the preset's order: a stable one
-        grids.append((where, preset, {key: axes[key] for key in ordered}))
+        grids.append((begun, {key: axes[key] for key in ordered}))
     for key, value in defaults.items():
-        if not any(key in parameters(preset) for _, preset, _ in grids):
+        if not any(key in grid for _, grid in grids):
             allowed = "a key that an algorithm of the file takes"
             raise InvalidInput(("defaults", key), value, allowed)
-    runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, _, grid in grids)
+    runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, grid in grids)
     if runs > most:
         allowed = f"at most {most:,} runs: fewer values in the grids, or fewer seeds"
         raise InvalidInput("configurations × seeds", runs, allowed)
     return [
-        Selection(where, preset, dict(zip(grid, combination, strict=True)))
-        for where, preset, grid in grids
+        replace(begun, values=dict(zip(grid, combination, strict=True)))
+        for begun, grid in grids
         for combination in itertools.product(*grid.values())
     ]
 
@@ -164,7 +194,7 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
     """Label the algorithms; refuse one that is given twice."""
     first: dict[Algorithm, Selection] = {}
     for choice, algorithm in made:
-        if algorithm in first:
+        if _hashable(choice, algorithm) in first:
             said = {key: v.value for key, v in choice.values.items()}
             raise InvalidInput(
                 choice.key, {"name": choice.preset, **said},
@@ -172,42 +202,82 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
             )  # fmt: skip
         first[algorithm] = choice
     described = [_described(choice, algorithm) for choice, algorithm in made]
-    presets = [choice.preset for choice, _ in made]
+    presets = [choice.family for choice, _ in made]
     varying = {preset: _varying(described, presets, preset) for preset in set(presets)}
     labels: list[str] = []
     for form in (_six_digits, str):
         labels = [
-            _label(algorithm.name, d, varying[p], form)
-            for (_, algorithm), d, p in zip(made, described, presets, strict=True)
+            _label(choice, algorithm.name, d, varying[p], form)
+            for (choice, algorithm), d, p in zip(made, described, presets, strict=True)
         ]
         if len(set(labels)) == len(labels):
             break
+    else:
+        _refuse_equal(labels, [choice for choice, _ in made])
     return tuple(
         Configuration(label, preset, d, algorithm)
         for label, preset, d, (_, algorithm) in zip(labels, presets, described, made, strict=True)
     )
 
 
+def _hashable(choice: Selection, algorithm: Algorithm) -> Algorithm:
+    try:
+        hash(algorithm)
+    except TypeError as error:
+        allowed = f"one whose parts are frozen dataclasses ({error})"
+        raise InvalidInput(choice.key, algorithm.name, allowed) from None
+    return algorithm
+
+
+def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
+    """Refuse two configurations that nothing in their labels tells apart."""
+    for i, label in enumerate(labels):
+        if label in labels[:i]:
+            before = as_text(made[labels.index(label)].key)
+            allowed = f"a label of its own: {before} has this one, and no other parameters"
+            raise InvalidInput((*made[i].key, "label"), label, allowed)
+
+
 def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int | str | None]:
     """Return all parameters as text and numbers, defaults included."""
+    preset, given = choice.preset, {key: v.value for key, v in choice.values.items()}
+    if isinstance(preset, Algorithm):
+        found = preset_of(preset)
+        if found is None:
+            return parameters_of(preset)
+        preset, given = found
     out: dict[str, float | int | str | None] = {}
-    for key, default in parameters(choice.preset).items():
-        value = choice.values[key].value if key in choice.values else default
+    for key, default in parameters(preset).items():
+        value = given.get(key, default)
         if key == "solver":
-            assert algorithm.global_update is not None
-            out[key] = solver_in_words(algorithm.global_update)
+            solver = algorithm.global_update
+            out[key] = None if solver is None else solver_in_words(solver) or in_words(solver)
         elif key == "confidence":
-            fixed = isinstance(value, Mapping)
-            out[key] = f"fixed={value['fixed']}" if fixed else str(value or "lemma")
+            out[key] = confidence_in_words(value)
         elif key == "choice":
             out[key] = choice_in_words(algorithm.choice)
         elif key == "ridge" and algorithm.ridge_rule is not None:
             out[key], out[RIDGE_START] = None, algorithm.ridge_rule.start
         elif value is None or value is inspect.Parameter.empty:
             out[key] = None
+        elif is_own(preset):
+            out[column(key, value)] = value if isinstance(value, float | int) else str(value)
         else:
             out[key] = all_parameters()[key](value)
     return out
+
+
+def column(key: str, value: object) -> str:
+    """Return the column of results for a parameter of a function of somebody's own.
+
+    Examples
+    --------
+    >>> column("width", 1.0), column("threshold", 1.0), column("seed", 1)
+    ('width', 'threshold', 'own_seed')
+    """
+    kind = all_parameters().get(key)
+    fits = kind is None or isinstance(value, kind) or (kind is float and isinstance(value, int))
+    return key if fits and key not in OTHER_COLUMNS else f"own_{key}"
 
 
 def _varying(
@@ -220,14 +290,16 @@ def _varying(
 
 
 def _label(
+    choice: Selection,
     name: str,
     described: Mapping[str, Any],
     varying: frozenset[str],
     form: Callable[[float], str],
 ) -> str:
-    words = [name]
+    words = [name if choice.label is None else choice.label]
+    always = {"threshold", "updates", "solver"} if choice.label is None else set()
     for key, value in described.items():
-        if key not in {"threshold", "updates", "solver"} | varying or value is None:
+        if key not in always | varying or value is None:
             continue
         text = form(value) if isinstance(value, float) else str(value)
         words.append(text if key == "solver" else f"{_SHORT.get(key, key)}={text}")

@@ -1,0 +1,142 @@
+"""Parts of one's own by name: `"package.module:function"`, as files have them."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from fedglb.errors import InvalidInput, Place, names_near
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+
+def is_own(name: object) -> bool:
+    """Return whether a name is that of a function of somebody's own.
+
+    Examples
+    --------
+    >>> is_own("mypackage.rules:cautious"), is_own("fedglb-ucb"), is_own("sigma:3")
+    (True, False, False)
+    """
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def find(argument: str | Place, name: str) -> Callable[..., Any]:
+    """Import the function or class that a name stands for.
+
+    Parameters
+    ----------
+    argument
+        What an error calls it.
+    name
+        The module, a colon, and the name there.
+
+    Returns
+    -------
+    Callable
+        What the module has under that name.
+
+    Raises
+    ------
+    InvalidInput
+        If the module cannot be imported, or has no such function.
+
+    Examples
+    --------
+    >>> find("choice", "fedglb.choice:Sigma")(3.0)
+    Sigma(width=3.0)
+    """
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except Exception as error:
+        allowed = f"a module that can be imported, from where Python looks for it ({_said(error)})"
+        raise InvalidInput(argument, name, allowed) from error
+    for key in path.split("."):
+        if not hasattr(found, key):
+            known = [each for each in vars(found) if not each.startswith("_")]
+            near = names_near(key, known).rpartition("; ")[2] if known else ""
+            hint = f"; {near}" if near.startswith("did you mean") else ""
+            raise InvalidInput(argument, name, f"a function that {module} has{hint}")
+        found = getattr(found, key)
+    if not callable(found):
+        allowed = "a function or class, which is called with the other keys of the table"
+        raise InvalidInput(argument, name, allowed)
+    checked: Callable[..., Any] = found
+    return checked
+
+
+@functools.cache  # a sweep asks once per configuration
+def takes(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the parameters that a function takes by keyword, with their defaults.
+
+    Examples
+    --------
+    >>> takes(lambda width, *rest, depth=2: None)
+    {'width': <class 'inspect._empty'>, 'depth': 2}
+    """
+    by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    found = inspect.signature(function).parameters
+    return {name: p.default for name, p in found.items() if p.kind in by_keyword}
+
+
+def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
+    """Call a function of somebody's own, and check what it returns.
+
+    Parameters
+    ----------
+    argument
+        Where the name was given, for errors about the function. Errors about one of the options
+        name the option alone.
+    name
+        `"package.module:function"`.
+    options
+        Its parameters.
+    kind
+        What it has to return.
+    example
+        How such an object is made, for errors.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such function, if it lacks a parameter, does not take one, raises an error
+        or returns something else.
+
+    Examples
+    --------
+    >>> from fedglb.choice import Choice
+    >>> call(("choice",), "fedglb.choice:Sigma", {"width": 3.0}, Choice, "fg.Ucb()")
+    Sigma(width=3.0)
+    """
+    function = find(argument, name)
+    known = takes(function)
+    for key, value in options.items():
+        if key not in known:
+            allowed = f"only parameters that {name} takes: {', '.join(known) or 'none'}"
+            raise InvalidInput(key, value, allowed)
+    for key, default in known.items():
+        if default is inspect.Parameter.empty and key not in options:
+            raise InvalidInput(key, None, f"a value: {name} needs one")
+    try:
+        made: Any = function(**options)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        allowed = f"a function that runs with {dict(options)!r} ({_said(error)})"
+        raise InvalidInput(argument, name, allowed) from error
+    if isinstance(made, kind):
+        return made
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    allowed = f"a function that returns {article} {kind.__name__}, e.g. {example}; this: {made!r}"
+    raise InvalidInput(argument, name, allowed)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
