@@ -1,5 +1,6 @@
 """How Sphinx makes the site; `build.py` runs it."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
-import fedglb
+import fedglb.typing
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -29,10 +30,12 @@ nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 default_role = "py:obj"
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
+autodoc_type_aliases = {name: name for name in vars(fedglb.typing) if name.endswith("Array")}
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+napoleon_attr_annotations = False  # types are in the signature
 napoleon_use_rtype = False
 toc_object_entries_show_parents = "hide"
 
@@ -57,6 +60,15 @@ class Bars(SphinxTransform):
             node.replace_self(nodes.Text(f"|{node.astext()}|"))
 
 
+def plain_aliases(
+    app: Sphinx, what: str, name: str, thing: object, options: object, signature: str, returns: str
+) -> tuple[str | None, ...]:
+    """Write aliases of types by their names where Sphinx writes its own class around them."""
+    wrapped = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+    return tuple(text and wrapped.sub(r"\1", text) for text in (signature, returns))
+
+
 def setup(app: Sphinx) -> None:
-    """Let Sphinx use the transform."""
+    """Let Sphinx use what is above."""
     app.add_transform(Bars)
+    app.connect("autodoc-process-signature", plain_aliases)
