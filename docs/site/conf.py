@@ -23,7 +23,7 @@ myst_heading_anchors = 4
 # Notebooks: all are executed, in whatever time they need, and an error fails the build.
 nb_execution_mode = "force"
 nb_execution_timeout = -1
-nb_execution_raise_on_error = True
+nb_execution_show_tb = True  # in a warning, and warnings fail the build
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 
 # Docstrings: what stands between backticks is code, and a link where it is a public name.
