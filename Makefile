@@ -1,11 +1,14 @@
-# On a machine that has only Python (3.11 or newer) and make: `make demo`, `make test`.
+# On a machine that has only Python (3.11 or newer) and make: `make demo`, `make test`, `make docs`.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo docs test test-slow lint clean
 
 demo: .venv/.installed
 	$(BIN)/fedglb reproduce synthetic
+
+docs: .venv/.installed-docs
+	$(BIN)/python docs/site/build.py build/docs
 
 test: lint
 	$(BIN)/pytest -n 2 -m "not slow"
@@ -26,6 +29,10 @@ lint: .venv/.installed-test
 
 .venv/.installed-test: .venv/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
+	touch $@
+
+.venv/.installed-docs: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	touch $@
 
 clean:
