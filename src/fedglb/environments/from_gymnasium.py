@@ -72,8 +72,8 @@ def from_gymnasium(
 
     Notes
     -----
-    One step takes N·K copies: small bandits make about a thousand interactions per second, some
-    hundred times fewer than the package's own environments.
+    One step takes N·(K − 1) copies. Measured with a small bandit of three actions: 0.35 ms of
+    processor time per interaction, where `Synthetic` takes 1.4 µs.
 
     Examples
     --------
