@@ -76,6 +76,17 @@ def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["a.run"]
 
 
+def test_stored_names(run, tmp_path):
+    run.save(tmp_path / "a.run")
+    with zipfile.ZipFile(tmp_path / "a.run") as archive:
+        assert sorted(archive.namelist()) == [
+            "choices.npy", "drawn.npy", "ledger.parquet", "regrets.npy", "run.json", "theta.npy",
+            "trace.parquet", "updates.parquet",
+        ]  # fmt: skip
+        facts = json.loads(archive.read("run.json"))
+    assert list(facts) == ["format", "totals", "parameters", "caveats", "software"]
+
+
 def test_another_version_is_refused_by_name(run, tmp_path):
     path, other = tmp_path / "a.run", tmp_path / "b.run"
     run.save(path)

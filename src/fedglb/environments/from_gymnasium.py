@@ -84,7 +84,7 @@ def from_gymnasium(
     >>> own = fg.Synthetic(problem, clients=1, arms=4)
     >>> env = fg.from_gymnasium(lambda: fg.to_gymnasium(own, horizon=20), problem, clients=1)
     >>> one, two = (fg.simulate(fg.fedglb_auto(), each, horizon=20, seed=1) for each in (own, env))
-    >>> (one.choices == two.choices).all(), one.regret == two.regret
+    >>> bool((one.choices == two.choices).all()), one.regret == two.regret
     (True, True)
     """
     return GymnasiumBandits(make, problem, clients, features, means)
