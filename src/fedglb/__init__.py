@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         Recorded,
         Synthetic,
         clustered,
+        from_gymnasium,
     )
     from fedglb.errors import InvalidInput
     from fedglb.evaluation import (
@@ -54,8 +55,9 @@ if TYPE_CHECKING:
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
     from fedglb.problem import Problem
     from fedglb.protocol import Client, Coordinator
+    from fedglb.report.figures.plot import plot
     from fedglb.ridge_rule import Evidence
-    from fedglb.simulation import Run, lockstep, simulate
+    from fedglb.simulation import Run, load_run, lockstep, simulate, to_gymnasium
     from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
     from fedglb.sweeps import load as load_sweep
 
@@ -70,8 +72,9 @@ __all__ = [
     "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic",
     "Table", "Thompson", "Ucb", "UniformPolicy", "clustered", "dislinucb", "evaluate",
     "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2",
-    "fedglb_ucb_3", "load_sweep", "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
-    "read_experiment", "simulate", "sweep",
+    "fedglb_ucb_3", "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep",
+    "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep",
+    "to_gymnasium",
 ]  # fmt: skip
 
 

@@ -75,6 +75,8 @@ def agree(reference, compiled):
     """Nothing differs: results, ledger, the coordinator's state, every client's state."""
     one, two = reference.result(), compiled.result()
     assert_array_equal(one.choices, two.choices)
+    assert_array_equal(one.regrets, two.regrets)
+    assert_array_equal(one.client_regret, two.client_regret)
     for name in ("trace", "updates", "ledger"):
         assert getattr(one, name).equals(getattr(two, name)), name
     assert (one.regret, one.reward) == (two.regret, two.reward)

@@ -13,7 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedglb.cli.progress import LINE_EVERY, announce_compilation
+from fedglb.cli.progress import announce_compilation
+from fedglb.display.bar import LINE_EVERY
 from fedglb.sweeps import Finished, SweepStatus, pareto_front
 
 _MOST_SHOWN = 5

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from fedglb.display.bar import bar
 from fedglb.kernels.cache import cache
-
-LINE_EVERY = 30.0  # seconds, where there is no terminal to draw a bar on
 
 
 def say(text: str) -> None:
@@ -32,23 +29,6 @@ def announce_compilation() -> None:
 @contextmanager
 def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
     """Give a function to call with the number of steps done; draw a bar on a terminal."""
-    console = Console(stderr=True)
     announce_compilation()
-    if console.is_terminal:
-        columns = (
-            TextColumn("{task.description}"), BarColumn(),
-            TextColumn("step {task.completed:.0f}/{task.total:.0f}"), TimeRemainingColumn(),
-        )  # fmt: skip
-        with Progress(*columns, console=console, transient=True) as bar:
-            task = bar.add_task(title, total=steps)
-            yield lambda done: bar.update(task, completed=done)
-        return
-    last = time.monotonic()
-
-    def line(done: int) -> None:
-        nonlocal last
-        if time.monotonic() - last >= LINE_EVERY:
-            last = time.monotonic()
-            console.print(f"{title}: step {done}/{steps}")
-
-    yield line
+    with bar(title) as draw:
+        yield lambda done: draw(done, steps, f"step {done}/{steps}")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedglb.datasets.fetch import Progress, locate
+from fedglb.datasets.frames import frame_columns, is_missing, series_values
 from fedglb.datasets.registry import DATASETS, Dataset
-from fedglb.errors import InvalidInput, array, instance
-from fedglb.typing import FloatArray
+from fedglb.errors import InvalidInput, array, instance, one_of
+from fedglb.typing import BoolArray, FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 Column = NDArray[Any]  # of float64, or of strings
+#: What is done with rows that lack a value.
+Missing: TypeAlias = Literal["refuse", "drop"]
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -25,18 +32,28 @@ class Table:
     ----------
     columns
         The values of each column by its name, one value per row: numbers, or strings for a
-        categorical column. The labels are not among them.
+        categorical column. A dict, a pandas frame or a polars frame, whose categorical columns
+        become strings. The labels are not among them, unless `labels` is a name.
     labels
-        0 or 1 for each row, shape (n,).
+        0 or 1 for each row, shape (n,), or the name of the column that has them.
     name
         What results call the data.
     sha256
         Hash of the file that the rows were read from; None for your own data.
+    missing
+        "refuse": where a value is missing (null, None, NaN) say in which columns; "drop": leave
+        out the rows in which one is, and count them. A text such as "?" is a value.
+
+    Attributes
+    ----------
+    left_out
+        How many rows were left out because a value is missing.
 
     Raises
     ------
     InvalidInput
-        Where columns differ in length, mix numbers and strings, or a label is not 0 or 1.
+        Where columns differ in length, mix numbers and strings, lack a value (unless such rows
+        are to be left out), or a label is not 0 or 1.
 
     Examples
     --------
@@ -44,21 +61,36 @@ class Table:
     >>> height, colour = [1.0, 2.5, 3.0], ["red", "blue", "red"]
     >>> fg.Table({"height": height, "colour": colour}, labels=[0, 1, 1], name="flowers")
     Table('flowers', 3 rows, 2 columns)
+
+    A frame, with one row that lacks a value:
+
+    >>> import polars as pl
+    >>> frame = pl.DataFrame({"height": [1.0, None, 3.0], "bought": [0, 1, 1]})
+    >>> fg.Table(frame, labels="bought", missing="drop")
+    Table('own', 2 rows, 1 columns; 1 row with missing values left out)
     """
 
     columns: Mapping[str, Column]
     labels: FloatArray
     name: str
     sha256: str | None
+    left_out: int
 
     def __init__(
         self,
-        columns: Mapping[str, ArrayLike],
-        labels: ArrayLike,
+        columns: Mapping[str, ArrayLike] | pd.DataFrame | pl.DataFrame,
+        labels: ArrayLike | pd.Series[Any] | pl.Series | str,
         name: str = "own",
         sha256: str | None = None,
+        *,
+        missing: Missing = "refuse",
     ) -> None:
         instance("name", name, str, "'flowers'")
+        one_of("missing", missing, get_args(Missing))
+        left_out, plain = 0, isinstance(columns, Mapping)
+        columns, labels = _apart(columns, labels)
+        if missing == "drop" or not plain:  # in lists, the first one is refused where it is
+            columns, labels, left_out = _without_missing(columns, labels, missing)
         given = array("labels", labels, (None,)).copy()
         wrong = (given != 0.0) & (given != 1.0)
         if wrong.any():
@@ -75,6 +107,7 @@ class Table:
         object.__setattr__(self, "labels", given)
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "sha256", sha256)
+        object.__setattr__(self, "left_out", left_out)
 
     @property
     def rows(self) -> int:
@@ -82,13 +115,64 @@ class Table:
         return len(self.labels)
 
     def __repr__(self) -> str:
-        return f"Table({self.name!r}, {self.rows:,} rows, {len(self.columns)} columns)"
+        said = f"{self.rows:,} rows, {len(self.columns)} columns"
+        if self.left_out:
+            rows = "row" if self.left_out == 1 else "rows"
+            said += f"; {self.left_out:,} {rows} with missing values left out"
+        return f"Table({self.name!r}, {said})"
+
+
+def _apart(columns: Any, labels: Any) -> tuple[Any, Any]:
+    """Return columns and labels, as NumPy and Python know them, and apart from each other."""
+    given = columns
+    columns = frame_columns(given)
+    if not isinstance(labels, str):
+        return columns, series_values("labels", labels, given)
+    if not isinstance(columns, Mapping) or labels not in columns:
+        known = ", ".join(map(str, columns)) if isinstance(columns, Mapping) else "none"
+        raise InvalidInput("labels", labels, f"0 or 1 per row, or the name of a column: {known}")
+    return {name: each for name, each in columns.items() if name != labels}, columns[labels]
+
+
+def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, Any, int]:
+    """Return the rows that lack no value, and how many were left out; or refuse them."""
+    if not isinstance(columns, Mapping):
+        return columns, labels, 0  # to be refused as what they are
+    lacking: dict[str, BoolArray] = {}
+    for name, values in (*columns.items(), (None, labels)):
+        found = is_missing(values)
+        if found is not None and found.any():
+            lacking["labels" if name is None else f"columns[{name!r}]"] = found
+    lengths = {len(found) for found in lacking.values()}
+    if not lacking or len(lengths) > 1:
+        return columns, labels, 0  # columns of different lengths are refused as such
+    bad = np.logical_or.reduce(list(lacking.values()))
+    count = int(bad.sum())
+    if missing == "refuse":
+        value = ", ".join(f"{int(found.sum())} in {name}" for name, found in lacking.items())
+        allowed = f"all values, or missing='drop' to leave out {count} of {len(bad)} rows"
+        raise InvalidInput("missing values", value, allowed)
+    if bad.all():
+        raise InvalidInput("rows", 0, "rows without missing values: each of them lacks one")
+    kept = np.flatnonzero(~bad)
+    whole: dict[Any, Any] = {}
+    for name, values in columns.items():
+        whole[name] = _rows(values, kept, len(bad))
+    return whole, _rows(labels, kept, len(bad)), count
+
+
+def _rows(values: Any, kept: NDArray[np.int64], rows: int) -> Any:
+    """Return some rows of a column that has so many of them; else all, to be refused."""
+    if len(values) != rows:
+        return values
+    return values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept]
 
 
 def read_columns(columns: Any) -> dict[str, Column]:
     """Return a copy of the columns as arrays; `InvalidInput` where they are no columns."""
+    columns = frame_columns(columns)
     if not isinstance(columns, Mapping) or not columns:
-        allowed = "a dict of columns by name, e.g. {'height': [1.0, 2.5]}"
+        allowed = "a dict of columns by name, e.g. {'height': [1.0, 2.5]}, or a frame"
         raise InvalidInput("columns", columns, allowed)
     out: dict[str, Column] = {}
     for name, values in columns.items():

@@ -137,6 +137,7 @@ class CompiledEngine(Engine):
                 self._count(t - 2)
                 self._update(t - 1, None)
         self._count(first + steps - 1)
+        self.recorder.compared(first, block.means)
 
     def _due(self, t: int) -> bool:
         return self.algorithm.trigger.due(self.setting, t)

@@ -78,6 +78,7 @@ class Engine(ABC):
             parameters=self._parameters(),
             caveats=self.algorithm.caveats(self.env.problem),
             drawn=self.recorder.log.propensities,
+            regrets=self.recorder.regrets,
         )
 
     def _parameters(self) -> dict[str, Any]:

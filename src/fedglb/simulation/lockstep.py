@@ -7,6 +7,7 @@ from operator import methodcaller
 from typing import Any
 
 from fedglb.algorithms import Algorithm
+from fedglb.display.bar import steps_bar
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer
 from fedglb.kernels.threads import each
@@ -21,7 +22,7 @@ def lockstep(
     horizon: int | None = None,
     seed: int = 0,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> list[Run]:
     """Run several algorithms on the same arms and noise, which are drawn only once.
 
@@ -41,6 +42,7 @@ def lockstep(
         Seed of the true parameter, the arms and the noise.
     progress
         Called with the number of steps that all algorithms have done so far, from time to time.
+        True: draw a bar, in a notebook or on a terminal.
 
     Returns
     -------
@@ -67,11 +69,13 @@ def lockstep(
         instance(f"algorithms[{k}]", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
     instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
     steps = known_horizon(env, horizon)
-    integer("seed", seed, at_least=0)
+    seed = integer("seed", seed, at_least=0)
     engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
-    for done in advance(engines, env, steps, seed):
-        if progress is not None:
-            progress(done)
+    title = every[0].name if len(every) == 1 else f"{len(every)} algorithms"
+    with steps_bar(progress, title, steps) as tell:
+        for done in advance(engines, env, steps, seed):
+            if tell is not None:
+                tell(done)
     return [engine.result() for engine in engines]
 
 

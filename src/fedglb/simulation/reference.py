@@ -10,6 +10,7 @@ import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
+from fedglb.problem import Problem
 from fedglb.protocol import Client
 from fedglb.protocol.messages import ClientId, Message
 from fedglb.simulation.engine import Engine, Progress
@@ -60,7 +61,7 @@ class ReferenceEngine(Engine):
                 self.observer(t, i, client)
             arms, means = block.arms[step, i], block.means[step, i]
             chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
-            arm, reward = chosen.arm, self._reward(block, step, i, chosen.arm)
+            arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
             self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
             if client.observe_unchecked(arms[arm], reward, t):
                 self._deliver([client.sync_request(t)])
@@ -69,15 +70,6 @@ class ReferenceEngine(Engine):
         self._deliver(self.coordinator.end_step(t))
         self.recorder.stepped(t)
         self.recorder.counted(t, t, self.coordinator)
-
-    def _reward(self, block: Block, step: int, i: int, arm: int) -> float:
-        if block.rewards is not None:
-            return float(block.rewards[step, i, arm])
-        assert block.uniforms is not None
-        problem = self.env.problem
-        return problem.link.compiled_sample.call(
-            float(block.means[step, i, arm]), float(block.uniforms[step, i]), problem.R
-        )
 
     def _deliver(self, messages: Iterable[Message]) -> None:
         """Deliver messages, and the answers to them, until there are no more."""
@@ -96,3 +88,13 @@ class ReferenceEngine(Engine):
     def _addressee(self, client: ClientId) -> Client:
         assert isinstance(client, int)
         return self.clients[client]
+
+
+def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:
+    """Return what an arm gives to client i in a step of a block."""
+    if block.rewards is not None:
+        return float(block.rewards[step, i, arm])
+    assert block.uniforms is not None
+    return problem.link.compiled_sample.call(
+        float(block.means[step, i, arm]), float(block.uniforms[step, i]), problem.R
+    )

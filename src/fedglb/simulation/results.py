@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import polars as pl
 
+from fedglb.errors import one_of
 from fedglb.kernels.play import Log
 from fedglb.protocol import Client, Coordinator, UpdateRecord
 from fedglb.protocol.choosing import Chosen
 from fedglb.typing import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: The tables of a run, as `Run.table` and `Run.to_pandas` have them.
+TableName: TypeAlias = Literal["trace", "updates", "ledger", "interactions"]
 
 _TRACE = {
     "t": pl.Int64, "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64,
@@ -63,6 +71,11 @@ class Run:
         exact; for Thompson sampling it is an estimate.
     drawn
         These two numbers side by side, shape (T, N, 2), where the choice is random; else empty.
+    regrets
+        The regret of each of these choices, shape (T, N): the highest mean offered less the mean
+        chosen; 0 where a client did not act.
+    client_regret
+        The regret of each client, shape (N,): the sum of its column of `regrets`.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -84,8 +97,8 @@ class Run:
     >>> run = fg.simulate(fg.fedglb_ucb(1.0, fg.Newton()), env, horizon=20, seed=1)
     >>> run.syncs, run.updates.height, run.trace["syncs"][-1]
     (5, 5, 5)
-    >>> run.choices.shape
-    (20, 5)
+    >>> run.choices.shape, run.client_regret.shape
+    ((20, 5), (5,))
     """
 
     regret: float
@@ -102,6 +115,17 @@ class Run:
     parameters: dict[str, Any] = field(repr=False)
     caveats: tuple[str, ...] = field(repr=False)
     drawn: FloatArray = field(repr=False)
+    regrets: FloatArray = field(repr=False)
+
+    @property
+    def client_regret(self) -> FloatArray:
+        """The regret of each client, shape (N,).
+
+        Each is summed step by step; their sum is `regret` up to rounding.
+        """
+        # cumsum adds one after the other, whatever the shape: engines agree to the bit
+        total: FloatArray = self.regrets.cumsum(axis=0)[-1]
+        return total
 
     @property
     def propensities(self) -> FloatArray:
@@ -126,6 +150,122 @@ class Run:
             "caveats": list(self.caveats),
         }
 
+    def table(self, name: TableName = "trace") -> pl.DataFrame:
+        """Return one of the run's tables.
+
+        Parameters
+        ----------
+        name
+            "trace", "updates" or "ledger": as the attributes of these names; "interactions": one
+            row per interaction, in their order: t, client, arm, regret, and the propensity with
+            its standard error.
+
+        Returns
+        -------
+        polars.DataFrame
+            The table.
+
+        Raises
+        ------
+        InvalidInput
+            Where the name is not known.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+        >>> run = fg.simulate(fg.n_ons_glm(), env, horizon=20)
+        >>> run.table("interactions").height
+        100
+        """
+        one_of("name", name, get_args(TableName))
+        if name != "interactions":
+            frame: pl.DataFrame = getattr(self, name)
+            return frame
+        step, client = np.nonzero(self.choices >= 0)
+        at = (step, client)
+        return pl.DataFrame(
+            {
+                "t": step + 1, "client": client, "arm": self.choices[at],
+                "regret": self.regrets[at], "propensity": self.propensities[at],
+                "propensity_error": self.propensity_errors[at],
+            }
+        )  # fmt: skip
+
+    def to_pandas(self, name: TableName = "trace") -> pd.DataFrame:
+        """Return one of the run's tables as a pandas frame.
+
+        Parameters
+        ----------
+        name
+            Which one, as in `table`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table; columns that can lack values have pandas' types with `pd.NA`.
+
+        Raises
+        ------
+        InvalidInput
+            Where the name is not known, or pandas is not installed.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+        >>> fg.simulate(fg.n_ons_glm(), env, horizon=20).to_pandas().shape
+        (20, 7)
+        """
+        from fedglb.simulation.to_pandas import to_pandas
+
+        return to_pandas(self.table(name))
+
+    def save(self, path: str | Path) -> None:
+        """Write all of the run to one file, which `fg.load_run` reads.
+
+        A crash at any moment leaves the old file or the new one.
+
+        Parameters
+        ----------
+        path
+            The file; one that is there is replaced.
+
+        Raises
+        ------
+        InvalidInput
+            Where the file's folder does not exist.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+        >>> run = fg.simulate(fg.n_ons_glm(), env, horizon=20)
+        >>> path = getfixture("tmp_path") / "one.run"
+        >>> run.save(path)
+        >>> fg.load_run(path).regret == run.regret
+        True
+        """
+        from fedglb.simulation.run_file import write_run
+
+        write_run(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from fedglb.display.card import Curve, card, short
+
+        of = self.parameters
+        title = (
+            f"{of['algorithm']} on {of['environment']}: {of['clients']:,} clients, "
+            f"{of['arms']} arms, d = {of['dim']}, T = {of['horizon']:,}, seed {of['seed']}"
+        )
+        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
+        rows = [[name, short(getattr(self, name))] for name in totals]
+        worst, best = self.client_regret.max(), self.client_regret.min()
+        rows.append(["regret of a client", f"{short(best)} … {short(worst)}"])
+        curve = Curve(self.trace["t"].to_list(), self.trace["regret"].to_list())
+        return card(title, ["", "total"], rows, [curve], "regret", self.caveats)
+
 
 class Recorder:
     """Collects the results of a run, step by step.
@@ -149,6 +289,8 @@ class Recorder:
         The totals of syncs, rounds, transfers and scalars at the end of each step, shape (4, T).
     updates
         One row per global update.
+    regrets
+        The regret of each choice, shape (T, N).
     """
 
     def __init__(
@@ -168,6 +310,7 @@ class Recorder:
         )
         self.counts = np.zeros((4, horizon), dtype=np.int64)
         self.updates: list[tuple[Any, ...]] = []
+        self.regrets = np.zeros((horizon, clients))
         self.parameter = parameter
 
     def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
@@ -177,6 +320,18 @@ class Recorder:
             made = (chosen.propensity, chosen.propensity_error)
             self.log.propensities[t - 1, client] = made
         self.log.totals[:] += (regret, reward, 1.0)
+        self.regrets[t - 1, client] = regret
+
+    def compared(self, first: int, means: FloatArray) -> None:
+        """Enter the regret of each choice in the steps from `first` on, which have been played.
+
+        `means` (s, N, K) are those of all arms offered. The kernel has added up the same
+        differences; to keep them apart takes a fraction of its time.
+        """
+        steps = slice(first - 1, first - 1 + len(means))
+        chosen = self.log.choices[steps]
+        taken = np.take_along_axis(means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
+        np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
 
     def updated(self, record: UpdateRecord, client: Client) -> None:
         """Enter one global update; `client` may be any client that has the new model."""

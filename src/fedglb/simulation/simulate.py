@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
+from fedglb.display.bar import steps_bar
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.simulation.engine import Progress
@@ -24,7 +25,7 @@ def simulate(
     engine: EngineName = "compiled",
     *,
     observer: Observer | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Run:
     """Run `algorithm` on `env` for `horizon` steps and return what happened.
 
@@ -46,7 +47,8 @@ def simulate(
         Called as observer(t, i, client) before client i chooses in step t; only with
         engine="reference".
     progress
-        Called with the number of steps done so far, from time to time.
+        Called with the number of steps done so far, from time to time. True: draw a bar, in a
+        notebook or on a terminal.
 
     Returns
     -------
@@ -78,7 +80,8 @@ def simulate(
             raise InvalidInput("engine", engine, 'engine="reference", or no observer')
         return lockstep([algorithm], env, horizon, seed, progress=progress)[0]
     steps = known_horizon(env, horizon)
-    integer("seed", seed, at_least=0)
+    seed = integer("seed", seed, at_least=0)
     run = ReferenceEngine(algorithm, env, steps, seed, observer)
-    run.run(progress)
+    with steps_bar(progress, algorithm.name, steps) as tell:
+        run.run(tell)
     return run.result()

@@ -18,7 +18,7 @@ from fedglb.sweeps.execution.cluster import (
     threads,
 )
 from fedglb.sweeps.execution.local import WorkerDied, run_locally
-from fedglb.sweeps.execution.progress import OnStatus, Watch
+from fedglb.sweeps.execution.progress import OnStatus, Watch, status_bar
 from fedglb.sweeps.execution.schedule import TaskSchedule
 from fedglb.sweeps.execution.task import Outcome, Task
 from fedglb.sweeps.results.parts import from_bytes
@@ -56,7 +56,7 @@ def sweep(
     folder: str | Path,
     jobs: int | None = None,
     cluster: str | None = None,
-    progress: OnStatus | None = None,
+    progress: OnStatus | bool | None = None,
 ) -> SweepResult:
     """Run every configuration with every seed and return the result.
 
@@ -74,7 +74,8 @@ def sweep(
     cluster
         The address of a Dask scheduler, to run there instead.
     progress
-        Called now and then with a `SweepStatus`.
+        Called now and then with a `SweepStatus`. True: draw a bar, in a notebook or on a
+        terminal.
 
     Returns
     -------
@@ -117,7 +118,8 @@ def sweep(
         store = stack.enter_context(opened(Path(folder), made, how))
         if not store.complete:
             try:
-                _complete(store, count, client, progress)
+                with status_bar(progress, made.name) as tell:
+                    _complete(store, count, client, tell)
             except BaseException as error:
                 store.note_time_if_possible()
                 if isinstance(error, ClusterLost):

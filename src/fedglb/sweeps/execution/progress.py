@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import polars as pl
 
+from fedglb.display.bar import bar
 from fedglb.sweeps.execution.task import Task
 from fedglb.sweeps.spec.experiment import Experiment
 
@@ -57,6 +58,21 @@ class SweepStatus:
 
 #: Called now and then, possibly from another thread, but never by two at the same time.
 OnStatus: TypeAlias = Callable[[SweepStatus], None]
+
+
+@contextlib.contextmanager
+def status_bar(progress: OnStatus | bool | None, title: str) -> Iterator[OnStatus | None]:
+    """Give what to call with a status: `progress` itself, what draws a bar for True, or None."""
+    if progress is not True:
+        yield None if progress is False else progress
+        return
+    with bar(title) as draw:
+
+        def tell(status: SweepStatus) -> None:
+            text = f"{len(status.finished)}/{status.runs} runs"
+            draw(status.interactions, status.interactions + status.left, text)
+
+        yield tell
 
 
 class Watch:

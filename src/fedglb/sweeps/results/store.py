@@ -124,6 +124,12 @@ class SweepResult:
     traces: pl.DataFrame
     manifest: dict[str, Any] = field(repr=False)
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from fedglb.sweeps.results.card import sweep_card
+
+        return sweep_card(self.manifest["name"], self.runs, self.traces)
+
 
 @contextlib.contextmanager
 def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterator[Store]:
