@@ -82,7 +82,18 @@ class Changed(Environment):
 
     @abstractmethod
     def changes(self, seed: int) -> Callable[[Block], Block]:
-        """Return the function that changes the blocks of a run; it is called with each in order."""
+        """Return the function that changes the blocks of a run.
+
+        Parameters
+        ----------
+        seed
+            The seed of the run.
+
+        Returns
+        -------
+        Callable
+            Takes each block, in order, and returns it changed.
+        """
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
         """Yield the steps 1 … horizon."""

@@ -11,6 +11,8 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.provenance import identity
 from fedglb.report import Report, write_report
+from fedglb.report.across_report import write_across
+from fedglb.reproduce.across import each_value, run_across, varied
 from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
@@ -39,7 +41,8 @@ def reproduce(
     ----------
     source
         The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"), a TOML file, or its tables.
+        "magic", "mushroom", "solvers"; "heterogeneity", "drift", "delay", "participation"), a TOML
+        file, or its tables.
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
@@ -78,6 +81,10 @@ def reproduce(
 
 def _validate(plan: Plan, tell: Stage) -> None:
     """Read every sweep first: a mistake in the last one is refused before the first is run."""
+    if key := varied(plan.tables):
+        for value in each_value(plan, key).values():
+            _read(plan, value, tell)
+        return
     if plan.search is None:
         _read(plan, plan.tables, tell)
         return
@@ -117,6 +124,15 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
         ]
         return race(entrants, place / RACES, jobs, ended)
 
+    def run_value(tables: dict[str, Any], text: str) -> Path:
+        experiment = _read(plan, tables, tell)
+        run(experiment, text)
+        return place / SWEEPS / _short_identity(experiment)
+
+    if key := varied(plan.tables):
+        study = run_across(plan, key, place, run_value)
+        tell("report", None)
+        return write_across(study, place)
     if plan.search is None:
         tables, how = plan.tables, None
     else:

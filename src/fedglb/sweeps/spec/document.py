@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from fedglb.environments import Delayed, Drifting, Environment, Heterogeneous, Partial
 from fedglb.errors import InvalidInput, under
 from fedglb.io.toml import convert
 from fedglb.problem_table import ProblemTable
 
 
 class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[environment]`: the parameters of `fg.Synthetic`."""
+    """`[environment]`: the parameters of `fg.Synthetic`, and what is changed (`CHANGES`)."""
 
     clients: int
     arms: int
+    heterogeneity: float | None = None
+    drift: float | None = None
+    delay: int | None = None
+    participation: float | None = None
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +34,18 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     mode: str = "centroid"
     scale: str = "largest"
     constant: bool = True
+    delay: int | None = None
+    participation: float | None = None
 
+
+#: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
+#: `fedglb reproduce` takes a list of values for one of them.
+CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
+    "heterogeneity": (Heterogeneous, "spread"),
+    "drift": (Drifting, "speed"),
+    "participation": (Partial, "participation"),
+    "delay": (Delayed, "steps"),
+}
 
 E = TypeVar("E", SyntheticTable, ClassificationTable)
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import numpy as np
 
 from fedglb.datasets import DATASETS, Progress
@@ -18,7 +19,13 @@ from fedglb.errors import InvalidInput, Place, integer, one_of, relocated, under
 from fedglb.io.toml import read_file
 from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
-from fedglb.sweeps.spec.document import ClassificationTable, Document, SyntheticTable, parse
+from fedglb.sweeps.spec.document import (
+    CHANGES,
+    ClassificationTable,
+    Document,
+    SyntheticTable,
+    parse,
+)
 from fedglb.sweeps.spec.grid import Configuration, Selection, choices, configurations
 
 #: The most runs of a sweep: more is probably a mistake in a grid.
@@ -176,7 +183,7 @@ def _environment(
         with under("problem"):
             made = problem.build()
         with under("environment"):
-            return Synthetic(made, table.clients, table.arms)
+            return _changed(Synthetic(made, table.clients, table.arms), table)
     with under("environment"):
         one_of("dataset", table.dataset, DATASETS)
         data = clustered(
@@ -189,7 +196,21 @@ def _environment(
             raise InvalidInput("dim", problem.dim, allowed)
         made = problem.build(data.dim)
     with under("environment"):
-        return Classification(made, table.clients, data, table.offered)
+        return _changed(Classification(made, table.clients, data, table.offered), table)
+
+
+def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
+    """Return the environment with what the table changes."""
+    given = msgspec.to_builtins(table)
+    for key, (kind, parameter) in CHANGES.items():
+        if given.get(key) is not None:
+            with relocated(partial(_key_of, parameter, key)):
+                env = kind(env, given[key])
+    return env
+
+
+def _key_of(parameter: str, key: str, path: Place) -> Place:
+    return (key, *path[1:]) if path[0] == parameter else path
 
 
 def _seeds(given: object) -> tuple[int, ...]:
