@@ -66,7 +66,7 @@ class Partial(Changed):
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=4, arms=5)
     >>> run = fg.simulate(fg.n_ons_glm(), fg.Partial(env, 0.25), horizon=100, seed=1)
     >>> int((run.choices >= 0).sum())  # of 400
-    108
+    96
     >>> in_turns = fg.Partial(env, lambda seed, t: np.arange(4) == t % 4)
     >>> fg.simulate(fg.n_ons_glm(), in_turns, horizon=4).choices[0].tolist()
     [-1, 0, -1, -1]

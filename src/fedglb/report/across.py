@@ -18,8 +18,8 @@ from fedglb.typing import FloatArray
 
 #: Fewer seeds than this give no interval.
 ENOUGH_SEEDS = 5
-#: Values that differ by more than this factor are drawn evenly spaced.
-_FAR = 20.0
+#: Values with neighbours closer than this share of their range are drawn evenly spaced.
+_NEAR = 0.04
 
 
 @dataclass(frozen=True)
@@ -181,17 +181,15 @@ def standard_errors(regrets: FloatArray) -> FloatArray:
 
 
 def positions(values: Sequence[float]) -> list[float]:
-    """Return where values are drawn: where they are, or evenly spaced if they are far apart.
+    """Return where values are drawn: where they are, or evenly spaced if some are too close.
 
     Examples
     --------
     >>> positions((0.0, 0.5, 1.0)), positions((0.0, 0.001, 0.1))
     ([0.0, 0.5, 1.0], [0.0, 1.0, 2.0])
     """
-    positive = [v for v in values if v > 0]
-    if positive and max(positive) / min(positive) > _FAR:
-        return [float(i) for i in range(len(values))]
-    return [float(v) for v in values]
+    near = min(b - a for a, b in pairwise(values)) < _NEAR * (values[-1] - values[0])
+    return [float(i if near else v) for i, v in enumerate(values)]
 
 
 def _value(values: Sequence[float], place: float) -> float:

@@ -27,7 +27,7 @@ _UNITS = {
 def draw(study: Across, found: Sequence[Curve], crossed: Sequence[Crossing]) -> Figure:
     """Draw the figure."""
     from matplotlib.figure import Figure
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     places = positions(study.values)
     drawn = looks([(curve.name, curve.algorithm) for curve in found])
@@ -45,9 +45,12 @@ def draw(study: Across, found: Sequence[Curve], crossed: Sequence[Crossing]) -> 
         means = np.concatenate([curve.means for curve in found])
         if means.min() > 0 and means.max() / means.min() > _WIDE:
             axes.set_yscale("log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.yaxis.set_minor_locator(NullLocator())
+            steps = [m * 10.0**p for p in range(-3, 12) for m in (1, 2, 5)]
+            axes.yaxis.set_major_locator(FixedLocator(steps))
+            axes.set_ylim(0.75 * means.min(), 1.6 * means.max())
         else:
-            axes.set_ylim(0.0, 1.12 * means.max())
+            axes.set_ylim(0.0, 1.2 * means.max())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
         axes.xaxis.set_major_locator(FixedLocator(places))
         axes.xaxis.set_minor_locator(NullLocator())

@@ -83,6 +83,11 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
             with under(source=source):
                 raise InvalidInput(key, raw[key], allowed)
     environment = raw.get("environment")
+    for key in CHANGES:
+        if isinstance(environment, Mapping) and isinstance(environment.get(key), list):
+            allowed = "one number for a sweep: only `fedglb reproduce` takes a list of them"
+            with under("environment", source=source):
+                raise InvalidInput(key, environment[key], allowed)
     if isinstance(environment, Mapping) and "dataset" in environment:
         return convert(raw, Document[ClassificationTable], source)
     return convert(raw, Document[SyntheticTable], source)
