@@ -286,6 +286,21 @@ def test_what_a_schedule_returns_is_checked():
         fg.simulate(fg.n_ons_glm(), fg.Partial(PLAIN, TABLE), 21)
 
 
+class Scattered(fg.Synthetic):
+    """A user's own: everybody has a parameter, and there is no common one."""
+
+    def parameter(self, seed):
+        return None
+
+    def parameters(self, seed, first=1, steps=1):
+        return np.ones((steps, self.clients, D))
+
+
+def test_a_drift_needs_a_common_parameter():
+    with pytest.raises(fg.InvalidInput, match="common θ"):
+        fg.Drifting(Scattered(PROBLEM, N, K), 0.1)
+
+
 class Late(fg.Environment):
     """A user's own environment with delays."""
 

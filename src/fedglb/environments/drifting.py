@@ -57,6 +57,9 @@ class Drifting(Changed):
         super().__post_init__()
         number("speed", self.speed, at_least=0.0)
         check_model(self.env)
+        if self.env.parameter(0) is None:
+            allowed = "one with a common θ, whose direction is where the turn begins"
+            raise InvalidInput("env", self.env.described(), allowed)
         if self.problem.dim < 2:
             raise InvalidInput("problem.dim", self.problem.dim, "at least 2, so that θ can turn")
 
@@ -64,13 +67,15 @@ class Drifting(Changed):
         """Return None: there is no one θ* (but at speed 0)."""
         return self.env.parameter(seed) if self.speed == 0.0 else None
 
-    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray | None:
+    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
         """Return the parameter of each client in each of some steps, shape (s, N, d)."""
         theta = self.env.parameters(seed, first, steps)
         common = self.env.parameter(seed)
-        if theta is None or common is None or self.speed == 0.0:
+        assert theta is not None  # it was checked
+        assert common is not None  # nothing inside moves
+        if self.speed == 0.0:
             return theta
-        u = common / np.linalg.norm(common)
+        u = common / max(float(np.linalg.norm(common)), 1e-300)
         v = generator(seed, "drift").standard_normal(u.size)
         v -= (v @ u) * u
         v /= np.linalg.norm(v)

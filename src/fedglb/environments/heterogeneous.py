@@ -45,8 +45,8 @@ class Heterogeneous(Changed):
     --------
     >>> import fedglb as fg
     >>> env = fg.Heterogeneous(fg.Synthetic(fg.Problem(dim=3), clients=4, arms=5), spread=0.3)
-    >>> env.parameter(seed=1).shape, env.parameters(seed=1).shape
-    ((3,), (1, 4, 3))
+    >>> env.parameters(seed=1).shape
+    (1, 4, 3)
     >>> fg.simulate(fg.fedglb_auto(), env, horizon=20).choices.shape
     (20, 4)
     """
@@ -59,10 +59,11 @@ class Heterogeneous(Changed):
         number("spread", self.spread, at_least=0.0)
         check_model(self.env)
 
-    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray | None:
+    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
         """Return the parameter of each client in each of some steps, shape (s, N, d)."""
         theta = self.env.parameters(seed, first, steps)
-        if theta is None or self.spread == 0.0:
+        assert theta is not None  # it was checked
+        if self.spread == 0.0:
             return theta
         away = generator(seed, "clients").standard_normal((self.clients, self.problem.dim))
         away *= self.spread / np.linalg.norm(away, axis=1, keepdims=True)
