@@ -32,12 +32,20 @@ def report(
     Example: fedglb report results/synthetic-quick
     """
     from fedglb.report import write_report
+    from fedglb.report.across_report import write_across
     from fedglb.reproduce import load_study
+    from fedglb.reproduce.across import load_across
 
     with report_errors(Path(folder), folder="DIR"):
-        study = load_study(folder)
+        across = load_across(Path(folder))
+        study = load_study(folder) if across is None else None
     with report_errors(Path(out or folder), folder="DIR" if out is None else "--out"):
-        made = write_report(study, Path(out or folder))
+        target = Path(out or folder)
+        if across is not None:
+            made = write_across(across, target)
+        else:
+            assert study is not None
+            made = write_report(study, target)
     answer(made, as_json=as_json)
 
 

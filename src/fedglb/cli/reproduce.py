@@ -18,7 +18,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="synthetic, covertype, magic, mushroom, solvers; or a TOML file of your own.",
+            help="synthetic, covertype, magic, mushroom, solvers; heterogeneity, drift, delay, "
+            "participation; or a TOML file of your own.",
         ),
     ],
     full: Annotated[

@@ -3,11 +3,15 @@
 from fedglb.environments.base import Block, Environment
 from fedglb.environments.classification import Classification
 from fedglb.environments.clusters import Clustered, clustered
+from fedglb.environments.delayed import Delayed
+from fedglb.environments.drifting import Drifting
 from fedglb.environments.from_gymnasium import from_gymnasium
+from fedglb.environments.heterogeneous import Heterogeneous
+from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
 from fedglb.environments.synthetic import Synthetic
 
 __all__ = [
-    "Block", "Classification", "Clustered", "Environment", "Recorded", "Synthetic", "clustered",
-    "from_gymnasium",
+    "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Heterogeneous",
+    "Partial", "Recorded", "Synthetic", "clustered", "from_gymnasium",
 ]  # fmt: skip

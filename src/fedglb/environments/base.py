@@ -13,7 +13,7 @@ import numpy as np
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, integer, shaped, within
 from fedglb.kernels.draw import longest_arm
 from fedglb.problem import Problem
-from fedglb.typing import BoolArray, FloatArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: How many numbers the arms of a block may hold: enough of them to draw fast, few enough to fit
 #: in the cache of a small machine.
@@ -22,7 +22,9 @@ BLOCK_NUMBERS = 2_000_000
 _LARGEST = float(np.finfo(np.float64).max)
 
 #: What random numbers are drawn for.
-Role: TypeAlias = Literal["parameter", "arms", "noise"]
+Role: TypeAlias = Literal[
+    "parameter", "arms", "noise", "clients", "drift", "delays", "participation"
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,9 @@ class Block:
         The reward that each arm would give, shape (s, N, K); None where `uniforms` are given.
     active
         Which clients act in each step, bool of shape (s, N); None: all of them.
+    delays
+        How many steps later each reward becomes known, whole numbers of shape (s, N), at most the
+        environment's `longest_delay`; None: in the step of the choice.
 
     Examples
     --------
@@ -61,6 +66,7 @@ class Block:
     uniforms: FloatArray | None = None
     rewards: FloatArray | None = None
     active: BoolArray | None = None
+    delays: IntArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
         """Return the block as engines play it, if they can.
@@ -104,7 +110,11 @@ class Block:
         if mask is not None and (mask.dtype != np.bool_ or mask.shape != offered[:2]):
             given = f"{mask.dtype} array of shape {mask.shape}"
             raise InvalidInput("active", given, f"a bool array of shape {offered[:2]}")
-        return Block(self.first, arms, means, uniforms, rewards, mask)
+        late = self.delays
+        if late is not None and (late.dtype.kind not in "iu" or late.shape != offered[:2]):
+            given = f"{late.dtype} array of shape {late.shape}"
+            raise InvalidInput("delays", given, f"whole numbers of shape {offered[:2]}")
+        return Block(self.first, arms, means, uniforms, rewards, mask, late)
 
 
 def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
@@ -184,6 +194,11 @@ class Environment(ABC):
         """The number of steps that the environment has; None: as many as are asked for."""
         return None
 
+    @property
+    def longest_delay(self) -> int:
+        """The most steps after which a reward becomes known; 0: each in the step of its choice."""
+        return 0
+
     @abstractmethod
     def parameter(self, seed: int) -> FloatArray | None:
         """Return θ*, the true parameter.
@@ -198,6 +213,32 @@ class Environment(ABC):
         array or None
             θ*, shape (d,); None where it is not known.
         """
+
+    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray | None:
+        """Return the parameter of each client in each of some steps.
+
+        Parameters
+        ----------
+        seed
+            The seed of the run.
+        first
+            The first of the steps.
+        steps
+            s, how many there are.
+
+        Returns
+        -------
+        array or None
+            Shape (s, N, d); `parameter` for all, unless a subclass says otherwise.
+        """
+        theta = self.parameter(seed)
+        if theta is None:
+            return None
+        return np.broadcast_to(theta, (steps, self.clients, theta.size))
+
+    def described(self) -> str:
+        """Return what results call the environment: the name of its class."""
+        return type(self).__name__
 
     def facts(self) -> dict[str, Any]:
         """Return what results say about where the data came from: values that JSON has."""
@@ -247,6 +288,10 @@ class Environment(ABC):
             if made.first != done + 1 or last > horizon:
                 given, allowed = f"{made.first} … {last}", f"{done + 1} … {horizon} at most"
                 raise InvalidInput("steps of a block", given, allowed)
+            if made.delays is not None:
+                longest = self.longest_delay
+                allowed = f"whole numbers from 0 to longest_delay = {longest}"
+                within("delays", made.delays.astype(np.float64), 0.0, float(longest), allowed)
             done = last
             yield made
         if done < horizon:

@@ -46,6 +46,8 @@ class BlockArrays(NamedTuple):
         The arms' rewards, shape (s, N, K); empty where `uniforms` are given.
     active
         Who acts, shape (s, N); empty where everybody does.
+    delays
+        How many steps later rewards become known, shape (s, N).
     """
 
     first: int
@@ -54,6 +56,7 @@ class BlockArrays(NamedTuple):
     uniforms: FloatArray
     rewards: FloatArray
     active: BoolArray
+    delays: IntArray
 
 
 class KernelParams(NamedTuple):
@@ -117,6 +120,28 @@ class LearnerArrays(NamedTuple):
     counts: IntArray
 
 
+class Pending(NamedTuple):
+    """Choices of the N clients whose rewards are still to come, by step modulo M.
+
+    M − 1 is the longest delay: when a place is used again, its reward has come. M = 0 where no
+    reward is late.
+
+    Attributes
+    ----------
+    X, y
+        The arms that were played and their rewards, shapes (N, M, d) and (N, M).
+    due
+        The steps in which the rewards become known, shape (N, M).
+    last
+        The last step in which each learner got a reward, shape (L,).
+    """
+
+    X: FloatArray
+    y: FloatArray
+    due: IntArray
+    last: IntArray
+
+
 class Log(NamedTuple):
     """What has happened so far in a run of T steps.
 
@@ -160,6 +185,7 @@ def play(
     block: BlockArrays,
     params: KernelParams,
     learners: LearnerArrays,
+    pending: Pending,
     log: Log,
     scratch: Scratch,
     radius_terms: FloatArray,
@@ -174,7 +200,7 @@ def play(
     ----------
     block, params
         What is offered, and how clients choose and learn.
-    learners, log, scratch
+    learners, pending, log, scratch
         Changed in place.
     radius_terms, t_last
         What clients derive from the last shared model for their sets, and its step, 0 before the
@@ -186,9 +212,10 @@ def play(
     -------
     tuple of int
         Step, client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that
-        asks for a global update has learned from its own sample already.
+        asks for a global update has learned from its own samples already.
     """
     N = block.arms.shape[1]
+    places = pending.due.shape[1]
     one_for_all = learners.counts.shape[0] == 1
     all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
     all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
@@ -202,65 +229,84 @@ def play(
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
-            if block.active.size > 0 and not block.active[s, i]:
+            acts = block.active.size == 0 or block.active[s, i]
+            if not acts and places == 0:
                 continue
             k = 0 if one_for_all else i
             vectors, matrices, counters = all_vectors[k], all_matrices[k], all_counters[k]
-            radius = call_radius(
-                params.radius, vectors, counters, radius_terms, params.choice.radius_constants
-            )
-            if not math.isfinite(radius):
-                return s, i, BAD_RADIUS
-            arms = all_arms[s, i]
-            alpha = radius * params.scale
-            if params.decide != 0:
-                arm = call_decide(
-                    params.decide, arms, vectors, matrices, counters, terms, params.choice, alpha,
-                    t, t, i, work, factor, propensity,
-                )  # fmt: skip
-            elif params.choice.index != 0:
-                call_index(
-                    params.choice.index, arms, vectors, matrices, work, factor, index_constants,
-                    t, params.choice.key, t, i, PLAYED,
-                )  # fmt: skip
-                arm = pick(scores)
-            else:
-                if params.choice.bounds == 0:
-                    upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, widths)
-                else:
-                    call_bounds(
-                        params.choice.bounds, arms, vectors, matrices, counters, terms,
-                        radius_constants, alpha, 0, work,
+            n = first = learners.counts[k]
+            if acts:
+                radius = call_radius(
+                    params.radius, vectors, counters, radius_terms, params.choice.radius_constants
+                )
+                if not math.isfinite(radius):
+                    return s, i, BAD_RADIUS
+                arms = all_arms[s, i]
+                alpha = radius * params.scale
+                if params.decide != 0:
+                    arm = call_decide(
+                        params.decide, arms, vectors, matrices, counters, terms, params.choice,
+                        alpha, t, t, i, work, factor, propensity,
                     )  # fmt: skip
-                arm = pick(upper)
-            means = all_means[s, i]
-            mean, best = means[arm], means[0]
-            for j in range(1, means.shape[0]):
-                best = max(best, means[j])
-            if block.rewards.size > 0:
-                reward = block.rewards[s, i, arm]
-            else:
-                reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
-            n = learners.counts[k]
-            for j in range(arms.shape[0]):
-                X[k, n, j] = arms[j, arm]
-            y[k, n] = reward
-            learners.counts[k] = n + 1
-            log.choices[t - 1, i] = arm
-            if log_propensities:
-                log.propensities[t - 1, i, 0] = propensity[0]
-                log.propensities[t - 1, i, 1] = propensity[1]
-            log.totals[0] += best - mean
-            log.totals[1] += reward
-            log.totals[2] += 1.0
-            status = call_step(
-                params.step, vectors, matrices, counters,
-                X[k, : n + 1], y[k, : n + 1], params.functions, params.step_constants,
-            )  # fmt: skip
-            if status != 0:
-                return s, i, BAD_STEP
+                elif params.choice.index != 0:
+                    call_index(
+                        params.choice.index, arms, vectors, matrices, work, factor, index_constants,
+                        t, params.choice.key, t, i, PLAYED,
+                    )  # fmt: skip
+                    arm = pick(scores)
+                else:
+                    if params.choice.bounds == 0:
+                        upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, widths)
+                    else:
+                        call_bounds(
+                            params.choice.bounds, arms, vectors, matrices, counters, terms,
+                            radius_constants, alpha, 0, work,
+                        )  # fmt: skip
+                    arm = pick(upper)
+                means = all_means[s, i]
+                mean, best = means[arm], means[0]
+                for j in range(1, means.shape[0]):
+                    best = max(best, means[j])
+                if block.rewards.size > 0:
+                    reward = block.rewards[s, i, arm]
+                else:
+                    reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
+                log.choices[t - 1, i] = arm
+                if log_propensities:
+                    log.propensities[t - 1, i, 0] = propensity[0]
+                    log.propensities[t - 1, i, 1] = propensity[1]
+                log.totals[0] += best - mean
+                log.totals[1] += reward
+                log.totals[2] += 1.0
+                if places == 0:
+                    for j in range(arms.shape[0]):
+                        X[k, n, j] = arms[j, arm]
+                    y[k, n] = reward
+                    n += 1
+                else:
+                    place = t % places
+                    for j in range(arms.shape[0]):
+                        pending.X[i, place, j] = arms[j, arm]
+                    pending.y[i, place] = reward
+                    pending.due[i, place] = t + block.delays[s, i]
+            for age in range(places - 1, -1, -1):  # what becomes known now, the oldest first
+                place = (t - age) % places
+                if pending.due[i, place] == t:
+                    for j in range(pending.X.shape[2]):
+                        X[k, n, j] = pending.X[i, place, j]
+                    y[k, n] = pending.y[i, place]
+                    pending.last[k] = t
+                    n += 1
+            for m in range(first, n):
+                learners.counts[k] = m + 1
+                status = call_step(
+                    params.step, vectors, matrices, counters,
+                    X[k, : m + 1], y[k, : m + 1], params.functions, params.step_constants,
+                )  # fmt: skip
+                if status != 0:
+                    return s, i, BAD_STEP
             clock = counters[UPDATES] if params.own_samples else float(t - t_last)
-            if clock * counters[LOG_GAIN] >= params.level:
+            if n > first and clock * counters[LOG_GAIN] >= params.level:
                 return s, i, ASKS
         client = 0
         log.regret[t - 1] = log.totals[0]

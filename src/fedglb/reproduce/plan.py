@@ -22,6 +22,8 @@ from fedglb.sweeps.spec.document import STUDY_KEYS
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
+#: Those across values of the environment: where does federating pay?
+ACROSS = ("heterogeneity", "drift", "delay", "participation")
 QUICK, FULL = "quick", "full"
 #: How a search chooses: one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
@@ -90,8 +92,8 @@ def find(name: str | Path) -> Path:
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
-    if text not in EXPERIMENTS:
-        raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, EXPERIMENTS)}")
+    if text not in (known := (*EXPERIMENTS, *ACROSS)):
+        raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, known)}")
     inside = Path(str(resources.files("fedglb"))) / "experiments"  # of an installed package
     folder = inside if inside.is_dir() else Path(__file__).parents[3] / "experiments"
     return folder / f"{text}.toml"

@@ -10,6 +10,8 @@ from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.report import Report, write_report
+from fedglb.report.across_report import write_across
+from fedglb.reproduce.across import each_value, run_across, varied
 from fedglb.reproduce.plan import FOR_EACH, Plan, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import (
@@ -46,8 +48,8 @@ def reproduce(
     ----------
     source
         The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"), a TOML file, its tables (which may hold objects), or an
-        `Experiment` of objects.
+        "magic", "mushroom", "solvers"; "heterogeneity", "drift", "delay", "participation"), a TOML
+        file, its tables (which may hold objects), or an `Experiment` of objects.
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
@@ -86,6 +88,10 @@ def reproduce(
 
 def _validate(plan: Plan, tell: Stage) -> None:
     """Read every sweep first: a mistake in the last one is refused before the first is run."""
+    if key := varied(plan.tables):
+        for value in each_value(plan, key).values():
+            _read(plan, value, tell)
+        return
     if plan.search is None:
         _read(plan, plan.tables, tell)
         return
@@ -132,6 +138,15 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
         ]
         return race(entrants, place / RACES, jobs, ended)
 
+    def run_value(tables: dict[str, Any], text: str) -> Path:
+        experiment = _read(plan, tables, tell)
+        run(experiment, text)
+        return place / SWEEPS / _short_identity(experiment)
+
+    if key := varied(plan.tables):
+        study = run_across(plan, key, place, run_value)
+        tell("report", None)
+        return write_across(study, place)
     how: dict[str, Any] | None = None
     if plan.search is None:
         every = [plan.tables]

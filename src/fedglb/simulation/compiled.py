@@ -25,6 +25,7 @@ from fedglb.kernels.play import (
     BlockArrays,
     KernelParams,
     LearnerArrays,
+    Pending,
     Scratch,
     play,
 )
@@ -55,6 +56,9 @@ def block_arrays(block: Block) -> BlockArrays:
         active=np.empty((0, 0), dtype=np.bool_)
         if block.active is None
         else np.ascontiguousarray(block.active).reshape(steps, clients),
+        delays=np.zeros((steps, clients), dtype=np.int64)
+        if block.delays is None
+        else np.ascontiguousarray(block.delays, dtype=np.int64),
     )
 
 
@@ -80,6 +84,14 @@ class CompiledEngine(Engine):
             X=np.empty((L, capacity, d)),
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
+        )
+        late = env.longest_delay
+        places = late + 1 if late else 0
+        self.pending = Pending(
+            X=np.empty((env.clients, places, d)),
+            y=np.empty((env.clients, places)),
+            due=np.zeros((env.clients, places), dtype=np.int64),
+            last=np.zeros(L, dtype=np.int64),
         )
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
@@ -121,8 +133,8 @@ class CompiledEngine(Engine):
                 stop += 1  # stop after the next step at whose end an update is due
             model = self.coordinator.model
             step, client, why = play(
-                block, self._params, self.learners, self.recorder.log, scratch,
-                self._terms,
+                block, self._params, self.learners, self.pending, self.recorder.log,
+                scratch, self._terms,
                 0 if model is None else model.t,
                 step, client, stop,
             )  # fmt: skip
@@ -248,7 +260,9 @@ class CompiledEngine(Engine):
         return client
 
     def _last_step(self, i: int) -> int:
-        """Return the last step in which client i acted (any client, if centralised)."""
+        """Return the last step in which client i got a reward (any client, if centralised)."""
+        if self.env.longest_delay:
+            return int(self.pending.last[i])
         choices = self.recorder.log.choices
         centralised = self.algorithm.centralised
         acted = (choices >= 0).any(axis=1) if centralised else choices[:, i] >= 0

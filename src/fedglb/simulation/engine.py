@@ -93,7 +93,7 @@ class Engine(ABC):
             "exploration": algorithm.exploration,
             "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,
-            "environment": type(self.env).__name__,
+            "environment": self.env.described(),
             "link": problem.link.name,
             "dim": problem.dim,
             "radius": problem.S,

@@ -14,6 +14,7 @@ from fedglb.problem import Problem
 from fedglb.protocol import Client
 from fedglb.protocol.messages import ClientId, Message
 from fedglb.simulation.engine import Engine, Progress
+from fedglb.typing import FloatArray
 
 #: Called as observer(t, i, client) right before client i chooses in step t.
 Observer: TypeAlias = Callable[[int, int, Client], None]
@@ -34,6 +35,7 @@ class ReferenceEngine(Engine):
     ) -> None:
         super().__init__(algorithm, env, horizon, seed)
         self.observer = observer
+        self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(env.clients)]
         if algorithm.centralised:
             shared = Client(0, algorithm, self.setting, seed)
             self.clients = [shared] * env.clients
@@ -55,21 +57,37 @@ class ReferenceEngine(Engine):
     def _step(self, block: Block, step: int) -> None:
         t = block.first + step
         for i, client in enumerate(self.clients):
-            if block.active is not None and not block.active[step, i]:
-                continue
-            if self.observer is not None:
-                self.observer(t, i, client)
-            arms, means = block.arms[step, i], block.means[step, i]
-            chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
-            arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
-            self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
-            if client.observe_unchecked(arms[arm], reward, t):
+            if block.active is None or block.active[step, i]:
+                self._choose(block, step, i)
+            asks = False  # as the trigger says after the last sample that has become known
+            for x, reward in self._known(i, t):
+                asks = client.observe_unchecked(x, reward, t)
+            if asks:
                 self._deliver([client.sync_request(t)])
-            if self.algorithm.centralised:
-                self.count_centralised(1)
         self._deliver(self.coordinator.end_step(t))
         self.recorder.stepped(t)
         self.recorder.counted(t, t, self.coordinator)
+
+    def _choose(self, block: Block, step: int, i: int) -> None:
+        """Let client i choose; what it earns is kept until it becomes known."""
+        t, client = block.first + step, self.clients[i]
+        if self.observer is not None:
+            self.observer(t, i, client)
+        arms, means = block.arms[step, i], block.means[step, i]
+        chosen = client.decide(np.ascontiguousarray(arms.T), t, stream=i)
+        arm, reward = chosen.arm, reward_of(self.env.problem, block, step, i, chosen.arm)
+        self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
+        due = t if block.delays is None else t + int(block.delays[step, i])
+        self.pending[i].append((due, arms[arm], reward))
+        if self.algorithm.centralised:
+            self.count_centralised(1)
+
+    def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
+        """Return the samples of client i that become known in step t, in the order of choices."""
+        known = [(x, reward) for due, x, reward in self.pending[i] if due == t]
+        if known:
+            self.pending[i] = [late for late in self.pending[i] if late[0] != t]
+        return known
 
     def _deliver(self, messages: Iterable[Message]) -> None:
         """Deliver messages, and the answers to them, until there are no more."""

@@ -14,6 +14,7 @@ from joblib.externals.loky import get_reusable_executor
 import fedglb as fg
 from fedglb.datasets import DATASETS
 from fedglb.reproduce import read_plan
+from fedglb.reproduce.across import each_value, varied
 from tests.sweeps.tiny import TOML, tables
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -53,7 +54,10 @@ def test_the_paper_figure():
 @pytest.mark.parametrize("path", FILES["synthetic"], ids=lambda p: p.stem)
 def test_every_experiment_is_sound_and_named_as_its_file(path):
     for profile in ("full", *tomllib.loads(path.read_text()).get("profile", {})):
-        assert fg.read_experiment(read_plan(path, profile).tables).name == path.stem
+        plan = read_plan(path, profile)
+        key = varied(plan.tables)
+        for each in [plan.tables] if key is None else each_value(plan, key).values():
+            assert fg.read_experiment(each).name == path.stem
 
 
 @pytest.mark.parametrize("path", FILES["real"], ids=lambda p: p.stem)

@@ -54,6 +54,8 @@ LOOKS = {
     "one-ucb-glm": Look("#D55E00", "*", "-"),
     "n-ucb-glm": Look("#000000", "P", (0, (4, 2))),
     "n-ons-glm": Look("#666666", "X", (0, (1, 2))),
+    "fedglb-auto": Look("#B2182B", "h", (0, (6, 1))),
+    "fedglb-mix": Look("#5E3C99", "d", (0, (3, 1, 1, 1))),
 }
 _UNKNOWN = Look("#444444", "p", (0, (3, 1)))
 _LINES: tuple[Dashes, ...] = ((0, (2, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from fedglb.algorithms.own import is_own
-from fedglb.environments import Environment
+from fedglb.environments import Delayed, Drifting, Environment, Heterogeneous, Partial
 from fedglb.errors import InvalidInput, under
 from fedglb.io.toml import convert
 from fedglb.problem import Problem
@@ -16,10 +16,14 @@ from fedglb.problem_table import ProblemTable
 
 
 class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[environment]`: the parameters of `fg.Synthetic`."""
+    """`[environment]`: the parameters of `fg.Synthetic`, and what is changed (`CHANGES`)."""
 
     clients: int
     arms: int
+    heterogeneity: float | None = None
+    drift: float | None = None
+    delay: int | None = None
+    participation: float | None = None
 
 
 class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,7 +37,18 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     scale: str = "largest"
     constant: bool = True
     columns: str = "all"
+    delay: int | None = None
+    participation: float | None = None
 
+
+#: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
+#: `fedglb reproduce` takes a list of values for one of them.
+CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
+    "heterogeneity": (Heterogeneous, "spread"),
+    "drift": (Drifting, "speed"),
+    "participation": (Partial, "participation"),
+    "delay": (Delayed, "steps"),
+}
 
 E = TypeVar("E", SyntheticTable, ClassificationTable)
 
@@ -86,6 +101,11 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
     environment = raw.get("environment")
     if _is_own(environment) or _is_own(raw.get("problem")):
         return convert(raw, OwnDocument, source)
+    for key in CHANGES:
+        if isinstance(environment, Mapping) and isinstance(environment.get(key), list):
+            allowed = "one number for a sweep: only `fedglb reproduce` takes a list of them"
+            with under("environment", source=source):
+                raise InvalidInput(key, environment[key], allowed)
     if isinstance(environment, Mapping) and "dataset" in environment:
         return convert(raw, Document[ClassificationTable], source)
     return convert(raw, Document[SyntheticTable], source)

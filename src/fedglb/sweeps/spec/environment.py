@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
+
+import msgspec
 
 from fedglb.algorithms.own import call, find, is_own, takes
 from fedglb.datasets import DATASETS, Progress
 from fedglb.environments import Classification, Environment, Synthetic, clustered
-from fedglb.errors import InvalidInput, instance, integer, one_of, under
+from fedglb.errors import InvalidInput, Place, instance, integer, one_of, relocated, under
 from fedglb.io.toml import convert
 from fedglb.links import LINKS, Link
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 from fedglb.sweeps.spec.document import (
+    CHANGES,
     AnyDocument,
     ClassificationTable,
     OwnDocument,
@@ -100,7 +104,7 @@ def _ours(
     if isinstance(table, SyntheticTable):
         made = problem if isinstance(problem, Problem) else _built(problem)
         with under("environment"):
-            return Synthetic(made, table.clients, table.arms)
+            return _changed(Synthetic(made, table.clients, table.arms), table)
     with under("environment"):
         one_of("dataset", table.dataset, DATASETS)
         data = clustered(
@@ -113,7 +117,21 @@ def _ours(
         raise InvalidInput(("problem", "dim"), problem.dim, allowed)
     made = problem if isinstance(problem, Problem) else _built(problem, data.dim)
     with under("environment"):
-        return Classification(made, table.clients, data, table.offered)
+        return _changed(Classification(made, table.clients, data, table.offered), table)
+
+
+def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
+    """Return the environment with what the table changes."""
+    given = msgspec.to_builtins(table)
+    for key, (kind, parameter) in CHANGES.items():
+        if given.get(key) is not None:
+            with relocated(partial(_key_of, parameter, key)):
+                env = kind(env, given[key])
+    return env
+
+
+def _key_of(parameter: str, key: str, path: Place) -> Place:
+    return (key, *path[1:]) if path[0] == parameter else path
 
 
 def _checked(env: Environment) -> Environment:

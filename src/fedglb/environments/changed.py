@@ -1,0 +1,164 @@
+"""An environment that is another one with one thing changed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+
+from fedglb.environments.base import Block, Environment, in_range
+from fedglb.errors import InvalidInput, instance
+from fedglb.links import Link
+from fedglb.problem import Problem
+from fedglb.typing import FloatArray
+
+
+class Changed(Environment):
+    """Another environment, with its blocks changed. Subclasses are frozen dataclasses.
+
+    The first field is `env`, the environment that is changed; everything that a subclass does not
+    say is as it is there.
+    """
+
+    env: Environment
+
+    def __post_init__(self) -> None:
+        instance("env", self.env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+        inner: object = self.env
+        while isinstance(inner, Changed):
+            if type(inner) is type(self):
+                name = type(self).__name__
+                raise InvalidInput("env", self.env.described(), f"one without {name} in it")
+            inner = inner.env
+
+    @property
+    def problem(self) -> Problem:  # type: ignore[override]
+        """What is known about the rewards."""
+        return self.env.problem
+
+    @property
+    def clients(self) -> int:  # type: ignore[override]
+        """N, the number of clients."""
+        return self.env.clients
+
+    @property
+    def arms(self) -> int:  # type: ignore[override]
+        """K, the number of arms offered to each client in each step."""
+        return self.env.arms
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the environment has; None: as many as are asked for."""
+        return self.env.horizon
+
+    @property
+    def longest_delay(self) -> int:
+        """The most steps after which a reward becomes known."""
+        return self.env.longest_delay
+
+    def parameter(self, seed: int) -> FloatArray | None:
+        """Return the changed environment's θ*."""
+        return self.env.parameter(seed)
+
+    def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray | None:
+        """Return the parameter of each client in each of some steps, shape (s, N, d)."""
+        return self.env.parameters(seed, first, steps)
+
+    def described(self) -> str:
+        """Return what results call the environment, with the numbers of what is changed."""
+        said = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)[1:]]  # type: ignore[arg-type]
+        return f"{type(self).__name__}({', '.join([self.env.described(), *said])})"
+
+    def facts(self) -> dict[str, Any]:
+        """Return what results say about where the data came from: values that JSON has."""
+        return self.env.facts()
+
+    def block_steps(self) -> int:
+        """Return how many steps a block has, at most."""
+        return self.env.block_steps()
+
+    @abstractmethod
+    def changes(self, seed: int) -> Callable[[Block], Block]:
+        """Return the function that changes the blocks of a run.
+
+        Parameters
+        ----------
+        seed
+            The seed of the run.
+
+        Returns
+        -------
+        Callable
+            Takes each block, in order, and returns it changed.
+        """
+
+    def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield the steps 1 … horizon."""
+        change = self.changes(seed)
+        for block in self.env.checked_blocks(horizon, seed):
+            yield change(block)
+
+    def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
+        """Yield `blocks(horizon, seed)`: what is changed was checked, and the change fits it."""
+        yield from self.blocks(horizon, seed)
+
+
+def check_model(env: Environment) -> None:
+    """Raise unless the environment has a θ that can be changed."""
+    if env.parameters(0) is None:
+        allowed = "one with a true θ, such as fg.Synthetic: rewards from data follow no θ"
+        raise InvalidInput("env", env.described(), allowed)
+
+
+def means_under(link: Link, block: Block, theta: FloatArray) -> FloatArray:
+    """Return μ(xᵀθ) of each arm of a block, shape (s, N, K).
+
+    The sums are taken in the order of `fedglb.kernels.scoring.predictions`, so that they have its
+    bits.
+
+    Parameters
+    ----------
+    link
+        Whose μ.
+    block
+        The arms.
+    theta
+        Each client's θ in each step, shape (s, N, d).
+    """
+    z, term = np.zeros(block.arms.shape[:3]), np.empty(block.arms.shape[:3])
+    for j in range(block.arms.shape[3]):
+        np.multiply(block.arms[..., j], theta[..., j, None], out=term)
+        z += term
+    return link.mean(z)
+
+
+def check_means(env: Environment, block: Block, seed: int) -> None:
+    """Raise unless the mean rewards of a block are those of the environment's θ, and are drawn."""
+    one = Block(block.first, block.arms[:1], block.means[:1])
+    theta = env.parameters(seed, block.first)
+    assert theta is not None
+    if block.rewards is not None:
+        given = "an environment that gives rewards"
+    elif not np.allclose(means_under(env.problem.link, one, theta), one.means, 1e-6, 1e-9):
+        given = f"{env.described()}, whose means are not μ(xᵀθ)"
+    else:
+        return
+    allowed = "one whose rewards are drawn from the means μ(xᵀθ), such as fg.Synthetic"
+    raise InvalidInput("env", given, allowed)
+
+
+def following(env: Changed, seed: int) -> Callable[[Block], Block]:
+    """Return the function that gives blocks the mean rewards μ(xᵀθ) by `env.parameters`."""
+
+    def change(block: Block) -> Block:
+        check_means(env.env, block, seed)
+        theta = env.parameters(seed, block.first, block.arms.shape[0])
+        assert theta is not None
+        means = means_under(env.problem.link, block, theta)
+        in_range("means", means, env.problem)
+        return replace(block, means=means)
+
+    return change

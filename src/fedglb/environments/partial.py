@@ -1,0 +1,128 @@
+"""Clients that do not act in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fedglb.environments.base import Block, Environment, generator
+from fedglb.environments.changed import Changed
+from fedglb.errors import InvalidInput, integer, number
+from fedglb.typing import BoolArray
+
+#: Called as schedule(seed, t): who acts in step t, N values that are true or false.
+Participation: TypeAlias = Callable[[int, int], Any]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A schedule from an array: row t − 1 says who acts in step t. Equal if the arrays are."""
+
+    steps: int
+    clients: int
+    bits: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, table: BoolArray) -> Rows:
+        """Return the schedule of a bool array (T, N)."""
+        steps, clients = table.shape
+        return cls(steps, clients, np.ascontiguousarray(table).tobytes())
+
+    def __call__(self, seed: int, t: int) -> BoolArray:
+        """Return who acts in step t."""
+        return np.frombuffer(self.bits, dtype=np.bool_, count=self.clients,
+                             offset=(t - 1) * self.clients)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Partial(Changed):
+    """An environment in which not every client acts in every step.
+
+    A client that does not act chooses nothing and has neither regret nor reward in that step; it
+    still takes part in global updates, and still learns from rewards that come late.
+
+    Parameters
+    ----------
+    env
+        Any environment. Where it has clients that do not act already, a client acts where both say
+        so.
+    participation
+        The probability with which a client acts, in (0, 1], independently for each step and
+        client; or who acts: a bool array of shape (T, N), or a function of (seed, t) that returns
+        N values for step t.
+
+    Raises
+    ------
+    InvalidInput
+        If `participation` is not allowed. What a function returns is checked during the run.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=4, arms=5)
+    >>> run = fg.simulate(fg.n_ons_glm(), fg.Partial(env, 0.25), horizon=100, seed=1)
+    >>> int((run.choices >= 0).sum())  # of 400
+    96
+    >>> in_turns = fg.Partial(env, lambda seed, t: np.arange(4) == t % 4)
+    >>> fg.simulate(fg.n_ons_glm(), in_turns, horizon=4).choices[0].tolist()
+    [-1, 0, -1, -1]
+    """
+
+    env: Environment
+    participation: float | BoolArray | Participation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = self.participation
+        if callable(given):
+            return
+        if not isinstance(given, np.ndarray):
+            allowed = "a probability in (0, 1], a bool array (T, N), or a function of (seed, t)"
+            if number("participation", given, above=0.0, allowed=allowed) > 1.0:
+                raise InvalidInput("participation", given, allowed)
+            return
+        if given.dtype != np.bool_ or given.ndim != 2 or given.shape[1] != self.clients:
+            said = f"{given.dtype} array of shape {given.shape}"
+            allowed = f"a bool array of shape (T, {self.clients})"
+            raise InvalidInput("participation", said, allowed)
+        integer("rows of participation", given.shape[0])
+        object.__setattr__(self, "participation", Rows.of(given))
+
+    @property
+    def horizon(self) -> int | None:
+        """The number of steps that the environment and the schedule have."""
+        limit, given = self.env.horizon, self.participation
+        if not isinstance(given, Rows):
+            return limit
+        return given.steps if limit is None else min(limit, given.steps)
+
+    def changes(self, seed: int) -> Callable[[Block], Block]:
+        """Return the function that says in each block who acts."""
+        given, draw = self.participation, generator(seed, "participation")
+
+        def change(block: Block) -> Block:
+            steps, clients = block.arms.shape[:2]
+            if callable(given):
+                range_ = range(block.first, block.first + steps)
+                active = np.array([_who(given(seed, t), clients) for t in range_])
+            else:
+                active = draw.random((steps, clients)) < given
+            if block.active is not None:
+                active &= block.active
+            return replace(block, active=active)
+
+        return change
+
+
+def _who(answer: Any, clients: int) -> BoolArray:
+    """Return who acts, as a function said."""
+    said = np.asarray(answer)
+    if said.dtype != np.bool_ or said.shape != (clients,):
+        given = f"{said.dtype} array of shape {said.shape}"
+        allowed = f"a function that returns {clients} values, true or false"
+        raise InvalidInput("participation(seed, t)", given, allowed)
+    return said
