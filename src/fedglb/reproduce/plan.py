@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -13,11 +14,13 @@ import msgspec
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
 from fedglb.report import MEASURES
+from fedglb.report.study import QUICK
 from fedglb.sweeps.spec.document import STUDY_KEYS
+from fedglb.sweeps.spec.grid import choices
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
-QUICK, FULL = "quick", "full"
+FULL = "full"
 INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
 
 
@@ -131,6 +134,26 @@ def read_plan(source: str | Path | Mapping[str, Any], profile: str | None = None
             _check(study.search, tables)
     name = str(tables.get("name", "experiment"))
     return Plan(name, study.title or name, chosen, measure, tables, study.search, where)
+
+
+def full_size(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
+    """Return how large a study is in full, and the command that runs it.
+
+    Examples
+    --------
+    >>> full_size("synthetic")["horizon"], full_size("synthetic")["command"]
+    (2000, 'fedglb reproduce synthetic --full')
+    """
+    tables = read_plan(source, FULL).tables
+    seeds = tables.get("seeds")
+    count = seeds if isinstance(seeds, int) else len(seeds or [])
+    grid = choices(tables["algorithm"], tables.get("defaults", {}), count, sys.maxsize)
+    tables_given = isinstance(source, Mapping)
+    return {
+        "command": 'reproduce(…, "full")' if tables_given else f"fedglb reproduce {source} --full",
+        "seeds": count, "horizon": tables.get("horizon"),
+        "clients": tables.get("environment", {}).get("clients"), "configurations": len(grid),
+    }  # fmt: skip
 
 
 def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -11,7 +11,8 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.provenance import identity
 from fedglb.report import Report, write_report
-from fedglb.reproduce.plan import Plan, read_plan
+from fedglb.report.study import QUICK
+from fedglb.reproduce.plan import Plan, full_size, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import candidates, choose, in_search, searches, with_choice
 from fedglb.reproduce.study import FIXED, RACES, STUDY, SWEEPS, StudyFile, load_study, read_fixed
@@ -73,7 +74,9 @@ def reproduce(
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput("folder", str(place), "a folder: this is a file") from None
     with exclusive_lock(place):
-        return _complete(plan, place, jobs, tell)
+        return _complete(
+            plan, place, jobs, tell, full_size(source) if plan.profile == QUICK else {}
+        )
 
 
 def _validate(plan: Plan, tell: Stage) -> None:
@@ -89,8 +92,10 @@ def _validate(plan: Plan, tell: Stage) -> None:
             _read(plan, tables, tell)
 
 
-def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
-    """Run what is missing, and write the report."""
+def _complete(
+    plan: Plan, place: Path, jobs: int | None, tell: Stage, full: dict[str, Any]
+) -> Report:
+    """Run what is missing, and write the report; `full` is the size of the full study."""
 
     def run(experiment: Experiment, text: str) -> SweepResult:
         tell(text, None)
@@ -132,7 +137,7 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
         atomic_write(fixed, to_bytes(found))
     about = StudyFile(
         plan.name, plan.title, plan.profile, plan.measure, f"{SWEEPS}/{name}",
-        f"{FIXED}/{fixed.name}", how,
+        f"{FIXED}/{fixed.name}", how, full,
     )  # fmt: skip
     atomic_write(place / STUDY, about.to_json())  # last: it names only what is there
     tell("report", None)
