@@ -85,8 +85,8 @@ def test_a_dry_run_says_what_it_would_take(mine):
         "search for parameters: at most 2 runs of 40; those that cannot win are stopped"
     )
     assert re.fullmatch(
-        r"about \S+ (s|min|h) of runs with 2 worker processes, as measured: 3 runs of \d+ steps took "
-        r".* s",
+        r"about \S+ (s|min|h) of runs with 2 worker processes, as measured: "
+        r"3 runs of \d+ steps took .* s",
         lines[2],
     )
     assert lines[3] == "about 3 MB in results/mine-full"

@@ -87,7 +87,7 @@ def test_axes_over_time_have_units():
     assert [axes.get_xlabel() for axes in figure.axes] == ["step t"] * 3
     assert [axes.get_ylabel() for axes in figure.axes] == [
         "reward lost, all clients (log)", "transfers so far (log)",
-        "reward per interaction, mean up to t",
+        "reward per interaction",
     ]  # fmt: skip
     last = [float(line.get_ydata()[-1]) for line in figure.axes[2].lines]
     shown = over_time.selected(evidence(study(*good())))

@@ -35,9 +35,13 @@ _SECOND: tuple[tuple[str, Dashes], ...] = (
 )  # fmt: skip
 _WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
 _MOST = 12  # curves of a sweep of one's own
+_BANDS = 9  # with more curves, bands would hide each other
 _POINTS = 160  # per line: as many as can be seen
 _RATE = "rate"
-_STEP = "In a step every client that takes part acts once."
+_STEP = (
+    "In a step every client that takes part acts once; the reward per interaction is the mean up "
+    "to t."
+)
 
 
 def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
@@ -51,7 +55,7 @@ def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
     columns = [
         ("regret", "Regret", "reward lost, all clients", shown),
         (study.measure, "Communication", f"{study.measure} so far", talking),
-        (_RATE, "Reward", "reward per interaction, mean up to t", shown),
+        (_RATE, "Reward", "reward per interaction", shown),
     ]
     with styled(medium):
         handles = [_handle(row, drawn[row.label]) for row in shown]
@@ -84,7 +88,8 @@ def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
 
 def caption(study: Study, evidence: Evidence) -> str:
     """Return what the figure shows, and how the settings were chosen."""
-    bands = "" if evidence.is_look else "bands are ± 1 standard error; "
+    few = len(selected(evidence, own=study.own)) <= _BANDS
+    bands = "bands are ± 1 standard error; " if few and not evidence.is_look else ""
     if study.own:
         every, shown = len(evidence.rows), len(selected(evidence, own=True))
         which = "all settings" if shown == every else (
@@ -205,7 +210,7 @@ def _panel(
             markevery=_marked(len(t), i, len(shown)),
             drawstyle="steps-post" if steps else "default",
         )  # fmt: skip
-        if error.any():
+        if error.any() and len(shown) <= _BANDS:
             axes.fill_between(
                 t, mean - error, mean + error, color=own.colour, alpha=0.18, linewidth=0,
                 step="post" if steps else None, zorder=2,
