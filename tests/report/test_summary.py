@@ -42,6 +42,8 @@ def test_median_and_stuck_runs():
     (row,) = summarise(study(config("n-ons-glm", 0, [10.0, 11.0, 12.0, 36.0, 36.1])))
     assert (row.median, row.stuck) == (12.0, 1)
     assert row.regret == pytest.approx(21.02)
+    (row,) = summarise(study(config("n-ons-glm", 0, [0.0, 0.0, 0.0, 0.0, 1e-12])))
+    assert row.stuck == 0  # that is a rounding error
 
 
 def test_names_of_algorithms_that_are_not_in_the_list():

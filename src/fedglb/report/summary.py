@@ -13,7 +13,7 @@ from scipy import stats
 from fedglb.algorithms.catalog import all_parameters
 from fedglb.report.presets import defaults
 from fedglb.report.study import Study
-from fedglb.report.text.numerals import setting
+from fedglb.report.text.numerals import NOTHING, setting
 from fedglb.sweeps import pareto_front
 
 #: Presets as they are called in the paper, and ours.
@@ -113,10 +113,11 @@ def spread(column: str = "regret") -> list[pl.Expr]:
     """Return, for `agg`: error, median and number of stuck runs; null with fewer than 5 seeds."""
     values = pl.col(column)
     enough = pl.len() >= ENOUGH
+    most = pl.max_horizontal(STUCK * values.median(), pl.lit(NOTHING))
     return [
         pl.when(enough).then(values.std() / pl.len().sqrt()).alias("error"),
         pl.when(enough).then(values.median()).alias("median"),
-        pl.when(enough).then((values > STUCK * values.median()).sum()).alias("stuck"),
+        pl.when(enough).then((values > most).sum()).alias("stuck"),
     ]
 
 

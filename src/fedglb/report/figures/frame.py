@@ -23,7 +23,7 @@ def wrapped(text: str, width: float, per_inch: float = _TITLE) -> list[str]:
     Examples
     --------
     >>> wrapped("one two three four", 1.2)
-    ['one two', 'three', 'four']
+    ['one two', 'three four']
     """
     return textwrap.wrap(text, max(int(width * per_inch), 8), break_long_words=True) or [""]
 

@@ -36,8 +36,8 @@ thead th { border-bottom: 2px solid var(--strong); white-space: nowrap; }
 .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 .pairs th { font-weight: 600; white-space: nowrap; }
 .pairs td { overflow-wrap: anywhere; }
-.results { font-size: .8rem; }
-.results th, .results td { padding: .25rem .5rem; }
+.results { font-size: .78rem; }
+.results th, .results td { padding: .25rem .34rem; }
 .results td:first-child { white-space: nowrap; }
 .results th:first-child, .results td:first-child { position: sticky; left: 0;
   background: var(--paper); }
