@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -67,12 +68,32 @@ def test_full_is_the_file_itself(mine):
     result = call("reproduce", "mine.toml", "--full", "--jobs", "1", "--out", "here", "--json")
     answer = json.loads(result.stdout)
     assert answer["report"] == "here/report.html"
-    assert len(answer["sentences"]) == 3
+    assert answer["headline"].startswith("A look at 2 seeds: FedGLB-UCB")
     again = json.loads(call("report", "here", "--json").stdout)
     assert again == answer
     elsewhere = json.loads(call("report", "here", "--out", "there", "--json").stdout)
     assert elsewhere["report"] == "there/report.html"
     assert (mine / "there/report.html").read_bytes() == (mine / "here/report.html").read_bytes()
+
+
+def test_a_dry_run_says_what_it_would_take(mine):
+    lines = call("reproduce", "mine.toml", "--full", "--dry-run", "--jobs", "2").stdout.splitlines()
+    assert lines[0] == (
+        "mine, profile full: 3 configurations × 2 seeds = 6 runs of 40 interactions"
+    )
+    assert lines[1] == (
+        "search for parameters: at most 2 runs of 40; those that cannot win are stopped"
+    )
+    assert re.fullmatch(
+        r"about \S+ (s|min|h) of runs with 2 worker processes, as measured: "
+        r"3 runs of \d+ steps took .* s",
+        lines[2],
+    )
+    assert lines[3] == "about 3 MB in results/mine-full"
+    assert not (mine / "results").exists()
+    made = json.loads(call("reproduce", "mine.toml", "--dry-run", "--json").stdout)
+    assert (made["profile"], made["runs"], made["interactions"]) == ("quick", 6, 20)
+    assert made["folder"] == "results/mine-quick"
 
 
 def test_show_prints_the_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 
@@ -33,10 +34,24 @@ def test_json_is_the_result(tmp_path):
     for row in answer["configurations"]:
         own = result.runs.filter(label=row["label"])
         assert row["regret"] == pytest.approx(own["regret"].mean(), rel=1e-12)
-        assert row["standard_error"] == pytest.approx(own["regret"].std() / 2**0.5, rel=1e-12)
+        assert (row["standard_error"], row["median"], row["stuck"]) == (None, None, None)
         assert row["transfers"] == own["transfers"].mean()
     regrets = [row["regret"] for row in answer["configurations"]]
     assert regrets == sorted(regrets)
+
+
+def test_from_five_seeds_on_there_are_error_median_and_stuck_runs(tmp_path):
+    made = ["sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "1", "--seeds", "5"]
+    rows = json.loads(fedglb(*made, "--json").stdout)["configurations"]
+    runs = fg.load_sweep(tmp_path / "out").runs
+    for row in rows:
+        own = runs.filter(label=row["label"])["regret"]
+        assert row["standard_error"] == pytest.approx(own.std() / 5**0.5, rel=1e-12)
+        assert row["median"] == own.median()
+        assert row["stuck"] == (own > 3 * own.median()).sum()
+    out = fedglb(*made)  # reads what is there
+    for part in ("± s.e.", "median", "stuck", "more than 3 times the median"):
+        assert part in out.stdout
 
 
 def test_a_dry_run_lists_and_runs_nothing(tmp_path):
@@ -96,11 +111,32 @@ def test_without_a_terminal_there_is_a_line_every_30_seconds(monkeypatch, capsys
     assert (
         lines
         == [
-            "[/red]: 2/20 runs, 500 interactions/s, 6 s left; best so far: "
-            "c0 (regret 100.0, 0 transfers), c1 (regret 99.0, 10 transfers)"
+            "[/red]: 2/20 runs (25 %), 2 s so far, 6 s left, 500 interactions/s; "
+            "least regret: c1 99.0"
         ]
         * 3
     )
+
+
+def test_what_has_no_status_says_that_it_goes_on(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(live, "announce_compilation", lambda: None)
+    monkeypatch.setattr(live, "_LOOK_EVERY", 0.001)
+    heard = threading.Event()
+    shown = live._Lines._print
+
+    def hear(lines, text):
+        shown(lines, text)
+        if "running" in text:
+            heard.set()
+
+    monkeypatch.setattr(live._Lines, "_print", hear)
+    with live.view() as tell:
+        tell("search", None)
+        now[0] = 120.0
+        assert heard.wait(60)
+    assert capsys.readouterr().err.splitlines() == ["search", "search: running for 2 min"]
 
 
 def test_the_live_view_shows_what_was_asked_for():

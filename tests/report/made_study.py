@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import polars as pl
 
 from fedglb.report import Study
 from fedglb.report.study import no_baselines
+from fedglb.report.summary import NAMES
 from fedglb.sweeps import SweepResult
 
-NAMES = {"fedglb-ucb": "FedGLB-UCB", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
-         "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM"}  # fmt: skip
+
+def six(low: float, high: float) -> list[float]:
+    """Regrets of six seeds whose mean less and plus one standard error are `low` and `high`."""
+    mean, half = (low + high) / 2, (high - low) / 2
+    return [mean + sign * half * math.sqrt(5) for sign in (-1, 1, -1, 1, -1, 1)]
 
 
-def config(algorithm: str, cost: float, regrets: list[float], **more: Any) -> dict[str, Any]:
-    """One configuration: its communication and its regret for each seed."""
-    name = NAMES.get(algorithm, algorithm.replace("fedglb-ucb-", "FedGLB-UCB"))
+def config(
+    algorithm: str, cost: float, regrets: list[float], *, few: bool = False, **more: Any
+) -> dict[str, Any]:
+    """One configuration: its communication and its regret for each seed.
+
+    Two regrets stand for six seeds: the mean less and plus one standard error. One stands for six
+    seeds that have it. With `few`, they are those of one or two seeds.
+    """
+    if len(regrets) <= 2 and not few:
+        regrets = six(regrets[0], regrets[-1])
+    name = NAMES.get(algorithm, algorithm)
     dial = [f"{'D' if k == 'threshold' else 'B'}={more[k]:g}" for k in ("threshold", "updates")
             if k in more]  # fmt: skip
     label = more.pop("label", " ".join([name, *dial, *filter(None, [more.get("solver")])]))
@@ -38,11 +51,12 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
             at = c.get("updates_at")
             syncs = c["cost"] if at is None else len(at)
             total = {"regret": float(regret), "reward": 1000.0 - regret, "syncs": syncs,
-                     "rounds": c["cost"] // 5, "transfers": c["cost"],
+                     "rounds": c.get("rounds", c["cost"] // 5), "transfers": c["cost"],
                      "scalars": 3 * c["cost"]}  # fmt: skip
             runs.append(
                 {"label": c["label"], "algorithm": c["algorithm"],
                  "threshold": c.get("threshold"), "solver": c.get("solver"),
+                 "clock": c.get("clock"), "exploration": c.get("exploration"),
                  "updates": c.get("updates"), "seed": i + 1, **total,
                  "caveats": c.get("caveats", [])}
             )  # fmt: skip
@@ -56,6 +70,7 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 step["regret"] = regret * (t / horizon) ** c.get("regret_power", 0.5)
                 traces.append({"label": c["label"], "seed": i + 1, "t": t, **step})
     schema = {"threshold": pl.Float64, "updates": pl.Int64, "solver": pl.String,
+              "clock": pl.String, "exploration": pl.Float64,
               "caveats": pl.List(pl.String)}  # fmt: skip
     manifest = {
         "name": "made", "horizon": horizon, "clients": 4, "arms": 5,

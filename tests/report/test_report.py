@@ -28,7 +28,7 @@ from fedglb.sweeps.fixed_models import SCHEMA
 from fedglb.sweeps.results.parts import to_bytes
 from tests.report.made_study import bad, config, good, study
 
-VOID = {"meta", "img", "br", "hr", "link", "input"}
+VOID = {"source", "meta", "img", "br", "hr", "link", "input"}
 
 
 class Page(HTMLParser):
@@ -81,8 +81,9 @@ def whole(tmp_path_factory):
         "rule": "least & <i>best</i>", "seeds": [8, 9], "horizon": 50, "candidates": 12,
         "chosen": {"ridge": 0.25, "alpha": None},
         "algorithms": [{"label": "FedGLB <x>", "regret_at_chosen": 12.5, "regret_at_own_best": 11.5,
-                        "own_best": {"ridge": 2.0, "alpha": None}}],
-        "not_searched": ["N-ONS <y>", "other"],
+                        "own_best": {"ridge": 2.0, "alpha": None}},
+                       {"label": "fedglb-ucb D=3"}],
+        "not_searched": ["N-ONS <y>", "other", "n-ucb-glm"],
     }  # fmt: skip
     configs = [*good(), config("fedglb-ucb-3", 40, [900.0, 950.0], updates=4, label="x <b>& y",
                                caveats=["a < b & c"])]  # fmt: skip
@@ -90,7 +91,64 @@ def whole(tmp_path_factory):
     return written(
         folder, *configs, title="A <b>& title", baselines=baselines, choice=choice,
         facts={"dataset": "D<&", "sha256": "feed"}, profile="quick",
+        full={"command": "fedglb reproduce made --full", "seeds": 30, "horizon": 2000,
+              "clients": 200, "configurations": 46},
     )  # fmt: skip
+
+
+def test_the_first_line_says_that_it_is_a_quick_look(whole):
+    _, page = whole
+    text = " ".join("".join(page.text).split())
+    first = text[text.index("This is") :]
+    assert first.startswith(
+        "This is a quick look: 6 seeds, 80 steps, 4 clients, 16 configurations. The full study has "
+        "30 seeds, 2,000 steps, 200 clients, 46 configurations: fedglb reproduce made --full. The "
+        "paper: Chuanhao Li and Hongning Wang (2022), “Communication Efficient Federated Learning "
+        "for Generalized Linear Bandits”. fedglb report · made · quick"
+    )
+
+
+def test_a_look_has_no_interval_and_no_verdict(tmp_path):
+    few = [{**c, "regrets": c["regrets"][:2]} for c in good()]
+    report, page = written(tmp_path, *few, profile="full")
+    text = "".join(page.text)
+    assert "This is a look at 2 seeds." in text
+    html = report.page.read_text(encoding="utf-8")
+    verdicts = re.findall(r'<span class="verdict (\w+)">([^<]*)</span>', html)
+    assert len(verdicts) == 6
+    assert set(verdicts) == {("open", "– a look, no verdict")}
+    for word in ("95 % interval", "±", "A run is stuck"):
+        assert word not in text, word
+    _, page = written(tmp_path / "more", *good(), profile="full")
+    assert "This is a" not in "".join(page.text)
+
+
+def test_claims_of_this_package_are_apart(tmp_path):
+    auto = config("fedglb-auto", 50, [90.0, 92.0], threshold=0.1)
+    _, page = written(tmp_path, *good(), auto)
+    text = "".join(page.text)
+    papers, ours = text.index("The paper’s claims"), text.index("Claims of this package")
+    assert papers < text.index("less regret than its three variants") < ours
+    assert ours < text.index("FedGLB-Auto’s regret is comparable to that of One-UCB-GLM")
+    _, page = written(tmp_path / "n", config("n-ons-glm", 0, [5.0, 6.0]))
+    assert "claims" not in "".join(page.text).lower()
+
+
+def test_ones_own_sweep_has_a_figure_of_its_parameters(tmp_path):
+    made = [config("fedglb-ucb", 10 * i, [50.0 / i, 60.0 / i], threshold=1.0, exploration=float(i),
+                   label=f"FedGLB-UCB D=1 exploration={i}") for i in range(1, 5)]  # fmt: skip
+    report, page = written(tmp_path, *made, own=True)
+    assert page.tags.count("figure") == 3
+    found = texts(tmp_path / "figures" / "parameters.svg")
+    assert "exploration" in found
+    over = texts(tmp_path / "figures" / "over-time.svg")
+    for i in range(1, 5):  # one curve per setting
+        assert f"FedGLB-UCB exploration={i} (D=1)" in over
+    assert "exploration" in report.headline
+    report, page = written(tmp_path / "study", *made)
+    assert page.tags.count("figure") == 3  # also where it is not the point
+    report, page = written(tmp_path / "none", *good())
+    assert page.tags.count("figure") == 2
 
 
 def test_files(whole):
@@ -103,7 +161,7 @@ def test_files(whole):
     ]  # fmt: skip
     summary = json.loads(report.summary.read_text())
     assert summary["headline"] == report.headline
-    assert len(summary["sentences"]) == 3
+    assert summary["sentences"] == list(report.sentences)
     assert len(summary["table"]) == 16
     verdicts = [c["verdict"] for c in summary["claims"]]
     assert (verdicts.count("holds"), verdicts.count("not decided")) == (5, 1)
@@ -116,10 +174,14 @@ def test_page_needs_nothing_else(whole):
     text = report.page.read_text()
     assert "script" not in page.tags
     assert not re.search(r"url\(|@import", text)
-    assert page.tags.count("figure") == 2
+    assert page.tags.count("figure") == page.tags.count("picture") == 2
+    assert page.tags.count("source") == 6  # narrow, dark, and both; the img is wide and light
+    for media in ("(max-width: 640px) and (prefers-color-scheme: dark)", "(max-width: 640px)",
+                  "(prefers-color-scheme: dark)"):  # fmt: skip
+        assert text.count(f'<source media="{media}"') == 2
     assert len(set(page.alts)) == 2
     assert all(len(alt or "") > 20 for alt in page.alts)
-    assert '<span class="undecided">? not decided</span>' in text
+    assert '<span class="verdict undecided">? not decided</span>' in text
     assert ".undecided {" in text
 
 
@@ -127,10 +189,12 @@ def test_page_says_everything(whole):
     report, page = whole
     text = "".join(page.text)
     for part in (
-        report.headline, *report.sentences, "A <b>& title", "x <b>& y", "a < b & c", "quick",
+        report.headline, *report.sentences, "A <b>& title", "a < b & c", "quick",
         "least & <i>best</i>", "FedGLB <x>", "12.5", "ridge 2", "D<&", "feed", "random play",
         "8, 9", '"note": "<b>&"', "abc", "12 min", "✓ holds", "? not decided",
-        "not part of the search: N-ONS <y>, other.",
+        "not part of the search: N-ONS <y>, other, N-UCB-GLM.", "FedGLB-UCB (D=3)",
+        "A run is stuck if its regret is more than 3 times the median of its own setting.",
+        "regret ± s.e.", "median", "stuck", "0 of 6",
         "A best-fitting model is the fixed model that fits the mean rewards",
     ):  # fmt: skip
         assert part in text, part
@@ -142,8 +206,8 @@ def test_baselines_are_rows_of_the_table(whole):
     report, _ = whole
     rows = re.findall(r"<tr><td><em>.*?</tr>", report.page.read_text(encoding="utf-8"))
     cells = [[c for c in re.findall(r">([^<>]+)<", row) if c.strip()] for row in rows]
-    assert cells == [["random play", "760 ± 10", "124"],
-                     ["best-fitting probit model", "1 ± 0.5", "2.5"]]  # fmt: skip
+    assert cells == [["random play", "760", "–", "124"],  # of two seeds
+                     ["best-fitting probit model", "1", "–", "2.5"]]  # fmt: skip
 
 
 def test_what_is_not_there_is_not_explained(tmp_path):

@@ -17,21 +17,46 @@ from tests.report.made_study import config, good, study
 
 
 def test_means_errors_and_intervals():
-    regrets = [10.0, 14.0, 21.0]
+    regrets = [10.0, 14.0, 21.0, 12.0, 18.0]
     (row,) = summarise(study(config("fedglb-ucb", 30, regrets, threshold=0.5)))
-    error = statistics.stdev(regrets) / math.sqrt(3)
+    error = statistics.stdev(regrets) / math.sqrt(5)
     assert row.regret == pytest.approx(15.0)
     assert row.error == pytest.approx(error)
-    assert row.high == pytest.approx(15.0 + 4.302653 * error)  # Student's t, 2 degrees of freedom
-    assert row.low == pytest.approx(15.0 - 4.302653 * error)
+    assert row.high == pytest.approx(15.0 + 2.776445 * error)  # Student's t, 4 degrees of freedom
+    assert row.low == pytest.approx(15.0 - 2.776445 * error)
     assert (row.transfers, row.scalars, row.syncs, row.rounds) == (30, 90, 30, 6)
-    assert (row.parameter, row.title, row.seeds) == ("D=0.5", "FedGLB-UCB (D=0.5)", 3)
+    assert (row.parameter, row.title, row.seeds) == ("D=0.5", "FedGLB-UCB (D=0.5)", 5)
     assert row.reward == pytest.approx(985.0)
 
 
-def test_one_seed_has_no_error():
-    (row,) = summarise(study(config("n-ons-glm", 0, [10.0])))
-    assert (row.error, row.low, row.high, row.parameter, row.value) == (None, None, None, "", None)
+@pytest.mark.parametrize("seeds", [1, 2, 4])
+def test_few_seeds_have_neither_error_nor_median(seeds):
+    made = config("n-ons-glm", 0, [10.0, 12.0, 14.0, 16.0][:seeds], few=True)
+    (row,) = summarise(study(made))
+    assert (row.error, row.low, row.high, row.median, row.stuck) == (None,) * 5
+    assert (row.parameter, row.value) == ("", None)
+
+
+def test_median_and_stuck_runs():
+    """A run is stuck above three times the median, 3 × 12; 36 itself is not."""
+    (row,) = summarise(study(config("n-ons-glm", 0, [10.0, 11.0, 12.0, 36.0, 36.1])))
+    assert (row.median, row.stuck) == (12.0, 1)
+    assert row.regret == pytest.approx(21.02)
+    (row,) = summarise(study(config("n-ons-glm", 0, [0.0, 0.0, 0.0, 0.0, 1e-12])))
+    assert row.stuck == 0  # that is a rounding error
+
+
+def test_names_of_algorithms_that_are_not_in_the_list():
+    made = study(
+        config("async-linucb", 10, [5.0], threshold=1.0, label="Async-LinUCB D=1"),
+        config("mine", 20, [5.0], label="My own rule exploration=0.1", exploration=0.1),
+        config("mine", 20, [6.0], label="My own rule exploration=0.2", exploration=0.2),
+        config("fedglb-auto", 20, [5.0], threshold=0.1),
+    )
+    assert [row.title for row in summarise(made)] == [
+        "Async-LinUCB (D=1)", "My own rule exploration=0.1", "My own rule exploration=0.2",
+        "FedGLB-Auto (D=0.1)",
+    ]  # fmt: skip
 
 
 def test_front_starts_without_communication_and_regret_falls_along_it():

@@ -6,7 +6,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.reproduce import EXPERIMENTS, find, read_plan
-from fedglb.reproduce.plan import merged
+from fedglb.reproduce.plan import full_size, merged
 from fedglb.reproduce.search import candidates
 
 #: What a study of the package compares.
@@ -38,6 +38,14 @@ def test_a_profile_changes_what_it_names_and_nothing_else():
     assert (quick.search.ridge, quick.search.alpha) == ([1.0], [0.3])
     assert full.search.ridge == [0.5, 1.0]
     assert FILE["environment"] == {"clients": 2, "arms": 4}  # the file's own is as it was
+
+
+def test_the_size_in_full():
+    assert full_size(FILE) == {
+        "command": 'reproduce(…, "full")', "seeds": 2, "horizon": 20, "clients": 2,
+        "configurations": 2,
+    }  # fmt: skip
+    assert full_size("magic")["command"] == "fedglb reproduce magic --full"
 
 
 def test_what_is_left_is_a_sweep():

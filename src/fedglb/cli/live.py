@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from fedglb.display.bar import LINE_EVERY
 from fedglb.sweeps import Finished, SweepStatus, pareto_front
 
 _MOST_SHOWN = 5
+_LOOK_EVERY = 1.0  # seconds
 
 
 @contextmanager
@@ -35,31 +37,76 @@ def view() -> Iterator[Callable[[str, SweepStatus | None], None]]:
 
             yield draw
         return
-    last = time.monotonic()
+    lines = _Lines(console)
+    with lines.breathing():
+        yield lines.tell
 
-    def line(title: str, status: SweepStatus | None) -> None:
-        nonlocal last
-        if status is None:
-            console.print(title, soft_wrap=True, highlight=False)
-        elif time.monotonic() - last >= LINE_EVERY:
-            last = time.monotonic()
-            console.print(f"{title}: {in_a_line(status)}", soft_wrap=True, highlight=False)
 
-    yield line
+class _Lines:
+    """A line when something begins, and one every 30 s while it goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._title, self._status = "", ""
+        self._since = self._last = time.monotonic()
+        self._lock = threading.Lock()  # a sweep tells from its own thread
+
+    def tell(self, title: str, status: SweepStatus | None) -> None:
+        """Hear what is being done and how far it is."""
+        with self._lock:
+            if status is None:
+                self._print(title)
+                self._title, self._status = title, ""
+                self._since = self._last
+                return
+            self._title, self._status = title, in_a_line(status)
+            self._line_if_due()
+
+    @contextmanager
+    def breathing(self) -> Iterator[None]:
+        """Write lines also while nothing is told: a search has no status for minutes."""
+        over = threading.Event()
+
+        def look() -> None:
+            while not over.wait(_LOOK_EVERY):
+                with self._lock:
+                    self._line_if_due()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _line_if_due(self) -> None:
+        if self._title and time.monotonic() - self._last >= LINE_EVERY:
+            since = duration(time.monotonic() - self._since)
+            self._print(f"{self._title}: {self._status or f'running for {since}'}")
+
+    def _print(self, text: str) -> None:
+        self._last = time.monotonic()
+        self._console.print(text, soft_wrap=True, highlight=False)
 
 
 def in_a_line(status: SweepStatus) -> str:
-    """Return the status as one line of text.
+    """Return the status as one line of text: how far, how long it took and will take, the best.
 
     Examples
     --------
     >>> done = (Finished("a", 1, 10.0, 50, 500), Finished("b", 1, 20.0, 60, 600))
     >>> in_a_line(SweepStatus(runs=4, finished=done, interactions=4000, left=4000, seconds=2.0))
-    '2/4 runs, 2,000 interactions/s, 2 s left; best so far: a (regret 10.0, 50 transfers)'
+    '2/4 runs (50 %), 2 s so far, 2 s left, 2,000 interactions/s; least regret: a 10.0'
     """
-    text = f"{len(status.finished)}/{status.runs} runs, {_speed(status)}, {_left(status)} left"
-    best = [f"{n} (regret {r:,.1f}, {c:,.0f} transfers)" for n, r, c in trade_offs(status.finished)]
-    return text + (f"; best so far: {', '.join(best)}" if best else "")
+    whole = status.interactions + status.left
+    share = f" ({status.interactions / whole:.0%})".replace("%", " %") if whole else ""
+    text = (
+        f"{len(status.finished)}/{status.runs} runs{share}, {duration(status.seconds)} so far, "
+        f"{_left(status)} left, {_speed(status)}"
+    )
+    best = min(trade_offs(status.finished), key=lambda b: b[1], default=None)
+    return text if best is None else f"{text}; least regret: {best[0]} {best[1]:,.1f}"
 
 
 def drawing(title: str, status: SweepStatus) -> RenderableType:
@@ -112,7 +159,17 @@ def _speed(status: SweepStatus) -> str:
 def _left(status: SweepStatus) -> str:
     if not status.interactions:
         return "unknown time"
-    seconds = status.left * status.seconds / status.interactions
+    return duration(status.left * status.seconds / status.interactions)
+
+
+def duration(seconds: float) -> str:
+    """Return a time in its unit.
+
+    Examples
+    --------
+    >>> duration(20), duration(1500), duration(9000)
+    ('20 s', '25 min', '2.5 h')
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.live import view
+from fedglb.cli.live import duration, view
 from fedglb.cli.report import JSON, answer
 from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from fedglb.reproduce import Estimate
 
 
 def reproduce(
@@ -39,6 +44,9 @@ def reproduce(
     show: Annotated[
         bool, typer.Option("--show", help="Print the experiment's TOML file, to start your own.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what it would take: runs, minutes, disk.")
+    ] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
     """Reproduce a figure of the paper: data, parameters, runs, figures, report.
@@ -47,7 +55,7 @@ def reproduce(
 
     What was run before is not run again; what was stopped resumes.
     """
-    from fedglb.reproduce import find
+    from fedglb.reproduce import estimate, find
     from fedglb.reproduce import reproduce as run
 
     if show:
@@ -59,6 +67,35 @@ def reproduce(
         return
     if full and profile not in (None, "full"):
         raise InvalidInput("--profile", profile, "either --full or --profile")
+    if dry_run:
+        made = estimate(name, "full" if full else profile, jobs)
+        folder = out or f"results/{made.name}-{made.profile}"
+        if as_json:
+            said = {**asdict(made), "runs": made.runs, "folder": folder}
+            typer.echo(json.dumps(said, ensure_ascii=False))
+        else:
+            typer.echo(in_words(made, folder))
+        return
     with report_errors(Path(out or "results")), view() as tell:
-        made = run(name, "full" if full else profile, out, jobs, tell)
-    answer(made, as_json=as_json)
+        report = run(name, "full" if full else profile, out, jobs, tell)
+    answer(report, as_json=as_json)
+
+
+def in_words(made: Estimate, folder: str) -> str:
+    """Return what a study would take, one line each for runs, search, time and disk."""
+    lines = [
+        f"{made.name}, profile {made.profile}: {made.configurations} configurations × "
+        f"{made.seeds} seeds = {made.runs:,} runs of {made.interactions:,} interactions"
+    ]
+    if made.search_runs:
+        lines.append(
+            f"search for parameters: at most {made.search_runs:,} runs of "
+            f"{made.search_interactions:,}; those that cannot win are stopped"
+        )
+    lines.append(
+        f"about {duration(made.seconds)} of runs with {made.jobs} worker process"
+        f"{'es' if made.jobs > 1 else ''}, as measured: {made.probe_runs} runs of "
+        f"{made.probe_steps} steps took {made.probe_seconds:.1f} s"
+    )
+    lines.append(f"about {made.bytes / 1e6:.0f} MB in {folder}")
+    return "\n".join(lines)

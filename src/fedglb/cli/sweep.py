@@ -74,15 +74,21 @@ def _seeds(text: str | None) -> int | list[int] | None:
 
 
 def summarise(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per configuration: means over the seeds, sorted by regret."""
+    """Return one row per configuration: means over the seeds, sorted by regret.
+
+    With fewer than 5 seeds it has no standard error, median and number of stuck runs.
+    """
+    from fedglb.report.summary import spread  # and SciPy: only where there is a result
+
     return (
         runs.group_by("label", maintain_order=True)
         .agg(
             pl.len().alias("seeds"),
             pl.col("regret").mean(),
-            (pl.col("regret").std() / pl.len().sqrt()).alias("standard_error"),
             pl.col("transfers", "scalars").mean(),
+            *spread(),
         )
+        .rename({"error": "standard_error"})
         .sort("regret", "label")
     )
 
@@ -115,6 +121,8 @@ def _plain(result: SweepResult, summary: pl.DataFrame) -> dict[str, Any]:
 
 
 def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
+    from fedglb.report.summary import STUCK_MEANS
+
     console = Console(markup=False, emoji=False)
     manifest = result.manifest
     table = Table(
@@ -123,15 +131,21 @@ def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
         title_justify="left",
     )
     table.add_column("configuration", overflow="fold")
-    for column in ("regret", "± s.e.", "transfers", "scalars"):
+    more = ("± s.e.", "median", "stuck") if summary["median"].null_count() == 0 else ()
+    for column in ("regret", *more, "transfers", "scalars"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in summary.to_dicts():
-        error = row["standard_error"]
+        said = []
+        if more:
+            said = [f"{row[key]:,.1f}" for key in ("standard_error", "median")]
+            said.append(str(row["stuck"]))
         table.add_row(
-            row["label"], f"{row['regret']:,.1f}", "" if error is None else f"{error:,.1f}",
+            row["label"], f"{row['regret']:,.1f}", *said,
             f"{row['transfers']:,.0f}", f"{row['scalars']:,.0f}",
         )  # fmt: skip
     console.print(table)
+    if more:
+        console.print(STUCK_MEANS, soft_wrap=True, highlight=False)
     console.print(
         f"{result.runs.height:,} runs; tables and manifest are in {folder}",
         soft_wrap=True, highlight=False,

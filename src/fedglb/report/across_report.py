@@ -13,10 +13,10 @@ from fedglb.io.atomic import atomic_write
 from fedglb.report import across
 from fedglb.report.across import Across, Curve
 from fedglb.report.figures import across as figure
-from fedglb.report.figures.style import saved
-from fedglb.report.html.page import _CSS, _experiment, _figure, _made_with
+from fedglb.report.html.css import CSS
+from fedglb.report.html.page import experiment, figure_on_page, made_with
 from fedglb.report.html.tables import pairs, table
-from fedglb.report.report import FIGURES, PAGE, SUMMARY, Report
+from fedglb.report.report import FIGURES, PAGE, SUMMARY, Report, drawn
 from fedglb.report.text.numerals import plus_minus
 
 _PAGE = Template("""<!DOCTYPE html>
@@ -62,15 +62,16 @@ def write_across(study: Across, folder: str | Path) -> Report:
     found = across.curves(study)
     crossed = across.crossings(study, found)
     line, three = across.headline(study, found, crossed), _sentences(study, found)
-    files = saved(figure.draw(study, found, crossed))
     alt = f"Regret across {study.key}, one curve per algorithm"
+    caption = figure.caption(study, found)
+    made = drawn(study.key, alt, caption, lambda m: figure.draw(study, found, crossed, m))
     text = _PAGE.substitute(
-        css=_CSS,
+        css=CSS,
         title=escape(study.title),
         kind=escape(" · ".join(filter(None, ["fedglb report", study.name, study.profile]))),
         headline=escape(line),
         sentences=" ".join(escape(s) for s in three),
-        figure=_figure(alt, figure.caption(study, found), files["svg"]),
+        figure=figure_on_page(made.shown),
         results=_results(study, found),
         run=_run(study),
     )
@@ -80,8 +81,8 @@ def write_across(study: Across, folder: str | Path) -> Report:
         "crossings": [asdict(each) for each in crossed],
         "table": [row for curve in found for row in _rows(study, curve)],
     }  # fmt: skip
-    paths = tuple(target / FIGURES / f"{study.key}.{kind}" for kind in files)
-    for path, content in zip(paths, files.values(), strict=True):
+    paths = tuple(target / FIGURES / f"{made.name}.{kind}" for kind in made.files)
+    for path, content in zip(paths, made.files.values(), strict=True):
         atomic_write(path, content)
     summary = json.dumps(answer, indent=1, ensure_ascii=False, allow_nan=False)
     atomic_write(target / SUMMARY, summary.encode())
@@ -137,5 +138,5 @@ def _run(study: Across) -> str:
         study.key: ", ".join(f"{v:g}" for v in study.values),
         "runs": sum(result.runs.height for result in study.results),
     }  # fmt: skip
-    parts = ["<h3>Problem</h3>", pairs(problem), "<h3>With what</h3>", pairs(_made_with(manifest))]
-    return "\n".join([*parts, _experiment(manifest)])
+    parts = ["<h3>Problem</h3>", pairs(problem), "<h3>With what</h3>", pairs(made_with(manifest))]
+    return "\n".join([*parts, experiment(manifest)])

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
-from fedglb.report.claims import Claim, check, evidence
-from fedglb.report.figures import over_time, tradeoff
-from fedglb.report.figures.style import saved
-from fedglb.report.html.page import page
+from fedglb.report.claims import Claim, Evidence, check, evidence
+from fedglb.report.figures import over_time, parameters, tradeoff
+from fedglb.report.figures.style import WIDE, Medium, saved
+from fedglb.report.html.page import FigureOnPage, page
 from fedglb.report.study import Study
 from fedglb.report.text.words import headline, sentences
+from fedglb.report.varied import Varied, varied
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
 
@@ -28,18 +33,18 @@ class Report:
     page, summary
         `report.html` and `summary.json`.
     figures
-        Each figure as PNG and SVG.
+        Each figure as PNG and SVG; the page has them for narrow screens and dark pages too.
     headline, sentences
-        The result in one line, and in three sentences.
+        The result in one line, and in a few sentences.
     claims
-        The paper's claims with their verdicts.
+        The claims that the study can test, with their verdicts.
     """
 
     page: Path
     summary: Path
     figures: tuple[Path, ...]
     headline: str
-    sentences: tuple[str, str, str]
+    sentences: tuple[str, ...]
     claims: tuple[Claim, ...]
 
 
@@ -60,26 +65,64 @@ def write_report(study: Study, folder: str | Path) -> Report:
         raise InvalidInput("folder", str(folder), "a folder: this is a file") from None
     found = evidence(study)
     claims = check(found)
-    line, three = headline(found, claims), sentences(found, claims)
-    figures = {
-        "tradeoff": ("Communication against regret, one dot per setting",
-                     tradeoff.caption(study, found), saved(tradeoff.draw(study, found))),
-        "over-time": ("Regret and communication over time for a few settings",
-                      over_time.caption(found), saved(over_time.draw(study, found))),
-    }  # fmt: skip
-    shown = [(alt, caption, files["svg"]) for alt, caption, files in figures.values()]
-    text = page(study, found, claims, line, three, shown)
+    numbers = varied(found.rows, dials=study.own)
+    line = headline(found, claims, own=study.own)
+    said = sentences(found, claims, numbers)
+    figures = _figures(study, found, numbers)
+    text = page(study, found, claims, line, said, [figure.shown for figure in figures])
     answer: dict[str, Any] = {
         "name": study.name, "profile": study.profile, "measure": study.measure,
-        "headline": line, "sentences": list(three), "claims": [asdict(c) for c in claims],
+        "headline": line, "sentences": list(said), "claims": [asdict(c) for c in claims],
         "table": [row.plain() for row in found.rows],
     }  # fmt: skip
     paths = []
-    for name, (_, _, files) in figures.items():
-        for kind, content in files.items():
-            paths.append(target / FIGURES / f"{name}.{kind}")
+    for figure in figures:
+        for kind, content in figure.files.items():
+            paths.append(target / FIGURES / f"{figure.name}.{kind}")
             atomic_write(paths[-1], content)
     summary = json.dumps(answer, indent=1, ensure_ascii=False, allow_nan=False)
     atomic_write(target / SUMMARY, summary.encode())
     atomic_write(target / PAGE, text.encode())
-    return Report(target / PAGE, target / SUMMARY, tuple(paths), line, three, claims)
+    return Report(target / PAGE, target / SUMMARY, tuple(paths), line, said, claims)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure: its files, and how the page shows it."""
+
+    name: str
+    files: dict[str, bytes]
+    shown: FigureOnPage
+
+
+def _figures(study: Study, found: Evidence, numbers: tuple[Varied, ...]) -> list[Drawn]:
+    """Draw what the study has something to show for."""
+    made = []
+    if numbers and study.own:  # what one's own sweep is about comes first
+        made.append(_parameters(found, numbers))
+    made += [
+        drawn("tradeoff", "Communication against regret, one dot per setting",
+               tradeoff.caption(study, found), lambda m: tradeoff.draw(study, found, m)),
+        drawn("over-time", "Regret, communication and reward over time for a few settings",
+               over_time.caption(study, found), lambda m: over_time.draw(study, found, m)),
+    ]  # fmt: skip
+    if numbers and not study.own:
+        made.append(_parameters(found, numbers))
+    return made
+
+
+def _parameters(found: Evidence, numbers: tuple[Varied, ...]) -> Drawn:
+    return drawn(
+        "parameters", "Regret against the parameters that were varied",
+        parameters.caption(numbers, found), lambda m: parameters.draw(numbers, m),
+    )  # fmt: skip
+
+
+def drawn(name: str, alt: str, caption: str, draw: Callable[[Medium], Figure]) -> Drawn:
+    """Draw a figure for each page: wide and narrow, light and dark."""
+    files = saved(draw(WIDE))
+    others = {
+        medium: saved(draw(medium), ("svg",))["svg"]
+        for medium in (Medium(True, True), Medium(True, False), Medium(False, True))
+    }
+    return Drawn(name, files, FigureOnPage(alt, caption, {WIDE: files["svg"], **others}))

@@ -17,10 +17,16 @@ MEASURES = {
     "transfers": "communication: transfers (messages that carry numbers)",
     "scalars": "communication: scalars (numbers transferred)",
 }
+#: The profile of a study that is only a look.
+QUICK = "quick"
+PAPER = (
+    "Chuanhao Li and Hongning Wang (2022), “Communication Efficient Federated Learning for "
+    "Generalized Linear Bandits”."
+)
 _NEEDED = {
     "runs": ("label", "algorithm", "seed", "regret", "reward", "syncs", "rounds", "transfers",
              "scalars"),
-    "traces": ("label", "seed", "t", "regret", "syncs", "transfers", "scalars"),
+    "traces": ("label", "seed", "t", "regret", "reward", "syncs", "transfers", "scalars"),
 }  # fmt: skip
 
 
@@ -49,6 +55,10 @@ class Study:
         stopped: how many candidates were not run to the end.
     facts
         About the data: dataset, checksum, mode, …; may be empty.
+    full
+        Of a quick look: the size of the full study (seeds, horizon, clients, configurations).
+    own
+        Whether this is a sweep of one's own: the page is then about what it varies.
     """
 
     name: str
@@ -59,6 +69,8 @@ class Study:
     baselines: pl.DataFrame = field(repr=False)
     choice: dict[str, Any] | None = field(default=None, repr=False)
     facts: dict[str, Any] = field(default_factory=dict, repr=False)
+    full: dict[str, Any] = field(default_factory=dict, repr=False)
+    own: bool = False
 
     def __post_init__(self) -> None:
         one_of("measure", self.measure, MEASURES)
@@ -94,4 +106,5 @@ def study_of_sweep(folder: str | Path) -> Study:
         result=result,
         baselines=no_baselines(),
         facts=result.manifest.get("data", {}),
+        own=True,
     )

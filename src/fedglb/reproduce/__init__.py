@@ -1,7 +1,11 @@
 """From a file to a report: choose parameters, run the sweep, measure fixed models, write it."""
 
+from fedglb.reproduce.estimate import Estimate, estimate
 from fedglb.reproduce.plan import EXPERIMENTS, Plan, find, read_plan
 from fedglb.reproduce.reproduce import Stage, reproduce
 from fedglb.reproduce.study import load_study
 
-__all__ = ["EXPERIMENTS", "Plan", "Stage", "find", "load_study", "read_plan", "reproduce"]
+__all__ = [
+    "EXPERIMENTS", "Estimate", "Plan", "Stage", "estimate", "find", "load_study", "read_plan",
+    "reproduce",
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -16,15 +17,17 @@ from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_
 from fedglb.io.toml import convert, read_file
 from fedglb.problem import Problem
 from fedglb.report import MEASURES
+from fedglb.report.study import QUICK
 from fedglb.sweeps import Experiment
 from fedglb.sweeps.spec.algorithms import as_tables
 from fedglb.sweeps.spec.document import STUDY_KEYS
+from fedglb.sweeps.spec.grid import choices
 
 #: The experiments that come with the package: the paper's figures, and what goes with them.
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 #: Those across values of the environment: where does federating pay?
 ACROSS = ("heterogeneity", "drift", "delay", "participation")
-QUICK, FULL = "quick", "full"
+FULL = "full"
 #: How a search chooses: one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
 #: What may stand in place of a table.
@@ -149,6 +152,29 @@ def read_plan(
             _check(study.search, tables)
     name = str(tables.get("name", "experiment"))
     return Plan(name, study.title or name, chosen, measure, tables, study.search, where)
+
+
+def full_size(source: str | Path | Mapping[str, Any] | Experiment) -> dict[str, Any]:
+    """Return how large a study is in full, and the command that runs it.
+
+    Examples
+    --------
+    >>> full_size("synthetic")["horizon"], full_size("synthetic")["command"]
+    (2000, 'fedglb reproduce synthetic --full')
+    """
+    tables = read_plan(source, FULL).tables
+    seeds = tables.get("seeds")
+    count = seeds if isinstance(seeds, int) else len(seeds or [])
+    given = as_tables(tables["algorithm"])
+    grid = choices(given, tables.get("defaults", {}), count, sys.maxsize)
+    environment = tables.get("environment", {})
+    clients = environment.get("clients") if isinstance(environment, Mapping) else None
+    tables_given = isinstance(source, Mapping | Experiment)
+    return {
+        "command": 'reproduce(…, "full")' if tables_given else f"fedglb reproduce {source} --full",
+        "seeds": count, "horizon": tables.get("horizon"),
+        "clients": getattr(environment, "clients", clients), "configurations": len(grid),
+    }  # fmt: skip
 
 
 def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

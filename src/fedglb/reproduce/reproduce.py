@@ -11,8 +11,9 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.report import Report, write_report
 from fedglb.report.across_report import write_across
+from fedglb.report.study import QUICK
 from fedglb.reproduce.across import each_value, run_across, varied
-from fedglb.reproduce.plan import FOR_EACH, Plan, read_plan
+from fedglb.reproduce.plan import FOR_EACH, Plan, full_size, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import (
     candidates,
@@ -83,7 +84,9 @@ def reproduce(
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput("folder", str(place), "a folder: this is a file") from None
     with exclusive_lock(place):
-        return _complete(plan, place, jobs, tell)
+        return _complete(
+            plan, place, jobs, tell, full_size(source) if plan.profile == QUICK else {}
+        )
 
 
 def _validate(plan: Plan, tell: Stage) -> None:
@@ -110,8 +113,10 @@ def _validate(plan: Plan, tell: Stage) -> None:
                     raise InvalidInput(where, made.preset, allowed)
 
 
-def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
-    """Run what is missing, and write the report."""
+def _complete(
+    plan: Plan, place: Path, jobs: int | None, tell: Stage, full: dict[str, Any]
+) -> Report:
+    """Run what is missing, and write the report; `full` is the size of the full study."""
 
     def run(experiment: Experiment, text: str) -> SweepResult:
         tell(text, None)
@@ -168,7 +173,7 @@ def _complete(plan: Plan, place: Path, jobs: int | None, tell: Stage) -> Report:
     about = StudyFile(
         plan.name, plan.title, plan.profile, plan.measure,
         [f"{SWEEPS}/{_short_identity(each)}" for each in experiments],
-        f"{FIXED}/{fixed.name}", how,
+        f"{FIXED}/{fixed.name}", how, full,
     )  # fmt: skip
     atomic_write(place / STUDY, about.to_json())  # last: it names only what is there
     tell("report", None)

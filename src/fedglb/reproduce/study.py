@@ -28,6 +28,7 @@ class StudyFile(msgspec.Struct, frozen=True):
     sweeps: list[str]
     fixed: str
     choice: dict[str, Any] | None
+    full: dict[str, Any] = {}
 
     def to_json(self) -> bytes:
         """Return the file's content."""
@@ -61,7 +62,7 @@ def load_study(folder: str | Path) -> Study:
         raise _damaged(folder, about.fixed)
     return Study(
         about.name, about.title, about.profile, about.measure, result, fixed, about.choice,
-        result.manifest["data"],
+        result.manifest["data"], about.full,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from fedglb.report.claims import CLAIMS, check, evidence
+from fedglb.report.claims import CLAIMS, OURS, check, evidence
 from fedglb.report.claims.communication_pays import rank_correlation
 from fedglb.report.claims.paired import ratio_error
 from tests.report.made_study import bad, config, good, study
@@ -18,16 +18,22 @@ KEYS = ["communication-pays", "beats-variants", "near-one", "fewer-and-fewer", "
 
 
 def found(*configs, **more):
-    return {c.key: c for c in check(evidence(study(*configs, **more)))}
+    """All claims, those that cannot be tested too."""
+    numbers = evidence(study(*configs, **more))
+    return {c.key: c for c in (claim(numbers) for claim in (*CLAIMS, *OURS))}
+
+
+def listed(*configs, **more):
+    """The claims that a report lists, with their verdicts."""
+    return {c.key: c.verdict for c in check(evidence(study(*configs, **more)))}
 
 
 def test_all_hold():
-    assert {c.key: c.verdict for c in found(*good()).values()} == dict.fromkeys(KEYS, "holds")
+    assert listed(*good()) == dict.fromkeys(KEYS, "holds")
 
 
 def test_none_holds():
-    claims = found(*bad())
-    assert {c.key: c.verdict for c in claims.values()} == dict.fromkeys(KEYS, "does not hold")
+    assert listed(*bad()) == dict.fromkeys(KEYS, "does not hold")
 
 
 @pytest.mark.parametrize(
@@ -35,10 +41,20 @@ def test_none_holds():
     [[config("n-ons-glm", 0, [5.0])], [config("fedglb-ucb", 0, [5.0], threshold=1e9)],
      [config("fedglb-ucb-1", 10, [5.0], updates=1)]],
 )  # fmt: skip
-def test_not_tested(configs):
-    verdicts = {c.key: c.verdict for c in found(*configs).values()}
-    assert verdicts == dict.fromkeys(KEYS, "not tested here")
+def test_what_cannot_be_tested_is_not_listed(configs):
+    assert {c.verdict for c in found(*configs).values()} == {"not tested here"}
+    assert listed(*configs) == {}
     assert len(CLAIMS) == len(KEYS)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 4, 5])
+def test_fewer_than_five_seeds_are_a_look(seeds):
+    configs = [{**c, "regrets": [*c["regrets"], *c["regrets"]][:seeds]} for c in good()]
+    claims = check(evidence(study(*configs)))
+    assert [c.key for c in claims] == KEYS
+    assert {c.verdict == "a look, no verdict" for c in claims} == {seeds < 5}
+    assert {c.decided == "" for c in claims} == {seeds < 5}
+    assert any("±" in c.measured for c in claims) is (seeds == 5)
 
 
 def test_rank_correlation_is_spearmans():
@@ -180,3 +196,16 @@ def test_growth_is_by_majority():
             for d, p in ((1.0, 0.4), (2.0, 0.5), (3.0, 0.9))]  # fmt: skip
     assert found(*rows)["growth"].verdict == "holds"
     assert found(*rows[1:])["growth"].verdict == "does not hold"
+
+
+def test_another_clock_is_not_the_papers():
+    """FedGLB-UCB on a clock of its own is drawn, but the paper's claims are not about it."""
+    other = [config("fedglb-ucb", c, [1.0, 1.0], threshold=float(c), clock="own samples",
+                    label=f"own {c}") for c in (10, 20, 30, 40)]  # fmt: skip
+    mine = [{**c, "clock": "steps"} if c["algorithm"] == "fedglb-ucb" else c for c in good()]
+    before, after = found(*good()), found(*mine, *other)
+    assert [before[key].measured for key in KEYS] == [after[key].measured for key in KEYS]
+    assert set(listed(*other)) == set()
+    curves = [c.name for c in evidence(study(*mine, *other)).curves]
+    assert "FedGLB-UCB" in curves
+    assert "FedGLB-UCB own samples" in curves

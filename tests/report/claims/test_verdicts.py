@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from fedglb.report.claims import check, evidence
+from fedglb.report.claims import CLAIMS, OURS, check, evidence
 from fedglb.report.claims.growth import slope
 from tests.report.made_study import config, study
 
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "not decided", "not tested here"
+LOOK = "a look, no verdict"
 
 
 def held(key, *configs):
-    return next(c for c in check(evidence(study(*configs))) if c.key == key)
+    """A claim's verdict; also of one that cannot be tested, which a report leaves out."""
+    numbers = evidence(study(*configs))
+    claims = [*check(numbers), *(claim(numbers) for claim in (*CLAIMS, *OURS))]
+    return next(c for c in claims if c.key == key)
 
 
 def spread(mean, error):
-    """Regrets of two seeds with a mean and a standard error."""
+    """Regrets with a mean and a standard error, as `config` takes them."""
     return [mean - error, mean + error]
 
 
-def near_one(*ours, one=(100.0, 100.0)):
-    made = [config("fedglb-ucb", cost, regrets, threshold=i + 1.0)
+def near_one(*ours, few=False):
+    made = [config("fedglb-ucb", cost, regrets, threshold=i + 1.0, few=few)
             for i, (cost, regrets) in enumerate(ours)]  # fmt: skip
-    return held("near-one", *made, config("one-ucb-glm", 1000, list(one[: len(ours[0][1])])))
+    one = config("one-ucb-glm", 1000, [100.0] * len(ours[0][1]), few=few)
+    return held("near-one", *made, one)
 
 
 @pytest.mark.parametrize(
@@ -40,13 +45,28 @@ def test_near_one_by_communication(cost, verdict):
     assert near_one((cost, [100.0, 100.0])).verdict == verdict
 
 
-@pytest.mark.parametrize(("regret", "verdict"), [(100.0, OPEN), (300.0, OPEN)])
-def test_near_one_with_one_seed(regret, verdict):
-    assert near_one((50, [regret])).verdict == verdict
+@pytest.mark.parametrize("regret", [100.0, 300.0])
+def test_near_one_with_one_seed(regret):
+    claim = near_one((50, [regret]), few=True)
+    assert claim.verdict == LOOK
+    assert "±" not in claim.measured
 
 
 def test_near_one_only_where_it_is_dear():
-    assert near_one((900, [100.0, 100.0]), (50, [150.0, 150.0])).verdict == FAILS
+    claim = near_one((900, [100.0, 100.0]), (50, [150.0, 150.0]))
+    assert claim.verdict == FAILS
+    assert claim.decided == (
+        "FedGLB-UCB (D=2): 1.50 − 2 × 0.00 = 1.50 > 1.25, with 5.0 % ≤ 10 % of the transfers"
+    )
+
+
+def test_the_number_that_is_shown_is_the_one_that_decided():
+    """The best of all is not decided; what is too far is the best with little communication."""
+    claim = near_one((900, spread(214.0, 102.0)), (50, spread(400.0, 10.0)))
+    assert claim.verdict == FAILS
+    assert claim.decided.startswith("FedGLB-UCB (D=2): 4.00 − 2 × 0.10 = 3.80 > 1.25, with 5.0 %")
+    assert claim.numbers["decider"]["title"] == "FedGLB-UCB (D=2)"
+    assert "FedGLB-UCB (D=1) has 2.14 ± 1.02 times" in claim.measured
 
 
 def test_near_one_nowhere():
@@ -117,10 +137,10 @@ def test_linear_is_paired_by_seed():
 
 
 def test_linear_with_one_seed():
-    claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0),
-                 config("dislinucb", 99, [9.0], threshold=1.0))  # fmt: skip
-    assert claim.verdict == OPEN
-    assert "one seed, so no error" in claim.measured
+    claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0, few=True),
+                 config("dislinucb", 99, [9.0], threshold=1.0, few=True))  # fmt: skip
+    assert claim.verdict == LOOK
+    assert "too few seeds for an error" in claim.measured
 
 
 FLAT = [config("fedglb-ucb", c, [100.0, 100.0], threshold=float(c)) for c in (10, 10_000)]
@@ -229,3 +249,36 @@ def test_settings_of_several_solvers_are_not_thresholds():
     assert "FedGLB-UCB agd D=1: 0.50 and 0.50" in held("growth", *made).measured
     assert "4 of 4 settings" in held("fewer-and-fewer", *made).measured
     assert "at 2 of 2 thresholds" in held("growth", *made[::2]).measured
+
+
+@pytest.mark.parametrize(
+    ("key", "configs", "decided"),
+    [
+        ("near-one", [config("fedglb-ucb", 50, spread(120.0, 5.0), threshold=1.0),
+                      config("one-ucb-glm", 1000, [100.0])],
+         "FedGLB-UCB (D=1): 1.20 ≤ 1.25, and 1.20 + 2 × 0.05 = 1.30 ≤ 1.5, with 5.0 % ≤ 10 % of "
+         "the transfers"),
+        ("near-one", [config("fedglb-ucb", 50, spread(120.0, 20.0), threshold=1.0),
+                      config("one-ucb-glm", 1000, [100.0])],
+         "FedGLB-UCB (D=1): 1.20 ≤ 1.25, but 1.20 + 2 × 0.20 = 1.60 > 1.5, with 5.0 % ≤ 10 % of "
+         "the transfers"),
+        ("beats-variants", [*FLAT, *variant("fedglb-ucb-1", [150.0, 150.0, 90.0, 90.0])],
+         "FedGLB-UCB1: beaten at 2 of 4 settings, 50 % < 75 %, with 1.16 > 1 times"),
+        ("beats-variants", [*FLAT, *variant("fedglb-ucb-1", [150.0] * 4),
+                            *variant("fedglb-ucb-2", [150.0] * 4, 50_000)],
+         "FedGLB-UCB2: 0 settings to compare < 3"),
+        ("communication-pays", [config("fedglb-ucb", 10 * (i + 1), [float(r)], threshold=i + 1.0)
+                                for i, r in enumerate([4, 3, 5, 2, 1])],
+         "FedGLB-UCB: −0.70 > −0.80"),
+        ("fewer-and-fewer", [triggered(14, 40)],
+         "first tenth 14 % between 10 % and 15 %, last half 40 % ≤ 40 %"),
+        ("fewer-and-fewer", [triggered(10, 50)],
+         "first tenth 10 % ≤ 10 %, last half 50 % ≥ 50 %"),
+        ("beats-linear", [config("fedglb-ucb", 10, [100.0], threshold=1.0),
+                          config("dislinucb", 99, spread(110.0, 4.9), threshold=1.0)],
+         "best settings: a difference of 10, |10| > 2 × 4.9"),
+        ("growth", [triggered(30, 10)], "1 of 1 thresholds > half of them"),
+    ],
+)  # fmt: skip
+def test_every_verdict_has_the_number_that_decided(key, configs, decided):
+    assert held(key, *configs).decided == decided

@@ -1,19 +1,21 @@
-"""A claim of the paper, what was measured, and whether it holds."""
+"""A claim, what was measured, whether it holds, and the number that decided it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
 from fedglb.report.study import Study
-from fedglb.report.summary import Curve, Row, curves, summarise
+from fedglb.report.summary import ENOUGH, Curve, Row, curves, summarise
 
 HOLDS, FAILS = "holds", "does not hold"
 #: There are numbers, but they do not decide it; and: there are no numbers.
 UNDECIDED, UNTESTED = "not decided", "not tested here"
+#: There are numbers, of too few seeds for a verdict.
+LOOK = "a look, no verdict"
 #: FedGLB-UCB and its three variants.
 FEDGLB, VARIANTS = "fedglb-ucb", ("fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3")
 
@@ -33,9 +35,14 @@ class Claim:
     measured
         What was found, as text.
     verdict
-        "holds", "does not hold", "not decided" or "not tested here".
+        "holds", "does not hold", "not decided" or "a look, no verdict"; while claims are checked,
+        also "not tested here".
+    decided
+        The number that decided it, beside its threshold.
     numbers
         What was found, as numbers for programs.
+    whose
+        Who claims it: "the paper", or "this package".
     """
 
     key: str
@@ -43,7 +50,9 @@ class Claim:
     rule: str
     measured: str
     verdict: str
+    decided: str = ""
     numbers: dict[str, Any] = field(default_factory=dict, repr=False)
+    whose: Literal["the paper", "this package"] = "the paper"
 
 
 @dataclass(frozen=True)
@@ -56,9 +65,21 @@ class Evidence:
     runs: pl.DataFrame = field(repr=False)
     traces: pl.DataFrame = field(repr=False)
 
+    @property
+    def seeds(self) -> int:
+        """How many seeds each configuration has at least."""
+        return min(row.seeds for row in self.rows)
+
+    @property
+    def is_look(self) -> bool:
+        """Whether there are too few seeds for intervals and verdicts."""
+        return self.seeds < ENOUGH
+
     def of(self, *algorithms: str) -> tuple[Curve, ...]:
-        """Return the curves of some algorithms."""
-        return tuple(c for c in self.curves if c.algorithm in algorithms)
+        """Return the curves of some algorithms; of FedGLB-UCB those that are the paper's."""
+        return tuple(
+            c for c in self.curves if c.algorithm in algorithms and all(r.in_paper for r in c.rows)
+        )
 
 
 def evidence(study: Study) -> Evidence:

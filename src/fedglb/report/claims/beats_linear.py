@@ -8,7 +8,7 @@ from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
 from fedglb.report.claims.equal import FEWEST, Comparison, comparisons
 from fedglb.report.claims.paired import ERRORS, by_seed, difference
 from fedglb.report.summary import Row
-from fedglb.report.text.numerals import plus_minus
+from fedglb.report.text.numerals import amount, plus_minus
 
 _TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
 _RULE = (
@@ -45,8 +45,21 @@ def beats_linear(evidence: Evidence) -> Claim:
         "comparisons": [c.plain() for c in made],
     }  # fmt: skip
     said = [_best_in_words(mine, other, gap, error), *_equal_in_words(made)]
+    why = [_best_why(gap, error), *(c.why() for c in usable)]
     return Claim(
-        "beats-linear", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, fails), numbers
+        "beats-linear", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, fails),
+        "; ".join(why), numbers,
+    )  # fmt: skip
+
+
+def _best_why(gap: float | None, error: float | None) -> str:
+    """Return the difference of the best settings beside its threshold."""
+    if gap is None or error is None:
+        return "best settings: no error"
+    sign = ">" if abs(gap) > ERRORS * error else "≤"
+    return (
+        f"best settings: a difference of {amount(gap)}, |{amount(gap)}| {sign} {ERRORS:g} × "
+        f"{amount(error)}"
     )
 
 
@@ -67,7 +80,7 @@ def _best_in_words(mine: Row, other: Row, gap: float | None, error: float | None
         f"{other.title} {plus_minus(other.regret, other.error)}"
     )
     if gap is None or error is None:
-        return f"{text} (one seed, so no error)"
+        return f"{text} (too few seeds for an error)"
     return f"{text} (± s.e.), a difference of {plus_minus(gap, error)} paired by seed"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, Evidence, verdict
-from fedglb.report.claims.equal import FEWEST, comparisons
+from fedglb.report.claims.equal import FEWEST, Comparison, comparisons
 from fedglb.report.summary import NAMES
 
 _TEXT = "At equal communication FedGLB-UCB has less regret than its three variants."
@@ -33,4 +33,15 @@ def beats_variants(evidence: Evidence) -> Claim:
         fails = not all(c.wins for c in usable)
         word = verdict(len(usable) == len(made) and not fails, fails)
     numbers = {"comparisons": [c.plain() for c in made]}
-    return Claim("beats-variants", _TEXT, _RULE, "; ".join(said) + ".", word, numbers)
+    return Claim("beats-variants", _TEXT, _RULE, "; ".join(said) + ".", word, _why(made), numbers)
+
+
+def _why(made: list[Comparison]) -> str:
+    """Return what decided: one that is not won, or not compared, or was won by the least."""
+    usable = [c for c in made if c.enough]
+    lost = next((c for c in usable if not c.wins), None)
+    missing = next((c for c in made if not c.enough), None)
+    if lost is None and missing is not None:
+        return f"{missing.other}: {missing.compared} settings to compare < {FEWEST}"
+    decider = lost or min(usable, key=lambda c: c.beaten / c.compared, default=None)
+    return "" if decider is None else decider.why()

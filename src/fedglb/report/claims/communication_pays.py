@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
 
-from fedglb.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, Evidence, verdict
+from fedglb.report.claims.base import (
+    FEDGLB,
+    UNDECIDED,
+    UNTESTED,
+    VARIANTS,
+    Claim,
+    Evidence,
+    verdict,
+)
 from fedglb.report.summary import Curve
 from fedglb.report.text.numerals import amount
 
@@ -39,7 +48,28 @@ def communication_pays(evidence: Evidence) -> Claim:
         ours = any(f["algorithm"] == FEDGLB for f in counted)
         word = verdict(not fails and whole and ours, fails)
     measured = "; ".join(said or ["Neither FedGLB-UCB nor a variant was run"]) + "."
-    return Claim("communication-pays", _TEXT, _RULE, measured, word, numbers)
+    return Claim("communication-pays", _TEXT, _RULE, measured, word, _why(counted, word), numbers)
+
+
+def _why(counted: list[dict[str, Any]], word: str) -> str:
+    """Return the curve that decided: one that does not fall, or the one that falls least."""
+    if word == UNDECIDED:
+        return f"FedGLB-UCB has fewer than {FEWEST} settings"
+    lost = [f for f in counted if not f["falls"]]
+    decider = max(lost or counted, key=lambda f: _or(f["rank_correlation"], math.inf), default=None)
+    if decider is None:
+        return ""
+    correlation = decider["rank_correlation"]
+    strong = correlation is not None and correlation <= STRONG + 1e-9
+    text = f"{decider['curve']}: {signed(correlation)} {'≤' if strong else '>'} {signed(STRONG)}"
+    if strong and lost:
+        most, least = amount(decider["regret_most"]), amount(decider["regret_least"])
+        text += f", but regret {most} ≥ {least} at the ends"
+    return text
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
 
 
 def _measure(curve: Curve, measure: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedglb.report.claims.base import FEDGLB, Evidence
 from fedglb.report.summary import Curve
-from fedglb.report.text.numerals import factor
+from fedglb.report.text.numerals import factor, percent
 
 #: From this share of settings on, a curve beats another; at 1 minus it or less, it loses.
 MOST = 0.75
@@ -70,6 +70,16 @@ class Comparison:
         if self.ratio is not None:
             text += f", with {factor(self.ratio)} times {self.ours}’s regret on average"
         return text
+
+    def why(self) -> str:
+        """Return the share of settings that are won, beside its threshold, and the mean ratio."""
+        share = self.beaten / self.compared
+        sign = "≥" if self.beaten >= MOST * self.compared else "<"
+        text = f"{self.other}: beaten at {self.beaten} of {self.compared} settings, "
+        text += f"{percent(share)} {sign} {percent(MOST)}"
+        if self.ratio is None:
+            return text
+        return f"{text}, with {factor(self.ratio)} {'>' if self.ratio > 1 else '≤'} 1 times"
 
     def plain(self) -> dict[str, Any]:
         """Return it for JSON."""

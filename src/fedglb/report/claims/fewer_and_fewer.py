@@ -47,7 +47,22 @@ def fewer_and_fewer(evidence: Evidence) -> Claim:
     early, late = mean["first_tenth"], mean["last_half"]
     word = verdict(early >= EARLY[0] and late <= LATE[0], early <= EARLY[1] or late >= LATE[1])
     numbers: dict[str, Any] = {"mean": mean, "settings": found, "of": len(rows)}
-    return Claim("fewer-and-fewer", _TEXT, _RULE, measured, word, numbers)
+    why = (
+        f"first tenth {percent(early)} {_beside(early, *EARLY)}, last half {percent(late)} "
+        f"{_beside(late, *LATE)}"
+    )
+    return Claim("fewer-and-fewer", _TEXT, _RULE, measured, word, why, numbers)
+
+
+def _beside(share: float, good: float, bad: float) -> str:
+    """Return a share's threshold: the good one if it is met, else the bad one."""
+    up = good > bad  # more is better
+    if (share >= good) if up else (share <= good):
+        return f"{'≥' if up else '≤'} {percent(good)}"
+    met = (share <= bad) if up else (share >= bad)
+    if met:
+        return f"{'≤' if up else '≥'} {percent(bad)}"
+    return f"between {percent(min(good, bad))} and {percent(max(good, bad))}"
 
 
 def _shares(trace: pl.DataFrame) -> dict[str, float] | None:

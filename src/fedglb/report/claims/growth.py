@@ -59,7 +59,10 @@ def growth(evidence: Evidence) -> Claim:
     ]
     numbers: dict[str, Any] = {"settings": found, "both": len(both), "noun": what}
     holds = len(both) > len(found) / 2
-    return Claim("growth", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, not holds), numbers)
+    why = f"{len(both)} of {len(found)} {what} {'>' if holds else '≤'} half of them"
+    return Claim(
+        "growth", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, not holds), why, numbers
+    )
 
 
 def _name(found: dict[str, Any], what: str) -> str:

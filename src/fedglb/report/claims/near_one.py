@@ -1,92 +1,98 @@
-"""FedGLB-UCB's regret is comparable to One-UCB-GLM's, at a small part of its communication."""
+"""An algorithm's regret is comparable to One-UCB-GLM's, at a small part of its communication."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from fedglb.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
-from fedglb.report.claims.paired import ERRORS, by_seed, ratio_error
-from fedglb.report.summary import Row, reference
+from fedglb.report.claims.paired import ERRORS
+from fedglb.report.claims.ratio import COMPARABLE, RULE, Ratio, ratio
+from fedglb.report.summary import NAMES, reference
 from fedglb.report.text.numerals import percent
 
-#: As ratios to One-UCB-GLM: regret that counts as comparable, the most it may be with its error
-#: added, and communication that counts as a small part.
-COMPARABLE, AT_MOST, SMALL = 1.25, 1.5, 0.1
+#: Communication that counts as a small part, as a ratio to One-UCB-GLM's.
+SMALL = 0.1
 _TEXT = (
-    "With frequent global updates FedGLB-UCB’s regret is comparable to that of One-UCB-GLM, at a "
+    "With frequent global updates {who}’s regret is comparable to that of One-UCB-GLM, at a "
     "small part of its communication."
 )
 _RULE = (
-    f"Holds if some setting of FedGLB-UCB with at most {percent(SMALL)} of One-UCB-GLM’s "
-    f"communication has at most {COMPARABLE:g} times its mean regret, and at most {AT_MOST:g} "
-    f"times when {ERRORS:g} standard errors are added; does not hold if the best setting, of all "
+    f"Holds if some setting of {{who}} with at most {percent(SMALL)} of One-UCB-GLM’s "
+    f"communication has {RULE}; does not hold if the best setting, of all "
     f"or of those with so little communication, has more than {COMPARABLE:g} times its regret "
-    f"when {ERRORS:g} standard errors are subtracted; otherwise, and with one seed, not decided. "
+    f"when {ERRORS:g} standard errors are subtracted; otherwise not decided. "
     "Errors of ratios are paired by seed."
 )
-_Measured = dict[str, Any]
 
 
 def near_one(evidence: Evidence) -> Claim:
-    """Hold the claim against all settings; report the most frequent, the best and the cheapest."""
+    """Hold the paper's claim against all settings of FedGLB-UCB."""
+    return _near_one(evidence, FEDGLB, "near-one")
+
+
+def auto_near_one(evidence: Evidence) -> Claim:
+    """Hold the same claim about FedGLB-Auto against its settings."""
+    return _near_one(evidence, "fedglb-auto", "auto-near-one")
+
+
+def mix_near_one(evidence: Evidence) -> Claim:
+    """Hold the same claim about FedGLB-Mix against its settings."""
+    return _near_one(evidence, "fedglb-mix", "mix-near-one")
+
+
+def _near_one(evidence: Evidence, algorithm: str, key: str) -> Claim:
+    """Hold the claim; report the settings of most communication, least regret, and the cheapest."""
+    who = NAMES[algorithm]
+    text, rule = _TEXT.format(who=who), _RULE.format(who=who)
     one = reference(evidence.rows, "one-ucb-glm")
-    ours = [row for curve in evidence.of(FEDGLB) for row in curve.rows]
+    ours = [row for curve in evidence.of(algorithm) for row in curve.rows]
     if one is None or not ours:
-        missing = "One-UCB-GLM" if one is None else "FedGLB-UCB"
-        return Claim("near-one", _TEXT, _RULE, f"{missing} was not run.", UNTESTED)
-    if one.regret <= 0 or one.cost(evidence.measure) <= 0:
-        text = "One-UCB-GLM has no regret or no communication to compare with."
-        return Claim("near-one", _TEXT, _RULE, text, UNTESTED)
-    found = [_measure(evidence, row, one) for row in ours]
-    small = [f for f in found if f["communication_ratio"] <= SMALL]
-    best = _least(found, "regret_ratio")
-    settled = [f for f in found if f["settled"]]
-    near = [f for f in found if f["regret_ratio"] <= COMPARABLE]
-    cheapest = _least(settled or near, "communication_ratio")
-    frequent = max(found, key=lambda f: f["communication_ratio"])
-    word = verdict(
-        any(f["settled"] for f in small),
-        _is_far(best) or _is_far(_least(small, "regret_ratio")),
-    )
-    said = [f"most communication: {_in_words(frequent, evidence.measure)}"]
-    if best is not None and best is not frequent:
-        said.append(f"least regret: {_in_words(best, evidence.measure)}")
+        missing = "One-UCB-GLM" if one is None else who
+        return Claim(key, text, rule, f"{missing} was not run.", UNTESTED)
+    found = [made for row in ours if (made := ratio(evidence, row, one)) is not None]
+    if not found:
+        nothing = "One-UCB-GLM has no regret or no communication to compare with."
+        return Claim(key, text, rule, nothing, UNTESTED)
+    small = [r for r in found if r.communication <= SMALL]
+    best, best_small = _least_regret(found), _least_regret(small)
+    assert best is not None
+    settled = [r for r in found if r.settled]
+    near = settled or [r for r in found if r.regret <= COMPARABLE]
+    cheapest = min(near, key=lambda r: r.communication, default=None)
+    frequent = max(found, key=lambda r: r.communication)
+    sure = min((r for r in small if r.settled), key=lambda r: r.communication, default=None)
+    # The best of all is far: then so are all. Else only those with little communication are.
+    far = next((r for r in (best, best_small) if r is not None and r.far), None)
+    decider = sure or far or best_small or best
+    said = [f"most communication: {frequent.in_words(evidence.measure)}"]
+    shown = [frequent]
+    for what, one_of_them in (
+        ("least regret", best),
+        (f"least regret with at most {percent(SMALL)} of that communication", best_small),
+        (f"cheapest {'clearly ' if settled else ''}within {COMPARABLE:g} times", cheapest),
+    ):
+        if one_of_them is not None and one_of_them not in shown:
+            said.append(f"{what}: {one_of_them.in_words(evidence.measure)}")
+            shown.append(one_of_them)
     if cheapest is None:
         said.append(f"no setting is within {COMPARABLE:g} times")
-    elif cheapest is not frequent and cheapest is not best:
-        sure = "clearly " if settled else ""
-        text = _in_words(cheapest, evidence.measure)
-        said.append(f"cheapest {sure}within {COMPARABLE:g} times: {text}")
-    numbers = {"frequent": frequent, "best": best, "cheapest": cheapest}
-    return Claim("near-one", _TEXT, _RULE, "; ".join(said) + ".", word, numbers)
-
-
-def _measure(evidence: Evidence, row: Row, one: Row) -> _Measured:
-    ratio = row.regret / one.regret
-    error = ratio_error(*by_seed(evidence.runs, row.label, one.label))
-    near = ratio <= COMPARABLE and error is not None and ratio + ERRORS * error <= AT_MOST
-    return {
-        "label": row.label, "title": row.title, "regret_ratio": ratio,
-        "regret_ratio_error": error, "settled": near,
-        "communication_ratio": row.cost(evidence.measure) / one.cost(evidence.measure),
+    numbers = {
+        "frequent": frequent.plain(), "best": best.plain(), "decider": decider.plain(),
+        "cheapest": None if cheapest is None else cheapest.plain(),
     }  # fmt: skip
+    return Claim(
+        key, text, rule, "; ".join(said) + ".", verdict(sure is not None, far is not None),
+        _why(decider, evidence.measure), numbers,
+    )  # fmt: skip
 
 
-def _least(found: list[_Measured], key: str) -> _Measured | None:
-    return min(found, key=lambda f: f[key], default=None)
+def _least_regret(found: Sequence[Ratio]) -> Ratio | None:
+    return min(found, key=lambda r: r.regret, default=None)
 
 
-def _is_far(measured: _Measured | None) -> bool:
-    if measured is None or measured["regret_ratio_error"] is None:
-        return False
-    low: float = measured["regret_ratio"] - ERRORS * measured["regret_ratio_error"]
-    return low > COMPARABLE
-
-
-def _in_words(numbers: _Measured, unit: str) -> str:
-    error = numbers["regret_ratio_error"]
-    spread = "" if error is None else f" ± {error:.2f}"
+def _why(decider: Ratio, measure: str) -> str:
+    sign = "≤" if decider.communication <= SMALL else ">"
     return (
-        f"{numbers['title']} has {numbers['regret_ratio']:.2f}{spread} times One-UCB-GLM’s regret "
-        f"with {percent(numbers['communication_ratio'])} of its {unit}"
+        f"{decider.why()}, with {percent(decider.communication)} {sign} {percent(SMALL)} of the "
+        f"{measure}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from fedglb.report.summary import ENOUGH
 from fedglb.typing import FloatArray
 
 #: How many standard errors a difference has to exceed to be clear.
@@ -25,25 +26,25 @@ def difference(above: FloatArray, below: FloatArray) -> tuple[float | None, floa
 
     Examples
     --------
-    >>> difference(np.array([2.0, 4.0]), np.array([1.0, 3.0]))
+    >>> difference(np.array([2.0, 4.0, 3.0, 5.0, 1.0]), np.array([1.0, 3.0, 2.0, 4.0, 0.0]))
     (1.0, 0.0)
     """
     if len(above) == 0:
         return None, None
     rest = above - below
-    error = float(rest.std(ddof=1) / np.sqrt(len(rest))) if len(rest) > 1 else None
+    error = float(rest.std(ddof=1) / np.sqrt(len(rest))) if len(rest) >= ENOUGH else None
     return float(rest.mean()), error
 
 
 def ratio_error(above: FloatArray, below: FloatArray) -> float | None:
-    """Return the standard error of mean(above)/mean(below), paired; None for one pair.
+    """Return the standard error of mean(above)/mean(below), paired; None for too few pairs.
 
     Examples
     --------
-    >>> ratio_error(np.array([2.0, 4.0]), np.array([1.0, 2.0]))
+    >>> ratio_error(np.array([2.0, 4.0, 6.0, 8.0, 2.0]), np.array([1.0, 2.0, 3.0, 4.0, 1.0]))
     0.0
     """
-    if len(above) < 2 or below.mean() == 0:
+    if len(above) < ENOUGH or below.mean() == 0:
         return None
     rest = above - above.mean() / below.mean() * below
     return float(rest.std(ddof=1) / np.sqrt(len(rest)) / abs(below.mean()))

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedglb.report.across import ENOUGH_SEEDS, Across, Crossing, Curve, positions
-from fedglb.report.figures.style import looks, styled
+from fedglb.report.figures.frame import wrapped
+from fedglb.report.figures.style import WIDE, Medium, looks, styled
 from fedglb.report.text.numerals import amount
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SIZE = (8.4, 5.2)
+_HEIGHT = 5.2  # in inches
 _WIDE = 8.0  # the axis of regret is logarithmic if values differ by this factor
 _UNITS = {
     "heterogeneity": "heterogeneity (spread of the clients’ own θ around the common one)",
@@ -24,17 +25,26 @@ _UNITS = {
 }
 
 
-def draw(study: Across, found: Sequence[Curve], crossed: Sequence[Crossing]) -> Figure:
+def draw(
+    study: Across, found: Sequence[Curve], crossed: Sequence[Crossing], medium: Medium = WIDE
+) -> Figure:
     """Draw the figure."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     places = positions(study.values)
-    drawn = looks([(curve.name, curve.algorithm) for curve in found])
-    with styled():
-        figure = Figure(figsize=_SIZE)
+    plain = looks([(curve.name, curve.algorithm) for curve in found])
+    drawn = {name: look.on(medium) for name, look in plain.items()}
+    title = wrapped(study.title, medium.width - 0.6)
+    columns = 2 if medium.narrow else 4
+    below = 0.75 + 0.2 * -(-len(found) // columns)
+    with styled(medium):
+        figure = Figure(figsize=(medium.width, _HEIGHT))
         axes = figure.subplots()
-        figure.subplots_adjust(left=0.1, right=0.975, top=0.915, bottom=0.19)
+        figure.subplots_adjust(
+            left=0.16 if medium.narrow else 0.1, right=0.975, bottom=below / _HEIGHT,
+            top=1.0 - (0.2 + 0.22 * len(title)) / _HEIGHT,
+        )  # fmt: skip
         for curve in found:
             look = drawn[curve.name]
             axes.errorbar(
@@ -54,12 +64,14 @@ def draw(study: Across, found: Sequence[Curve], crossed: Sequence[Crossing]) -> 
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
         axes.xaxis.set_major_locator(FixedLocator(places))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.set_xticklabels([f"{value:g}" for value in study.values], fontsize=8.2)
+        labels = [f"{value:g}" for value in study.values]
+        axes.set_xticklabels(labels, fontsize=8.2, rotation=45 if medium.narrow else 0)
         even = "" if places == [float(v) for v in study.values] else "; values are evenly spaced"
-        axes.set_xlabel(_UNITS[study.key] + even)
+        label = wrapped(_UNITS[study.key] + even, medium.width - 0.8, 13.0)
+        axes.set_xlabel("\n".join(label))
         axes.set_ylabel("regret, mean over seeds" + (
             ", log scale" if axes.get_yscale() == "log" else ""))  # fmt: skip
-        axes.grid(color="#ececec", linewidth=0.6)
+        axes.grid()
         axes.set_axisbelow(True)
         colours = {curve.name: drawn[curve.name] for curve in found}
         for k, each in enumerate(crossed):
@@ -71,12 +83,15 @@ def draw(study: Across, found: Sequence[Curve], crossed: Sequence[Crossing]) -> 
                 f"{each.name} {verb} to pay: {each.at:.2g}", (x, 0.975 - 0.05 * k),
                 xycoords=("data", "axes fraction"), xytext=(-4 if right else 4, 0),
                 textcoords="offset points", ha="right" if right else "left", va="top",
-                fontsize=8.5, color=colours[each.name].ink,
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
+                fontsize=8.5, color=medium.small(plain[each.name].colour),
+                bbox={"facecolor": medium.paper, "edgecolor": "none", "pad": 1.0, "alpha": 0.85},
             )  # fmt: skip
-        figure.text(0.1, 0.95, study.title, fontsize=11.5, weight="bold", parse_math=False)
+        figure.text(
+            axes.get_position().x0, 1.0 - 0.08 / _HEIGHT, "\n".join(title), fontsize=11.5,
+            weight="bold", va="top", parse_math=False,
+        )  # fmt: skip
         figure.legend(
-            loc="lower center", ncols=4, frameon=False, fontsize=8.5, handlelength=3.6,
+            loc="lower center", ncols=columns, frameon=False, fontsize=8.5, handlelength=3.6,
             columnspacing=1.8, bbox_to_anchor=(0.5, 0.01),
         )  # fmt: skip
     return figure

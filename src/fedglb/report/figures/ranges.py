@@ -66,8 +66,8 @@ def ranges(evidence: Evidence) -> Range:
     return Range(low, high, log, left, most * room, zero, costs=True)
 
 
-def dress(axes: Axes, study: Study, extent: Range) -> None:
-    """Set scales, limits, ticks and names of the axes."""
+def dress(axes: Axes, study: Study, extent: Range, *, few: bool = False) -> None:
+    """Set scales, limits, ticks and names of the axes; `few`: there is room for few ticks."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
     if extent.log:
@@ -81,8 +81,8 @@ def dress(axes: Axes, study: Study, extent: Range) -> None:
     if extent.costs:
         axes.set_xscale("log")
         powers = range(math.floor(math.log10(extent.left)), math.ceil(math.log10(extent.right)) + 1)
-        few = math.log10(extent.right / extent.left) < 2.2
-        ticks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,))]
+        close = math.log10(extent.right / extent.left) < (1.2 if few else 2.2)
+        ticks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if close else (1,))]
         ticks = [t for t in ticks if extent.left <= t <= extent.right]
         if extent.zero is not None:
             ticks = [extent.zero] + [t for t in ticks if t > 1.3 * extent.zero]
@@ -95,9 +95,10 @@ def dress(axes: Axes, study: Study, extent: Range) -> None:
         axes.xaxis.set_major_locator(FixedLocator([0.0]))
     axes.set_xlim(extent.left, extent.right)
     axes.set_ylim(extent.low, extent.high)
-    axes.set_xlabel(MEASURES[study.measure] + (", log scale" if extent.costs else ""))
+    name = study.measure if few else MEASURES[study.measure]
+    axes.set_xlabel(name + (", log scale" if extent.costs else ""))
     axes.set_ylabel("regret, mean over seeds" + (", log scale" if extent.log else ""))
-    axes.grid(color="#ececec", linewidth=0.6)
+    axes.grid()
     axes.set_axisbelow(True)
 
 

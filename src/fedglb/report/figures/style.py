@@ -16,6 +16,71 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Dashes = Literal["-"] | tuple[float, tuple[float, ...]]
+#: What becomes of a colour on a dark page: black and dark blue would not be seen.
+_ON_DARK = {
+    "#000000": "#f0f0f0", "#666666": "#a9a9a9", "#444444": "#c4c4c4", "#0072B2": "#4da6e0",
+    "#D55E00": "#f28241", "#009E73": "#2fc79b", "#8a6d00": "#d6b33c", "white": "#14171b",
+    "black": "#f0f0f0",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Medium:
+    """What a figure is drawn for: a wide or a narrow screen, a light or a dark page."""
+
+    narrow: bool = False
+    dark: bool = False
+
+    @property
+    def width(self) -> float:
+        """The width of the figure in inches; text has the same size in both."""
+        return 3.9 if self.narrow else 9.4
+
+    @property
+    def paper(self) -> str:
+        """The background."""
+        return self.colour("white")
+
+    @property
+    def text(self) -> str:
+        """The colour of text."""
+        return "#e4e4e4" if self.dark else "#222222"
+
+    @property
+    def soft(self) -> str:
+        """The colour of text that matters less."""
+        return "#b8b8b8" if self.dark else "#444444"
+
+    @property
+    def grid(self) -> str:
+        """The colour of lines that are hardly seen."""
+        return "#2c3138" if self.dark else "#ececec"
+
+    @property
+    def front(self) -> str:
+        """The colour of the Pareto front."""
+        return "#7d8590" if self.dark else "#9a9a9a"
+
+    def colour(self, colour: str) -> str:
+        """Return a colour as it can be seen on this page."""
+        return _ON_DARK.get(colour, colour) if self.dark else colour
+
+    def small(self, colour: str) -> str:
+        """Return a colour of small print: darker on white, lighter on a dark page.
+
+        Examples
+        --------
+        >>> Medium().small("#E69F00"), Medium(dark=True).small("#E69F00")
+        ('#7e5700', '#f1ca72')
+        """
+        shown = self.colour(colour)
+        parts = [int(shown[i : i + 2], 16) for i in (1, 3, 5)]
+        mixed = (int(255 - 0.55 * (255 - p)) if self.dark else int(0.55 * p) for p in parts)
+        return "#" + "".join(f"{p:02x}" for p in mixed)
+
+
+#: A figure as it is saved as a file.
+WIDE = Medium()
 
 
 @dataclass(frozen=True)
@@ -27,22 +92,14 @@ class Look:
     line: Dashes
     inside: str = ""
 
+    def on(self, medium: Medium) -> Look:
+        """Return the look with colours that can be seen on a page."""
+        return replace(self, colour=medium.colour(self.colour), inside=medium.colour(self.inside))
+
     @property
     def face(self) -> str:
         """Return the colour inside the marker: `colour`, unless `inside` says otherwise."""
         return self.inside or self.colour
-
-    @property
-    def ink(self) -> str:
-        """Return the colour of small print: darker, for contrast on white.
-
-        Examples
-        --------
-        >>> Look("#E69F00", "s", "-").ink
-        '#7e5700'
-        """
-        parts = (int(self.colour[i : i + 2], 16) for i in (1, 3, 5))
-        return "#" + "".join(f"{int(0.55 * p):02x}" for p in parts)
 
 
 LOOKS = {
@@ -54,19 +111,21 @@ LOOKS = {
     "one-ucb-glm": Look("#D55E00", "*", "-"),
     "n-ucb-glm": Look("#000000", "P", (0, (4, 2))),
     "n-ons-glm": Look("#666666", "X", (0, (1, 2))),
-    "fedglb-auto": Look("#B2182B", "h", (0, (6, 1))),
-    "fedglb-mix": Look("#5E3C99", "d", (0, (3, 1, 1, 1))),
+    "fedglb-auto": Look("#D55E00", "h", (0, (9, 1.5))),
+    "fedglb-mix": Look("#8a6d00", "p", (0, (3, 1, 3, 1, 1, 1))),
+    "fedglb-iterate": Look("#0072B2", "d", (0, (6, 1, 2, 1)), "white"),
 }
-_UNKNOWN = Look("#444444", "p", (0, (3, 1)))
-_LINES: tuple[Dashes, ...] = ((0, (2, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
-_INSIDES = ("white", "#c4c4c4", "black", "#F0E442")
-_FONTS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans", "font.size": 9.0, "figure.dpi": 100.0, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.edgecolor": "#555555", "axes.labelcolor": "#222222",
-    "xtick.color": "#444444", "ytick.color": "#444444", "text.color": "#222222",
-    "axes.unicode_minus": True, "mathtext.default": "regular",
-    "svg.fonttype": "none", "svg.hashsalt": "fedglb", "path.simplify": True,
-}  # fmt: skip
+#: For all others and for further curves: 12 markers, 7 lines, 8 colours, so that no two of the
+#: first 56 have both line and colour in common.
+_MARKERS = ("<", ">", "d", "H", "8", "p", "X", "s", "^", "o", "D", "v")
+_LINES: tuple[Dashes, ...] = (
+    (0, (2, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), "-", (0, (6, 1, 2, 1)),
+    (0, (3, 3)),
+)  # fmt: skip
+_COLOURS = (
+    "#444444", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a6d00",
+)  # fmt: skip
+_INSIDES = ("white", "#c4c4c4", "", "#F0E442")
 
 
 def look(algorithm: str, nth: int = 0) -> Look:
@@ -74,42 +133,76 @@ def look(algorithm: str, nth: int = 0) -> Look:
 
     Examples
     --------
-    >>> look("fedglb-ucb").face, look("fedglb-ucb", 1).face
-    ('#0072B2', 'white')
+    >>> look("fedglb-ucb").face, look("fedglb-ucb", 1).face, look("fedglb-ucb", 1).marker
+    ('#0072B2', 'white', '<')
     """
-    first = LOOKS.get(algorithm, _UNKNOWN)
+    first = LOOKS.get(algorithm, Look(_COLOURS[0], "p", (0, (3, 1))))
     if nth == 0:
         return first
-    place = (nth - 1) % len(_LINES)
-    return replace(first, line=_LINES[place], inside=_INSIDES[place])
+    return replace(
+        first, marker=_MARKERS[(nth - 1) % len(_MARKERS)], line=_LINES[(nth - 1) % len(_LINES)],
+        inside=_INSIDES[(nth - 1) % len(_INSIDES)],
+    )  # fmt: skip
 
 
 def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
     """Return the look of each curve, given (name of the curve, algorithm) in order."""
     seen: dict[str, int] = {}
+    strangers: dict[str, Look] = {}  # algorithms without a look of their own
     made = {}
     for name, algorithm in named:
-        if name not in made:
-            made[name] = look(algorithm, seen.get(algorithm, 0))
-            seen[algorithm] = seen.get(algorithm, 0) + 1
+        if name in made:
+            continue
+        nth = seen.get(algorithm, 0)
+        own = look(algorithm, nth)
+        if algorithm not in LOOKS:
+            own = replace(own, colour=strangers.setdefault(
+                algorithm, setting_look(len(strangers))).colour)  # fmt: skip
+            own = strangers[algorithm] if nth == 0 else own
+        made[name] = own
+        seen[algorithm] = nth + 1
     return made
 
 
+def setting_look(i: int) -> Look:
+    """Return the look of the i-th of many settings: another colour, marker and line each time.
+
+    Examples
+    --------
+    >>> len({(own.marker, own.line) for own in map(setting_look, range(56))})
+    56
+    """
+    return Look(
+        _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)],
+        _INSIDES[(i + 2) % len(_INSIDES)],
+    )  # fmt: skip
+
+
 @contextmanager
-def styled() -> Iterator[None]:
+def styled(medium: Medium = WIDE) -> Iterator[None]:
     """Draw with matplotlib settings of this package; the user's own stay as they are."""
     import matplotlib
 
-    with matplotlib.rc_context(_FONTS):
+    own: dict[Any, Any] = {
+        "font.family": "DejaVu Sans", "font.size": 9.0, "figure.dpi": 100.0,
+        "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": medium.soft,
+        "axes.labelcolor": medium.text, "xtick.color": medium.soft, "ytick.color": medium.soft,
+        "text.color": medium.text, "figure.facecolor": medium.paper,
+        "axes.facecolor": medium.paper, "savefig.facecolor": "auto", "grid.color": medium.grid,
+        "grid.linewidth": 0.6, "axes.unicode_minus": True, "mathtext.default": "regular",
+        "svg.fonttype": "none", "svg.hashsalt": "fedglb", "path.simplify": True,
+    }  # fmt: skip
+    with matplotlib.rc_context(own):
         yield
 
 
-def saved(figure: Figure) -> dict[str, bytes]:
+def saved(figure: Figure, kinds: tuple[str, ...] = ("png", "svg")) -> dict[str, bytes]:
     """Return the figure as PNG and SVG: the same bytes each time, without a date."""
+    metadata = {"png": {"Software": None}, "svg": {"Date": None}}
     files = {}
     with styled():
-        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+        for kind in kinds:
             buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, metadata=metadata, dpi=160)
+            figure.savefig(buffer, format=kind, metadata=metadata[kind], dpi=160)
             files[kind] = buffer.getvalue()
     return files

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedglb.report.claims import Evidence
+from fedglb.report.figures.frame import Frame
 from fedglb.report.figures.labels import place
-from fedglb.report.figures.levels import Level, all_levels, draw_levels, write_notes
+from fedglb.report.figures.levels import Level, all_levels, draw_levels, level_handles, notes
 from fedglb.report.figures.ranges import Range, dress, ranges, trading
-from fedglb.report.figures.style import looks, styled
+from fedglb.report.figures.style import WIDE, Look, Medium, looks, styled
 from fedglb.report.study import Study
 from fedglb.report.text.numerals import setting
 from fedglb.typing import FloatArray
@@ -21,57 +22,66 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-_SIZE = (9.4, 6.2)
-_HALO = {"color": "#c9c9c9", "linewidth": 6.0, "solid_joinstyle": "round", "zorder": 1.0}
 
-
-def draw(study: Study, evidence: Evidence) -> Figure:
+def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
     """Draw the figure."""
     from matplotlib.figure import Figure
 
-    with styled():
-        figure = Figure(figsize=_SIZE)
-        axes = figure.add_axes((0.085, 0.175, 0.715, 0.705))
-        extent = ranges(evidence)
-        dress(axes, study, extent)
-        handles = _front(axes, evidence, extent)
-        handles = [*_dots(axes, evidence, extent), *handles]
-        levels = all_levels(study, evidence)
-        shown = [level for level in levels if extent.shows(level.regret)]
-        draw_levels(axes, shown, extent)
-        write_notes(figure, study, evidence, levels, extent)
-        _labels(axes, evidence, shown, extent)
-        figure.legend(
-            handles=handles, loc="lower center", bbox_to_anchor=(0.4425, 0.008), ncols=4,
-            frameon=False, fontsize=8.5, handlelength=3.2, columnspacing=1.6,
+    extent = ranges(evidence)
+    levels = all_levels(study, evidence)
+    shown = [level for level in levels if extent.shows(level.regret)]
+    with styled(medium):
+        handles = [*_handles(evidence, medium), _front_handle(medium)]
+        if medium.narrow:
+            handles += level_handles(shown, medium)
+        frame = Frame(
+            medium, "" if medium.narrow else study.title, notes(evidence, levels, extent),
+            [str(h.get_label()) for h in handles], 4.0 if medium.narrow else 4.9,
         )  # fmt: skip
+        figure = Figure(figsize=frame.size)
+        left, right, below = (0.78, 0.1, 0.5) if medium.narrow else (0.8, 1.88, 0.5)
+        low = frame.low + frame.up(below)
+        axes = figure.add_axes(
+            (frame.across(left), low, 1 - frame.across(left + right), frame.high - low)
+        )
+        dress(axes, study, extent, few=medium.narrow)
+        _front(axes, evidence, extent, medium)
+        _dots(axes, evidence, extent, medium)
+        draw_levels(axes, shown, extent, medium)
+        _labels(axes, evidence, shown, extent, medium)
+        frame.write(figure, handles, 0.1 if medium.narrow else left)
     return figure
 
 
 def caption(study: Study, evidence: Evidence) -> str:
     """Return what the figure shows."""
     seeds = max(r.seeds for r in evidence.rows)
-    bars = "bars, and bands around lines, are ± 1 standard error; " if seeds > 1 else ""
+    bars = ""
+    if not evidence.is_look:
+        bars = "bars, and bands around lines, are ± 1 standard error; "
     return (
         f"Each dot is one setting: its mean regret over {seeds} seed{'s' if seeds > 1 else ''} "
         f"against its mean communication in {study.measure}, with its D or B beside it; {bars}"
-        "the grey stairs are the Pareto front, the least regret that any algorithm has for as "
+        "the thin grey stairs are the Pareto front, the least regret that any algorithm has for as "
         "little communication. Horizontal lines have no trade-off to set; those that lie outside "
         "the range are written above the figure."
     )
 
 
-def _front(axes: Axes, evidence: Evidence, extent: Range) -> list[Line2D]:
-    """Draw the stairs: for each amount of communication the least regret that it buys."""
+def _front(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
+    """Draw the stairs, behind all: for each amount of communication the least regret it buys."""
     x, y = _stairs(evidence, extent)
-    lines = axes.plot(
-        x,
-        y,
-        drawstyle="steps-post",
-        label="Pareto front",
-        **_HALO,  # type: ignore[arg-type]
-    )
-    return list(lines)
+    axes.plot(x, y, drawstyle="steps-post", **_thin(medium))
+
+
+def _front_handle(medium: Medium) -> Line2D:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label="Pareto front", **_thin(medium))
+
+
+def _thin(medium: Medium) -> dict[str, Any]:
+    return {"color": medium.front, "linewidth": 0.9, "linestyle": "-", "zorder": 0.9}
 
 
 def _stairs(evidence: Evidence, extent: Range) -> tuple[list[float], list[float]]:
@@ -82,31 +92,19 @@ def _stairs(evidence: Evidence, extent: Range) -> tuple[list[float], list[float]
     return [*x, max(extent.right, x[-1])], [*y, y[-1]]
 
 
-def _dots(axes: Axes, evidence: Evidence, extent: Range) -> list[Line2D]:
+def _looks(evidence: Evidence, medium: Medium) -> dict[str, Look]:
+    named = [(curve.name, curve.algorithm) for curve in evidence.curves]
+    return {name: own.on(medium) for name, own in looks(named).items()}
+
+
+def _handles(evidence: Evidence, medium: Medium) -> list[Line2D]:
+    """Return one entry of the legend per curve."""
     from matplotlib.lines import Line2D
 
-    drawn = looks([(c.name, c.algorithm) for c in evidence.curves])
-    handles: list[Line2D] = []
+    drawn = _looks(evidence, medium)
+    handles = []
     for curve in evidence.curves:
-        own = drawn[curve.name]
-        x = np.array([extent.x(r.cost(evidence.measure)) for r in curve.rows])
-        y = np.array([r.regret for r in curve.rows])
-        bars = None
-        if any(r.error is not None for r in curve.rows):
-            half = np.array([r.error or 0.0 for r in curve.rows])
-            # A logarithmic axis ends above zero: the bar goes to its lower edge.
-            down = np.minimum(half, y - 0.5 * extent.low) if extent.log else half
-            bars = np.vstack([down, half])
-        dial = curve.rows[0].dial
-        # Bars and lines below the labels, dots above them.
-        axes.errorbar(
-            x, y, yerr=bars, color=own.colour, linestyle=own.line, linewidth=1.0,
-            elinewidth=0.8, capsize=2.0, capthick=0.8, zorder=2.0,
-        )  # fmt: skip
-        axes.plot(
-            x, y, linestyle="", marker=own.marker, markersize=5.4, markerfacecolor=own.face,
-            markeredgecolor=own.colour, zorder=3.0, clip_on=False,
-        )  # fmt: skip
+        own, dial = drawn[curve.name], curve.rows[0].dial
         handles.append(
             Line2D(
                 [], [], color=own.colour, linestyle=own.line, linewidth=1.0, marker=own.marker,
@@ -117,7 +115,32 @@ def _dots(axes: Axes, evidence: Evidence, extent: Range) -> list[Line2D]:
     return handles
 
 
-def _labels(axes: Axes, evidence: Evidence, levels: list[Level], extent: Range) -> None:
+def _dots(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
+    drawn = _looks(evidence, medium)
+    for curve in evidence.curves:
+        own = drawn[curve.name]
+        x = np.array([extent.x(r.cost(evidence.measure)) for r in curve.rows])
+        y = np.array([r.regret for r in curve.rows])
+        bars = None
+        if any(r.error is not None for r in curve.rows):
+            half = np.array([r.error or 0.0 for r in curve.rows])
+            # A logarithmic axis ends above zero: the bar goes to its lower edge.
+            down = np.minimum(half, y - 0.5 * extent.low) if extent.log else half
+            bars = np.vstack([down, half])
+        # Bars and lines below the labels, dots above them.
+        axes.errorbar(
+            x, y, yerr=bars, color=own.colour, linestyle=own.line, linewidth=1.0,
+            elinewidth=0.8, capsize=2.0, capthick=0.8, zorder=2.0,
+        )  # fmt: skip
+        axes.plot(
+            x, y, linestyle="", marker=own.marker, markersize=5.4, markerfacecolor=own.face,
+            markeredgecolor=own.colour, zorder=3.0, clip_on=False,
+        )  # fmt: skip
+
+
+def _labels(
+    axes: Axes, evidence: Evidence, levels: list[Level], extent: Range, medium: Medium
+) -> None:
     """Write D or B at each dot, where there is room."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -138,9 +161,10 @@ def _labels(axes: Axes, evidence: Evidence, levels: list[Level], extent: Range) 
     texts = [
         axes.annotate(
             setting(r.value), (extent.x(r.cost(evidence.measure)), r.regret), (0, 0),
-            textcoords="offset points", fontsize=6.8, ha="center", va="center_baseline",
-            color=drawn[r.curve].ink, zorder=2.6, annotation_clip=False,
-            bbox={"boxstyle": "square,pad=0.06", "fc": "white", "ec": "none", "alpha": 0.65},
+            textcoords="offset points", fontsize=7.2 if medium.narrow else 6.8, ha="center",
+            va="center_baseline", color=medium.small(drawn[r.curve].colour), zorder=2.6,
+            annotation_clip=False,
+            bbox={"boxstyle": "square,pad=0.06", "fc": medium.paper, "ec": "none", "alpha": 0.65},
         )
         for r in rows if r.value is not None
     ]  # fmt: skip

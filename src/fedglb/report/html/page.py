@@ -5,53 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from string import Template
 from typing import Any
 
 from fedglb.report.claims import Claim, Evidence
-from fedglb.report.html.tables import choice_section, claims_table, pairs, results_table
-from fedglb.report.study import Study
+from fedglb.report.figures.style import Medium
+from fedglb.report.html.css import CSS, DARK, NARROW
+from fedglb.report.html.tables import choice_section, claims_list, pairs, results_table
+from fedglb.report.study import PAPER, QUICK, Study
+from fedglb.report.summary import ENOUGH, STUCK_MEANS
 from fedglb.report.text.numerals import amount
-
-_CSS = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 4rem; max-width: 60rem; background: #fff;
-  color: #1c1c1c; font: 16px/1.55 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
-header p.kind { margin: 0; color: #555; font-size: .9rem; }
-h1 { margin: .1rem 0 1rem; font-size: 1.7rem; line-height: 1.25; }
-h2 { margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid #ddd; font-size: 1.25rem; }
-h3 { margin: 1.4rem 0 .4rem; font-size: 1rem; }
-.headline { margin: 0 0 1rem; padding: .9rem 1.1rem; border-left: 5px solid #0072b2;
-  background: #eef5fa; font-size: 1.2rem; font-weight: 600; line-height: 1.4; }
-figure { margin: 1.6rem 0; break-inside: avoid; }
-figure img { display: block; width: 100%; height: auto; }
-figcaption { margin-top: .4rem; color: #444; font-size: .88rem; }
-.wide { overflow-x: auto; margin: .6rem 0; }
-table { border-collapse: collapse; font-size: .86rem; line-height: 1.4; }
-th, td { padding: .32rem .65rem; border-bottom: 1px solid #e3e3e3; text-align: left;
-  vertical-align: top; }
-thead th { border-bottom: 2px solid #888; white-space: nowrap; }
-.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-.pairs th { font-weight: 600; white-space: nowrap; }
-.pairs td { overflow-wrap: anywhere; }
-.results { font-size: .8rem; } .results td:first-child { white-space: nowrap; }
-.results th, .results td { padding: .25rem .5rem; }
-.claims p::first-letter { text-transform: uppercase; }
-.claims { min-width: 44rem; }
-.claims td:first-child { width: 34%; }
-.claims td p { margin: 0 0 .35rem; }
-.claims small { display: block; margin-top: .35rem; color: #555; font-size: .78rem; }
-.claims td:last-child { white-space: nowrap; font-weight: 600; }
-.holds { color: #00684b; } .fails { color: #a33a00; } .open { color: #555; }
-.undecided { color: #6b5200; font-style: italic; }
-details { margin: .6rem 0; } summary { cursor: pointer; font-weight: 600; }
-pre { overflow-x: auto; padding: .8rem; background: #f6f6f6; font-size: .8rem; line-height: 1.4; }
-@media print { body { max-width: none; padding: 0; font-size: 11pt; }
-  .wide { overflow: visible; } table { font-size: 8pt; } .claims { min-width: 0; }
-  h2 { break-after: avoid; } tr { break-inside: avoid; } }
-"""
 
 _BEST_FITTING = (
     "A best-fitting model is the fixed model that fits the mean rewards of the arms on offer best "
@@ -69,6 +34,7 @@ _PAGE = Template("""<!DOCTYPE html>
 </head>
 <body>
 <header>
+$look
 <p class="kind">$kind</p>
 <h1>$title</h1>
 <p class="headline">$headline</p>
@@ -76,11 +42,9 @@ _PAGE = Template("""<!DOCTYPE html>
 </header>
 <main>
 $figures
-<section><h2>The paper’s claims</h2>
-$claims</section>
-<section><h2>The numbers behind the figure</h2>
-<p>Means over the seeds. “updates” are global updates; ● is on the Pareto front.
-$baselines</p>
+$claims
+<section><h2>The numbers behind the figures</h2>
+<p>$meaning $baselines</p>
 $results</section>
 $choice
 <section><h2>What was run</h2>
@@ -91,29 +55,41 @@ $run</section>
 """)
 
 
+@dataclass(frozen=True)
+class FigureOnPage:
+    """A figure as the page shows it: one SVG for each medium."""
+
+    alt: str
+    caption: str
+    svg: Mapping[Medium, bytes]
+
+
 def page(
     study: Study,
     evidence: Evidence,
     claims: Sequence[Claim],
     headline: str,
     sentences: Sequence[str],
-    figures: Sequence[tuple[str, str, bytes]],
+    figures: Sequence[FigureOnPage],
 ) -> str:
-    """Return the page; `figures` are (alternative text, caption, SVG)."""
+    """Return the page."""
     choice = ""
     if study.choice is not None:
+        names = {row.algorithm: row.name for row in evidence.rows}
         choice = (
-            f"<section><h2>How the parameters were chosen</h2>\n{choice_section(study.choice)}"
-            "</section>"
+            "<section><h2>How the parameters were chosen</h2>\n"
+            f"{choice_section(study.choice, names)}</section>"
         )
     return _PAGE.substitute(
-        css=_CSS,
+        css=CSS,
+        look=_look(study, evidence),
         title=escape(study.title),
         kind=escape(" · ".join(filter(None, ["fedglb report", study.name, study.profile]))),
         headline=escape(headline),
         sentences=" ".join(escape(s) for s in sentences),
-        figures="\n".join(_figure(*figure) for figure in figures),
-        claims=claims_table(claims),
+        figures="\n".join(figure_on_page(figure) for figure in figures),
+        claims=_claims(claims),
+        meaning=escape(_meaning(evidence)),
         baselines=_BEST_FITTING if _has_models(study) else "",
         results=results_table(study, evidence),
         choice=choice,
@@ -121,16 +97,80 @@ def page(
     )
 
 
+def _look(study: Study, evidence: Evidence) -> str:
+    """Return the first line of a report that is only a look: that it is one, and what is not."""
+    seeds = f"{evidence.seeds} seed{'s' if evidence.seeds > 1 else ''}"
+    few = f"With fewer than {ENOUGH} seeds there are no intervals and no verdicts."
+    if study.profile == QUICK:
+        manifest = study.result.manifest
+        here = _size({"seeds": evidence.seeds, "horizon": manifest.get("horizon"),
+                      "clients": manifest.get("clients"),
+                      "configurations": len(evidence.rows)})  # fmt: skip
+        command = study.full.get("command", f"fedglb reproduce {study.name} --full")
+        full = _size(study.full)
+        text = (
+            f"<strong>This is a quick look</strong>: {escape(here)}. The full study"
+            f"{' has ' + escape(full) if full else ' is larger'}: "
+            f"<code>{escape(command)}</code>. {escape(few) if evidence.is_look else ''} "
+            f"The paper: {PAPER}"
+        )
+    elif evidence.is_look:
+        text = f"<strong>This is a look</strong> at {seeds}. {escape(few)}"
+    else:
+        return ""
+    return f'<p class="look">{text}</p>'
+
+
+def _size(size: Mapping[str, Any]) -> str:
+    """Return "10 seeds, 2,000 steps, 200 clients"."""
+    words = {"seeds": "seed", "horizon": "step", "clients": "client",
+             "configurations": "configuration"}  # fmt: skip
+    said = [(size[key], word) for key, word in words.items() if size.get(key) is not None]
+    return ", ".join(f"{count:,} {word}{'s' if count != 1 else ''}" for count, word in said)
+
+
+def _claims(claims: Sequence[Claim]) -> str:
+    """Return the paper's claims and ours, each where there are any."""
+    parts = []
+    for whose, title, about in (
+        ("the paper", "The paper’s claims", f"<p>The paper: {PAPER}</p>"),
+        ("this package", "Claims of this package", ""),
+    ):
+        own = [claim for claim in claims if claim.whose == whose]
+        if own:
+            parts.append(f"<section><h2>{title}</h2>\n{about}{claims_list(own)}</section>")
+    return "\n".join(parts)
+
+
+def _meaning(evidence: Evidence) -> str:
+    text = "Means over the seeds. “updates” are global updates; ● is on the Pareto front."
+    if evidence.is_look:
+        return f"{text} Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
+    return f"{text} {STUCK_MEANS}"
+
+
 def _has_models(study: Study) -> bool:
     return any(str(name).startswith("best-fitting") for name in study.baselines["name"])
 
 
-def _figure(alt: str, caption: str, svg: bytes) -> str:
-    data = base64.b64encode(svg).decode()
+def figure_on_page(figure: FigureOnPage) -> str:
+    """Return the figure; the browser takes the one for its screen."""
+    sources = "".join(
+        f'<source media="{" and ".join(asked)}" srcset="{_data(figure.svg[medium])}">'
+        for medium, asked in (
+            (Medium(True, True), (NARROW, DARK)), (Medium(True, False), (NARROW,)),
+            (Medium(False, True), (DARK,)),
+        )
+    )  # fmt: skip
     return (
-        f'<figure><img alt="{escape(alt)}" src="data:image/svg+xml;base64,{data}">'
-        f"<figcaption>{escape(caption)}</figcaption></figure>"
+        f"<figure><picture>{sources}"
+        f'<img alt="{escape(figure.alt)}" src="{_data(figure.svg[Medium()])}"></picture>'
+        f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
     )
+
+
+def _data(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def _run(study: Study, evidence: Evidence) -> str:
@@ -151,7 +191,7 @@ def _run(study: Study, evidence: Evidence) -> str:
     if caveats:
         items = "".join(f"<li>{escape(c)}</li>" for c in caveats)
         parts += ["<h3>Caveats that runs noted</h3>", f"<ul>{items}</ul>"]
-    parts += ["<h3>With what</h3>", pairs(_made_with(manifest)), _experiment(manifest)]
+    parts += ["<h3>With what</h3>", pairs(made_with(manifest)), experiment(manifest)]
     return "\n".join(parts)
 
 
@@ -162,7 +202,8 @@ def _caveats(study: Study) -> list[str]:
     return [str(c) for c in found.unique(maintain_order=True)]
 
 
-def _made_with(manifest: Mapping[str, Any]) -> dict[str, object]:
+def made_with(manifest: Mapping[str, Any]) -> dict[str, object]:
+    """Return what a sweep was made with, for a list on the page."""
     software = manifest.get("software", {})
     facts: dict[str, object] = {
         "fedglb": software.get("fedglb"), "digest of the sources": software.get("sources"),
@@ -195,7 +236,8 @@ def _seconds(value: float | None) -> str | None:
     return f"{amount(value)} s" if value < 600 else f"{value / 60:.0f} min"
 
 
-def _experiment(manifest: Mapping[str, Any]) -> str:
+def experiment(manifest: Mapping[str, Any]) -> str:
+    """Return the experiment's file, to be unfolded on the page."""
     document = manifest.get("document")
     if document is None:
         return ""

@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+import polars as pl
+
 from fedglb.report.claims import FAILS, HOLDS, UNDECIDED, Claim, Evidence
 from fedglb.report.study import Study
+from fedglb.report.summary import NAMES
+from fedglb.report.summary import spread as _spread
 from fedglb.report.text.numerals import amount, plus_minus
 
 _MARKS = {HOLDS: ("✓", "holds"), FAILS: ("✗", "fails"), UNDECIDED: ("?", "undecided")}
@@ -58,52 +62,53 @@ def _value(value: object) -> str:
     return escape(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def claims_table(claims: Sequence[Claim]) -> str:
-    """Return the claims: text and rule, what was measured, verdict."""
-    rows = []
+def claims_list(claims: Sequence[Claim]) -> str:
+    """Return the claims: verdict and what decided it, the text, what was measured, the rule."""
+    parts = []
     for claim in claims:
         mark, kind = _MARKS.get(claim.verdict, ("–", "open"))
-        rows.append(
-            [
-                f"<strong>{escape(claim.text)}</strong><small>{escape(claim.rule)}</small>",
-                "".join(f"<p>{escape(p)}</p>" for p in claim.measured.rstrip(".").split("; ")),
-                f'<span class="{kind}">{mark} {escape(claim.verdict)}</span>',
-            ]
+        why = f' <span class="why">{escape(claim.decided)}</span>' if claim.decided else ""
+        found = claim.measured.rstrip(".").split("; ")
+        parts.append(
+            f'<article class="claim"><h3>{escape(claim.text)}</h3>'
+            f'<p><span class="verdict {kind}">{mark} {escape(claim.verdict)}</span>{why}</p>'
+            f"<ul>{''.join(f'<li>{escape(p)}</li>' for p in found)}</ul>"
+            f"<details><summary>The rule</summary><p>{escape(claim.rule)}</p></details></article>"
         )
-    return table(["claim", "measured", "verdict"], rows, numbers_from=3, kind="claims")
+    return "\n".join(parts)
 
 
 def results_table(study: Study, evidence: Evidence) -> str:
-    """Return the numbers behind the figure."""
-    head = ["configuration", "regret ± s.e.", "95 % interval", "transfers", "scalars",
-            "updates", "rounds", "reward", "front"]  # fmt: skip
-    rows = [
-        [
-            escape(r.label), plus_minus(r.regret, r.error),
-            "" if r.low is None else f"{amount(r.low)} to {amount(r.high)}",
-            amount(r.transfers), amount(r.scalars), amount(r.syncs), amount(r.rounds),
-            amount(r.reward), "●" if r.front else "",
-        ]
-        for r in evidence.rows
-    ]  # fmt: skip
-    for frame in study.baselines.partition_by("name", maintain_order=True):
-        regret, reward = frame["regret"], frame["reward"]
-        spread = regret.std()
-        error = spread / len(regret) ** 0.5 if isinstance(spread, float) else None
+    """Return the numbers behind the figures; errors, medians and stuck runs from 5 seeds on."""
+    spread = not evidence.is_look
+    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "95 % interval"] if spread
+            else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
+            "front"]  # fmt: skip
+    rows = []
+    for r in evidence.rows:
+        more = [amount(r.median), f"{r.stuck} of {r.seeds}", f"{amount(r.low)} to {amount(r.high)}"]
         rows.append(
-            [f"<em>{escape(str(frame['name'][0]))}</em>", plus_minus(_mean(regret), error), "",
-             "", "", "", "", amount(_mean(reward)), ""]
+            [
+                escape(r.title), plus_minus(r.regret, r.error), *(more if spread else []),
+                amount(r.transfers), amount(r.scalars), amount(r.syncs), amount(r.rounds),
+                amount(r.reward), "●" if r.front else "",
+            ]
+        )  # fmt: skip
+    grouped = study.baselines.group_by("name", maintain_order=True).agg(
+        pl.col("regret", "reward").mean(), *_spread(), pl.len().alias("seeds")
+    )
+    for b in grouped.to_dicts():
+        enough = b["median"] is not None
+        more = [amount(b["median"]), f"{b['stuck']} of {b['seeds']}" if enough else "", ""]
+        rows.append(
+            [f"<em>{escape(str(b['name']))}</em>", plus_minus(b["regret"], b["error"]),
+             *(more if spread else []), "", "", "", "", amount(b["reward"]), ""]
         )  # fmt: skip
     return table(head, rows, kind="results")
 
 
-def _mean(column: Any) -> float:
-    values = column.drop_nulls()
-    return float(values.mean()) if len(values) else float("nan")
-
-
-def choice_section(choice: Mapping[str, Any]) -> str:
-    """Return how the parameters were chosen."""
+def choice_section(choice: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """Return how the parameters were chosen; `names` are those of algorithms, by preset."""
     seeds = ", ".join(str(s) for s in choice.get("seeds", ()))
     used = {k: v for k, v in choice.get("chosen", {}).items() if v is not None}
     facts: dict[str, object] = {
@@ -114,7 +119,7 @@ def choice_section(choice: Mapping[str, Any]) -> str:
     text = f"<p>{escape(str(choice.get('rule', '')))}</p>{pairs(facts)}"
     rows = [
         [
-            escape(str(a["label"])),
+            escape(_named(str(a["label"]), names)),
             ", ".join(f"{escape(str(k))} {_value(v)}"
                       for k, v in (a.get("own_best") or {}).items() if v is not None),
             amount(a.get("regret_at_chosen")),
@@ -125,9 +130,24 @@ def choice_section(choice: Mapping[str, Any]) -> str:
     ]  # fmt: skip
     left_out = choice.get("not_searched") or ()
     if left_out:
-        names = ", ".join(escape(str(label)) for label in left_out)
-        text += f"<p>Reported, but not part of the search: {names}.</p>"
+        shown = ", ".join(escape(_named(str(label), names)) for label in left_out)
+        text += f"<p>Reported, but not part of the search: {shown}.</p>"
     if rows:
         head = ["algorithm", "its own best values", "regret at the chosen values"]
         text += table([*head, "at its own best"], rows, numbers_from=2)
     return text
+
+
+def _named(label: str, names: Mapping[str, str]) -> str:
+    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere.
+
+    Examples
+    --------
+    >>> _named("fedglb-ucb D=1", {"fedglb-ucb": "FedGLB-UCB"}), _named("mine", {})
+    ('FedGLB-UCB (D=1)', 'mine')
+    """
+    preset, _, rest = label.partition(" ")
+    name = names.get(preset, NAMES.get(preset))
+    if name is None:
+        return label
+    return f"{name} ({rest})" if rest else name

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedglb.report.claims import FAILS, HOLDS, UNDECIDED, UNTESTED, Claim
+from fedglb.report.claims import FAILS, HOLDS, LOOK, UNDECIDED, Claim
 from fedglb.report.claims.base import VARIANTS
-from fedglb.report.claims.near_one import COMPARABLE
 from fedglb.report.text.numerals import amount, factor, percent, plus_minus
 
 
 def against_one(claim: Claim, measure: str) -> str:
-    """Say how near the cheapest comparable setting, or else the best one, is to One-UCB-GLM."""
+    """Say how near the setting that decided, or else the cheapest one, is to One-UCB-GLM."""
     numbers = claim.numbers
-    shown = numbers["cheapest"] or numbers["best"]
+    open_or_look = claim.verdict in (UNDECIDED, LOOK)
+    shown = (numbers["cheapest"] or numbers["best"]) if open_or_look else numbers["decider"]
     ratio, cost = shown["regret_ratio"], shown["communication_ratio"]
     error = shown["regret_ratio_error"]
     share = f"{percent(cost)} of its" if cost < 1 else f"{amount(cost)} times its"
-    if not shown["settled"] and claim.verdict == FAILS:
-        dear = f" at a small part of its {measure}" if ratio <= COMPARABLE else ""
+    if claim.verdict == LOOK:
+        return (
+            f"{shown['title']} has {_ratio(ratio, None)} times One-UCB-GLM’s regret with {share} "
+            f"{measure}."
+        )
+    if claim.verdict == FAILS:
+        dear = f" at a small part of its {measure}" if _only_dear(numbers) else ""
         return (
             f"FedGLB-UCB does not come near One-UCB-GLM{dear}: at best {shown['title']} has "
             f"{_ratio(ratio, error)} times its regret, with {share} {measure}."
         )
     if not shown["settled"]:
-        seeds = "one seed" if error is None else "these seeds"
         return (
-            f"Whether FedGLB-UCB comes near One-UCB-GLM is not decided by {seeds}: "
+            f"Whether FedGLB-UCB comes near One-UCB-GLM is not decided by these seeds: "
             f"{shown['title']} has {_ratio(ratio, error)} times its regret with {share} {measure}."
         )
     spread = f" (± {percent(error)})"
@@ -41,19 +45,26 @@ def against_one(claim: Claim, measure: str) -> str:
     return f"{shown['title']} {near}{but} with {share} {measure}."
 
 
+def _only_dear(numbers: dict[str, Any]) -> bool:
+    """Return whether a setting that was not the decider has less regret: it is too dear."""
+    best: float = numbers["best"]["regret_ratio"]
+    decider: float = numbers["decider"]["regret_ratio"]
+    return best < decider
+
+
 def _ratio(ratio: float, error: float | None) -> str:
     return f"{ratio:.2f}" + ("" if error is None else f" ± {error:.2f}")
 
 
-def against_others(variants: Claim, linear: Claim) -> str:
-    """Say how FedGLB-UCB compares with its variants and with DisLinUCB."""
+def against_others(variants: Claim | None, linear: Claim | None) -> str:
+    """Say how FedGLB-UCB compares with its variants and with DisLinUCB; "" if that is not there."""
     parts = []
-    if variants.verdict != UNTESTED:
+    if variants is not None:
         parts.append(_against_variants(variants))
-    if linear.verdict != UNTESTED:
+    if linear is not None:
         parts.append(_against_linear(linear, "it" if parts else "FedGLB-UCB"))
     if not parts:
-        return "How FedGLB-UCB compares at equal communication is not tested here."
+        return ""
     text = ", and ".join(parts)
     return f"{text[0].upper()}{text[1:]}."
 
@@ -61,6 +72,12 @@ def against_others(variants: Claim, linear: Claim) -> str:
 def _against_variants(claim: Claim) -> str:
     every = claim.numbers["comparisons"]
     made = [c for c in every if c["enough"]]
+    if claim.verdict == LOOK:
+        beaten, compared = total(made)
+        return (
+            f"at equal communication FedGLB-UCB has less regret than {named(made)} at {beaten} of "
+            f"{compared} settings"
+        )
     if claim.verdict == UNDECIDED:
         rest = _and([c["other"] for c in every if not c["enough"]])
         return (
@@ -80,9 +97,10 @@ def _against_linear(claim: Claim, who: str) -> str:
     equal = _settings([c for c in numbers["comparisons"] if c["enough"]])
     equal = f"at equal communication {equal}; " if equal else ""
     inside = f"({equal}best settings: {mine} against {other})"
+    if claim.verdict == LOOK:
+        return f"{who} against DisLinUCB: {inside[1:-1]}"
     if claim.verdict == UNDECIDED:
-        by = "one seed" if numbers["difference_error"] is None else "these seeds"
-        by = f" by {by}" if numbers["best"] == "open" else ""
+        by = " by these seeds" if numbers["best"] == "open" else ""
         return f"whether {who} beats DisLinUCB is not decided{by} {inside}"
     return f"{who} {'beats' if claim.verdict == HOLDS else 'does not beat'} DisLinUCB {inside}"
 

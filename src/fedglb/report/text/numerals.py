@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 #: Less regret than this is rounding error.
-_NOTHING = 1e-6
+NOTHING = 1e-6
 _RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -19,7 +19,7 @@ def amount(value: float | None) -> str:
     """
     if value is None or not math.isfinite(value):
         return "–"
-    if abs(value) < _NOTHING:
+    if abs(value) < NOTHING:
         return "0"
     text = f"{value:,.0f}" if abs(value) >= 99.95 else f"{value:.3g}"
     return text.replace("-", "−") if "e" not in text else text

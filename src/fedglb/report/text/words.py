@@ -1,49 +1,76 @@
-"""What a study says in a headline and three sentences; every word follows from the numbers."""
+"""What a study says in a headline and a few sentences; every word follows from the numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedglb.report.claims import FAILS, HOLDS, UNTESTED, Claim, Evidence
+from fedglb.report.claims import FAILS, HOLDS, LOOK, Claim, Evidence
 from fedglb.report.claims.base import FEDGLB
-from fedglb.report.claims.communication_pays import FEWEST, from_to, signed
+from fedglb.report.claims.communication_pays import from_to, signed
 from fedglb.report.summary import reference
 from fedglb.report.text.against import against_one, against_others, named, total
-from fedglb.report.text.numerals import amount, percent
+from fedglb.report.text.numerals import amount, percent, plus_minus, setting
+from fedglb.report.varied import Varied
 
 
-def headline(evidence: Evidence, claims: Sequence[Claim]) -> str:
-    """Return the one line that matters most."""
+def headline(evidence: Evidence, claims: Sequence[Claim], *, own: bool = False) -> str:
+    """Return the one line that matters most; of one's own sweep, its best setting."""
     claim = _by_key(claims)
-    if claim["near-one"].verdict != UNTESTED:
-        return against_one(claim["near-one"], evidence.measure)
-    if claim["beats-variants"].verdict != UNTESTED:
+    look = ""
+    if evidence.is_look:
+        look = f"A look at {evidence.seeds} seed{'s' if evidence.seeds > 1 else ''}: "
+    if "near-one" in claim and not own:
+        return look + against_one(claim["near-one"], evidence.measure)
+    if "beats-variants" in claim and not own:
         made = [c for c in claim["beats-variants"].numbers["comparisons"] if c["enough"]]
         beaten, compared = total(made)
+        at = "at equal communication" if look else "At equal communication"
         return (
-            f"At equal communication FedGLB-UCB has less regret than {named(made)} at {beaten} of "
+            f"{look}{at} FedGLB-UCB has less regret than {named(made)} at {beaten} of "
             f"{compared} settings."
         )
     best = min(evidence.rows, key=lambda r: r.regret)
+    of = f" of {len(evidence.rows)} settings" if len(evidence.rows) > 1 else ""
     return (
-        f"{best.title} has the least regret, {amount(best.regret)}, with "
+        f"{look}{best.title} has the least regret{of}, {plus_minus(best.regret, best.error)}, with "
         f"{amount(best.cost(evidence.measure))} {evidence.measure}."
     )
 
 
-def sentences(evidence: Evidence, claims: Sequence[Claim]) -> tuple[str, str, str]:
-    """Say what communication buys, how the algorithms compare, and how communication is spent."""
+def sentences(
+    evidence: Evidence, claims: Sequence[Claim], varied: Sequence[Varied] = ()
+) -> tuple[str, ...]:
+    """Say what was varied, what communication buys, how algorithms compare, how it is spent.
+
+    What the study does not test is not mentioned.
+    """
     claim = _by_key(claims)
-    return (
-        _what_it_buys(evidence, claim["communication-pays"]),
-        against_others(claim["beats-variants"], claim["beats-linear"]),
-        _how_it_is_spent(claim["fewer-and-fewer"], claim["growth"]),
-    )
+    said = [_varied(v) for v in varied]
+    if "communication-pays" in claim:
+        said.append(_what_it_buys(evidence, claim["communication-pays"]))
+    said.append(against_others(claim.get("beats-variants"), claim.get("beats-linear")))
+    said.append(_how_it_is_spent(claim.get("fewer-and-fewer"), claim.get("growth")))
+    if "nothing-to-tune" in claim:
+        said.append(_untuned(claim["nothing-to-tune"], evidence.measure))
+    return tuple(text for text in said if text)
 
 
 def _by_key(claims: Sequence[Claim]) -> dict[str, Claim]:
     return {claim.key: claim for claim in claims}
+
+
+def _varied(varied: Varied) -> str:
+    """Say where a parameter has the least and the most regret, on the curve of least regret."""
+    curve = min(varied.curves, key=lambda c: min(row.regret for _, row in c.points))
+    (best, low), (worst, high) = (
+        pick(curve.points, key=lambda p: p[1].regret) for pick in (min, max)
+    )
+    return (
+        f"Of {varied.symbol} from {setting(varied.low)} to {setting(varied.high)}, {curve.name} "
+        f"has the least regret at {setting(best)} ({plus_minus(low.regret, low.error)}) and the "
+        f"most at {setting(worst)} ({plus_minus(high.regret, high.error)})."
+    )
 
 
 def _what_it_buys(evidence: Evidence, claim: Claim) -> str:
@@ -51,23 +78,27 @@ def _what_it_buys(evidence: Evidence, claim: Claim) -> str:
     found = [c for c in claim.numbers["curves"] if c["algorithm"] != "dislinucb"]
     ours = [c for c in found if c["algorithm"] == FEDGLB]
     if not ours:
-        return (
-            "What communication buys FedGLB-UCB is not tested here: it has fewer than "
-            f"{FEWEST} settings."
-        )
+        return ""
     shown = next((c for c in ours if c["falls"]), ours[0])
-    parts = [_bought(shown, evidence.measure)]
-    same = [c["curve"] for c in ours if c is not shown and c["falls"]]
-    if same:
-        parts.append(f"the same holds for {', '.join(same)}")
-    others = [c for c in found if c is not shown and not c["falls"]]
-    if others:
-        said = [f"{c['curve']} (rank correlation {signed(c['rank_correlation'])})" for c in others]
-        parts.append(f"regret does not fall steadily for {', '.join(said)}")
+    if claim.verdict == LOOK:
+        parts = [f"{shown['curve']} has a regret of " + " and ".join(
+            from_to(shown, evidence.measure))]  # fmt: skip
+    else:
+        parts = [_bought(shown, evidence.measure), *_other_curves(found, shown)]
     alone = [reference(evidence.rows, name) for name in ("n-ucb-glm", "n-ons-glm")]
     without = [f"{r.curve} has {amount(r.regret)}" for r in alone if r is not None]
     parts += [f"without any, {' and '.join(without)}"] if without else []
     return "; ".join(parts) + "."
+
+
+def _other_curves(found: list[dict[str, Any]], shown: Mapping[str, Any]) -> list[str]:
+    same = [c["curve"] for c in found if c is not shown and c["falls"] and c["algorithm"] == FEDGLB]
+    others = [c for c in found if c is not shown and not c["falls"]]
+    said = [f"{c['curve']} (rank correlation {signed(c['rank_correlation'])})" for c in others]
+    return [
+        *([f"the same holds for {', '.join(same)}"] if same else []),
+        *([f"regret does not fall steadily for {', '.join(said)}"] if said else []),
+    ]
 
 
 def _bought(curve: dict[str, Any], measure: str) -> str:
@@ -82,26 +113,40 @@ def _bought(curve: dict[str, Any], measure: str) -> str:
     return f"More communication does not buy {curve['curve']} less regret ({least}, {most})"
 
 
-def _how_it_is_spent(spent: Claim, grows: Claim) -> str:
-    if spent.verdict == UNTESTED:
-        text = "How the event trigger spends communication is not tested here"
-    else:
+def _how_it_is_spent(spent: Claim | None, grows: Claim | None) -> str:
+    parts = []
+    if spent is not None:
         mean = spent.numbers["mean"]
-        text = {
-            HOLDS: "Its event trigger communicates less and less often",
-            FAILS: "Its event trigger does not communicate less and less often",
-        }.get(
-            spent.verdict,
-            "Whether its event trigger communicates less and less often is not decided",
-        )
-        text += (
-            f": {percent(mean['first_tenth'])} of the global updates fall into the first tenth of "
+        shares = (
+            f"{percent(mean['first_tenth'])} of the global updates fall into the first tenth of "
             f"the steps, {percent(mean['last_half'])} into the last half"
         )
-    if grows.verdict == UNTESTED:
-        return f"{text}."
-    both, of = grows.numbers["both"], len(grows.numbers["settings"])
+        said = {
+            HOLDS: "FedGLB-UCB’s event trigger communicates less and less often: ",
+            FAILS: "FedGLB-UCB’s event trigger does not communicate less and less often: ",
+            LOOK: "Of FedGLB-UCB’s event trigger, ",
+        }.get(
+            spent.verdict,
+            "Whether FedGLB-UCB’s event trigger communicates less and less often is not decided: ",
+        )
+        parts.append(said + shares)
+    if grows is not None:
+        both, of = grows.numbers["both"], len(grows.numbers["settings"])
+        whose = "regret" if parts else "FedGLB-UCB’s regret"
+        parts.append(
+            f"{whose} and communication both grow at most about like √t at {both} of {of} "
+            f"{grows.numbers['noun']}"
+        )
+    return "; ".join(parts) + "." if parts else ""
+
+
+def _untuned(claim: Claim, measure: str) -> str:
+    """Say how FedGLB-Auto compares, untuned, with the best tuned setting of the paper's."""
+    ratio, best = claim.numbers["ratio"], claim.numbers["best"]
+    error = ratio["regret_ratio_error"]
+    spread = "" if error is None else f" ± {error:.2f}"
     return (
-        f"{text}; regret and communication both grow at most about like √t at {both} of {of} "
-        f"{grows.numbers['noun']}."
+        f"Untuned, {ratio['title']} has {ratio['regret_ratio']:.2f}{spread} times the regret of "
+        f"{best['title']}, the best tuned setting of the paper’s, with "
+        f"{amount(ratio['communication_ratio'])} times its {measure}."
     )
