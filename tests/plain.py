@@ -1,4 +1,4 @@
-"""The eight algorithms, each written straight down in one plain NumPy function.
+"""The algorithms, each written straight down in one plain NumPy function.
 
 An independent derivation with explicit inverses and determinants, for tests: it shares no code
 with the package and keeps no incremental state that a formula does not ask for. "Lemma ..." names
@@ -251,7 +251,7 @@ def _iterate(p: Problem, r_g: float, gradients: float, own: int, delta: float) -
     return sqrt(r_g**2 + gradients / p.c**2 + 2 * (p.R / p.c) ** 2 * log(1 / delta))
 
 
-# ---------------------------------------------------------------------------- the eight algorithms
+# --------------------------------------------------------------------- the paper's eight algorithms
 
 
 def fedglb_ucb(
@@ -669,4 +669,48 @@ def dislinucb(
                 epoch, t_last = epoch + 1, t
                 out.syncs.append((t, i))
                 out.thetas.append(inv(A_g) @ b_g)
+    return out
+
+
+# ----------------------------------------------------------------------- algorithms of other papers
+
+
+def fedlinucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedLinUCB (He et al. 2022): clients exchange sums with the server one by one."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    server, server_b = p.lam * np.eye(d), np.zeros(d)
+    sigma, b = np.tile(server, (N, 1, 1)), np.zeros((N, d))  # as downloaded
+    local, local_b = np.zeros((N, d, d)), np.zeros((N, d))  # not uploaded yet
+    radius = alpha
+    if radius is None:  # Theorem 5.1, T counts the interactions of all agents
+        rounds = 1 + N * T / (min(threshold, 1) * p.lam)
+        inner = p.R * sqrt(d * log(rounds / p.delta)) + sqrt(p.lam) * p.S
+        spread = sqrt(1 + N * threshold) + N * sqrt(2 * threshold)
+        radius = p.exploration * (sqrt(p.lam) * p.S + spread * inner)
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            inverse = inv(sigma[i])
+            k = _choose(arms[t - 1, i], inverse @ b[i], inverse, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            local[i] += np.outer(x, x)
+            local_b[i] += x * y
+            if np.linalg.det(sigma[i] + local[i]) > (1 + threshold) * np.linalg.det(sigma[i]):
+                server, server_b = server + local[i], server_b + local_b[i]
+                local[i], local_b[i] = 0.0, 0.0
+                sigma[i], b[i] = server, server_b
+                out.syncs.append((t, i))
+                out.thetas.append(inv(server) @ server_b)
     return out

@@ -74,6 +74,8 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
         return fg.fedglb_ucb_3(7, **common), {"updates": 7, "y_range": SUPPORT[link]}
     if name == "dislinucb":
         return fg.dislinucb(2.0, **common), {"threshold": 2.0}
+    if name == "fedlinucb":
+        return fg.fedlinucb(0.7, **common), {"threshold": 0.7}
     if name in ("one_ucb_glm", "n_ucb_glm"):
         return getattr(fg, name)(tolerance=tolerance, **common), {}
     return fg.n_ons_glm(**common), {}
@@ -82,6 +84,7 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
 ALGORITHMS = [
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
     "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
+    "fedlinucb",
 ]  # fmt: skip
 VARIATIONS = {
     "lemma radius": {},

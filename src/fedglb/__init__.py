@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         fedglb_ucb_1,
         fedglb_ucb_2,
         fedglb_ucb_3,
+        fedlinucb,
         n_ons_glm,
         n_ucb_glm,
         one_ucb_glm,
@@ -58,9 +59,9 @@ __all__ = [
     "Identity", "InvalidInput", "Iterate", "Link", "Logistic", "Mixture", "Newton", "OneExchange",
     "Poisson", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
     "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "clustered", "dislinucb", "fedglb_auto",
-    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "load_sweep",
-    "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm", "read_experiment",
-    "simulate", "sweep",
+    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "load_sweep", "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "read_experiment", "simulate", "sweep",
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
+from fedglb.algorithms.fedlinucb import fedlinucb
 from fedglb.algorithms.past_the_paper import fedglb_auto, fedglb_mix
 
 #: Every preset by its name on the command line.
@@ -18,11 +19,13 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "n-ucb-glm": n_ucb_glm,
     "n-ons-glm": n_ons_glm,
     "dislinucb": dislinucb,
+    "fedlinucb": fedlinucb,
     "fedglb-mix": fedglb_mix,
     "fedglb-auto": fedglb_auto,
 }
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "dislinucb", "fedglb_auto", "fedglb_mix", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "n_ons_glm", "n_ucb_glm",
+    "one_ucb_glm",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from fedglb.sweeps import pareto_front
 NAMES = {
     "fedglb-ucb": "FedGLB-UCB", "fedglb-ucb-1": "FedGLB-UCB1", "fedglb-ucb-2": "FedGLB-UCB2",
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
-    "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM",
+    "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedlinucb": "FedLinUCB",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm")
