@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         fedglb_ucb_2,
         fedglb_ucb_3,
         fedlinucb,
+        n_ecolog,
         n_ons_glm,
         n_ucb_glm,
+        one_ecolog,
         one_ucb_glm,
     )
     from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
@@ -60,8 +62,8 @@ __all__ = [
     "Poisson", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma", "SweepFailed",
     "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "clustered", "dislinucb", "fedglb_auto",
     "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
-    "load_sweep", "load_table", "lockstep", "n_ons_glm", "n_ucb_glm", "one_ucb_glm",
-    "read_experiment", "simulate", "sweep",
+    "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ons_glm", "n_ucb_glm", "one_ecolog",
+    "one_ucb_glm", "read_experiment", "simulate", "sweep",
 ]  # fmt: skip
 
 

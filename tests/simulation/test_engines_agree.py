@@ -60,6 +60,8 @@ ALGORITHMS = {
     "FedLinUCB, on a clock": fg.Algorithm(
         "clocked", FrozenRidge(), Exchange(), Event(0.5), fg.Fixed(0.3)
     ),
+    "One-ECOLog": fg.one_ecolog(0.2),
+    "N-ECOLog": fg.n_ecolog(0.2),
     "One-UCB-GLM": fg.one_ucb_glm(0.2),
     "N-UCB-GLM": fg.n_ucb_glm(0.2),
     "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),
