@@ -1,4 +1,4 @@
-"""The eight algorithms, each written straight down in one plain NumPy function.
+"""The algorithms, each written straight down in one plain NumPy function.
 
 An independent derivation with explicit inverses and determinants, for tests: it shares no code
 with the package and keeps no incremental state that a formula does not ask for. "Lemma ..." names
@@ -251,7 +251,7 @@ def _iterate(p: Problem, r_g: float, gradients: float, own: int, delta: float) -
     return sqrt(r_g**2 + gradients / p.c**2 + 2 * (p.R / p.c) ** 2 * log(1 / delta))
 
 
-# ---------------------------------------------------------------------------- the eight algorithms
+# --------------------------------------------------------------------- the paper's eight algorithms
 
 
 def fedglb_ucb(
@@ -669,4 +669,137 @@ def dislinucb(
                 epoch, t_last = epoch + 1, t
                 out.syncs.append((t, i))
                 out.thetas.append(inv(A_g) @ b_g)
+    return out
+
+
+# ----------------------------------------------------------------------- algorithms of other papers
+
+
+def fedlinucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """FedLinUCB (He et al. 2022): clients exchange sums with the server one by one."""
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    server, server_b = p.lam * np.eye(d), np.zeros(d)
+    sigma, b = np.tile(server, (N, 1, 1)), np.zeros((N, d))  # as downloaded
+    local, local_b = np.zeros((N, d, d)), np.zeros((N, d))  # not uploaded yet
+    radius = alpha
+    if radius is None:  # Theorem 5.1, T counts the interactions of all agents
+        rounds = 1 + N * T / (min(threshold, 1) * p.lam)
+        inner = p.R * sqrt(d * log(rounds / p.delta)) + sqrt(p.lam) * p.S
+        spread = sqrt(1 + N * threshold) + N * sqrt(2 * threshold)
+        radius = p.exploration * (sqrt(p.lam) * p.S + spread * inner)
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            inverse = inv(sigma[i])
+            k = _choose(arms[t - 1, i], inverse @ b[i], inverse, radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            local[i] += np.outer(x, x)
+            local_b[i] += x * y
+            if np.linalg.det(sigma[i] + local[i]) > (1 + threshold) * np.linalg.det(sigma[i]):
+                server, server_b = server + local[i], server_b + local_b[i]
+                local[i], local_b[i] = 0.0, 0.0
+                sigma[i], b[i] = server, server_b
+                out.syncs.append((t, i))
+                out.thetas.append(inv(server) @ server_b)
+    return out
+
+
+def _ecolog_step(
+    p: Problem, W: Array, theta: Array, x: Array, weight: float, target: float
+) -> Array:
+    """argmin of |v - theta|_W^2 / (2 + 2S) + weight m(x'v) - target x'v over the ball |v| <= S.
+
+    For a multiplier nu of the ball, v = G (W theta - (1+S) r x) with G = (W + nu I)^-1, where
+    r = weight mu(x'v) - target is the root of an equation in one unknown.
+    """
+    mean, half = LINKS[p.link].mean, 1 + p.S
+
+    def inside(nu: float) -> Array:
+        G = inv(W + nu * np.eye(len(x)))
+        free, width = x @ G @ W @ theta, x @ G @ x
+
+        def gap(r: float) -> float:
+            return weight * float(mean(free - half * r * width)) - target - r
+
+        first = gap(0.0)  # the gap falls with r at a slope of -1 or steeper
+        r = brentq(gap, min(0.0, first), max(0.0, first), xtol=1e-15) if first else 0.0
+        return G @ (W @ theta - half * r * x)
+
+    if norm(inside(0.0)) <= p.S:
+        return inside(0.0)
+    high = 1.0
+    while norm(inside(high)) > p.S:
+        high *= 2
+    v = inside(_multiplier(inside, p.S, high, float(eigh(W)[0][0]), 1e-14))
+    return v * (p.S / norm(v))
+
+
+def _ecolog(
+    p: Problem, arms: Array, rewards: Array, on: Array, out: Outcome, one: bool, alpha
+) -> None:
+    T, N, _, d = arms.shape
+    link, L = LINKS[p.link], 1 if one else N
+    theta, W = np.zeros((L, d)), np.tile(p.lam * np.eye(d), (L, 1, 1))
+    losses, moved, n = np.zeros(L), np.zeros(L), np.zeros(L, int)
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            j = 0 if one else i
+            radius = alpha
+            if radius is None:
+                square = p.lam * p.S**2
+                if n[j]:
+                    square += 2 * (1 + p.S) * (log(L / p.delta) + losses[j]) - moved[j]
+                radius = p.exploration * sqrt(max(square, 0.0))
+            k = _choose(arms[t - 1, i], theta[j], inv(W[j]), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
+            blind = _ecolog_step(p, W[j], theta[j], x, 2.0, 2 * float(link.mean(0.0)))
+            new = _ecolog_step(p, W[j], theta[j], x, 1.0, y)
+            for v, sign in ((blind, 1), (new, -1)):
+                losses[j] += sign * (link.cumulant(x @ v) - y * (x @ v))
+            moved[j] += (new - theta[j]) @ W[j] @ (new - theta[j])
+            theta[j], n[j] = new, n[j] + 1
+            W[j] += link.slope(x @ new) * np.outer(x, x)
+            if one:
+                out.syncs.append((t, i))
+                out.thetas.append(new)
+
+
+def one_ecolog(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """ECOLog (Faury et al. 2022) on everybody's samples."""
+    on, out = _blank(arms, active)
+    _ecolog(problem, arms, rewards, on, out, True, alpha)
+    return out
+
+
+def n_ecolog(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """ECOLog, every client alone."""
+    on, out = _blank(arms, active)
+    _ecolog(problem, arms, rewards, on, out, False, alpha)
     return out

@@ -74,6 +74,10 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
         return fg.fedglb_ucb_3(7, **common), {"updates": 7, "y_range": SUPPORT[link]}
     if name == "dislinucb":
         return fg.dislinucb(2.0, **common), {"threshold": 2.0}
+    if name == "fedlinucb":
+        return fg.fedlinucb(0.7, **common), {"threshold": 0.7}
+    if name in ("one_ecolog", "n_ecolog"):
+        return getattr(fg, name)(**common), {}
     if name in ("one_ucb_glm", "n_ucb_glm"):
         return getattr(fg, name)(tolerance=tolerance, **common), {}
     return fg.n_ons_glm(**common), {}
@@ -82,6 +86,7 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
 ALGORITHMS = [
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
     "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
+    "fedlinucb", "one_ecolog", "n_ecolog",
 ]  # fmt: skip
 VARIATIONS = {
     "lemma radius": {},
@@ -113,7 +118,7 @@ def check_same(name, link, case, alpha):
     run = fg.simulate(pair(name, link, case.plain, alpha, TIGHT)[0], case.env)
     assert_array_equal(run.choices, expected.choices)
     assert len(np.unique(run.choices)) > 2
-    if name not in ("one_ucb_glm", "n_ucb_glm", "n_ons_glm"):
+    if not name.startswith(("one_", "n_")):
         syncs = [(t, -1 if i is None else i) for t, i in run.updates.select("t", "client").rows()]
         assert syncs == expected.syncs
         assert len(syncs) > 2

@@ -20,8 +20,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     There are two ways. A client asks for an update after its own sample in step t if
     (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or, with
-    `own_samples`, if n_i·log_gain ≥ `level`, n_i being its own samples since the last model. And an
-    update may be `due` at the end of a step.
+    `own_samples`, if n_i·log_gain ≥ `level`, n_i being its own samples since the last model; one
+    that is not `clocked`, if log_gain ≥ `level`. And an update may be `due` at the end of a step.
 
     References
     ----------
@@ -40,6 +40,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     #: Whether the rule uses log_gain, which not every local update tracks.
     needs_gain: ClassVar[bool] = False
+    #: Whether time (steps, or own samples) multiplies log_gain.
+    clocked: ClassVar[bool] = True
 
     def check(self, setting: Setting) -> None:
         """Raise `InvalidInput` if the rule cannot work in this setting."""
@@ -73,6 +75,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         bool
             By default (t − t_last)·log_gain ≥ `level`, or n_i·log_gain ≥ `level`.
         """
+        if not self.clocked:
+            return log_gain >= self.level
         return (samples if self.own_samples else t - t_last) * log_gain >= self.level
 
     def due(self, setting: Setting, t: int) -> bool:
@@ -152,6 +156,52 @@ class Event(Trigger):
     def level(self) -> float:
         """D."""
         return self.threshold
+
+
+@dataclass(frozen=True)
+class Growth(Trigger):
+    """A client asks where its own samples since its last model make det A more than 1 + C times.
+
+    That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): no clock has a part in it.
+
+    Parameters
+    ----------
+    threshold
+        C ≥ 0: the smaller, the more updates; 0 asks after every sample that is not zero, infinity
+        never.
+
+    Raises
+    ------
+    InvalidInput
+        If `threshold` is not a number ≥ 0 or infinity.
+
+    References
+    ----------
+    He et al. (2022), Algorithm 1, has this condition, with α for C.
+
+    Examples
+    --------
+    >>> trigger = Growth(1.0)
+    >>> trigger.fires(t=30, t_last=10, log_gain=0.69), trigger.fires(t=30, t_last=10, log_gain=0.7)
+    (False, True)
+    """
+
+    stored_name = "Growth"
+
+    needs_gain = True
+    clocked = False
+    threshold: float
+
+    def __post_init__(self) -> None:
+        number(
+            "threshold", self.threshold, at_least=0.0, allow_infinite=True,
+            allowed="a number C >= 0, or infinity for no updates at all",
+        )  # fmt: skip
+
+    @property
+    def level(self) -> float:
+        """The smallest double above log(1 + C): the condition is strict."""
+        return math.nextafter(math.log1p(self.threshold), math.inf)
 
 
 @dataclass(frozen=True)

@@ -16,18 +16,24 @@ RATE = LazyRate(3)
 PARTS = {
     local_update.LocalUpdate: [
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
-        local_update.LazyOns(RATE), local_update.Anchored(),
+        local_update.LazyOns(RATE), local_update.Anchored(), local_update.FrozenRidge(),
+        local_update.EcoLog(),
     ],
     global_update.GlobalUpdate: [
         global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
         global_update.OnsStep(RATE), global_update.ClosedForm(), global_update.OneExchange(),
+        global_update.Exchange(),
         global_update.Refit(global_update.Newton(), None, local_update.Ons().prior, False),
     ],
-    trigger.Trigger: [trigger.Event(1.0), trigger.Schedule(3), trigger.Always(), trigger.Never()],
+    trigger.Trigger: [
+        trigger.Event(1.0), trigger.Growth(1.0), trigger.Schedule(3), trigger.Always(),
+        trigger.Never(),
+    ],
     confidence.Confidence: [
         confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
+        confidence.FedLinUCB(1.0), confidence.EcoLogSet(),
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),

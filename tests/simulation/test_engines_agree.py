@@ -12,8 +12,9 @@ from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.confidence import FedGLB
+from fedglb.global_update import Exchange
 from fedglb.kernels.compile import kernel
-from fedglb.local_update import Ons
+from fedglb.local_update import FrozenRidge, Ons
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
 from fedglb.trigger import Always, Event, Never, Schedule
@@ -54,6 +55,13 @@ ALGORITHMS = {
     "FedGLB-UCB2, B=T": fg.fedglb_ucb_2(T, fg.Newton(), 0.2),
     "FedGLB-UCB3": fg.fedglb_ucb_3(5, 0.2),
     "DisLinUCB": fg.dislinucb(0.3, 0.2),
+    "FedLinUCB": fg.fedlinucb(0.5, 0.02),
+    "FedLinUCB, fixed radius": fg.fedlinucb(0.0, confidence=fg.Fixed(0.3)),
+    "FedLinUCB, on a clock": fg.Algorithm(
+        "clocked", FrozenRidge(), Exchange(), Event(0.5), fg.Fixed(0.3)
+    ),
+    "One-ECOLog": fg.one_ecolog(0.2),
+    "N-ECOLog": fg.n_ecolog(0.2),
     "One-UCB-GLM": fg.one_ucb_glm(0.2),
     "N-UCB-GLM": fg.n_ucb_glm(0.2),
     "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),

@@ -5,7 +5,9 @@ from collections.abc import Callable
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
+from fedglb.algorithms.ecolog import n_ecolog, one_ecolog
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
+from fedglb.algorithms.fedlinucb import fedlinucb
 from fedglb.algorithms.past_the_paper import fedglb_auto, fedglb_iterate, fedglb_mix
 
 #: Every preset by its name on the command line.
@@ -18,6 +20,9 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "n-ucb-glm": n_ucb_glm,
     "n-ons-glm": n_ons_glm,
     "dislinucb": dislinucb,
+    "fedlinucb": fedlinucb,
+    "one-ecolog": one_ecolog,
+    "n-ecolog": n_ecolog,
     "fedglb-iterate": fedglb_iterate,
     "fedglb-mix": fedglb_mix,
     "fedglb-auto": fedglb_auto,
@@ -25,6 +30,6 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "dislinucb", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
-    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "n_ons_glm", "n_ucb_glm",
-    "one_ucb_glm",
+    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "n_ecolog",
+    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ucb_glm",
 ]  # fmt: skip

@@ -127,6 +127,8 @@ class Algorithm:
         if solver is not None and self.confidence.needs_ball and not solver.in_ball:
             allowed = f"one whose models lie in the ball, as {self.confidence} needs"
             raise InvalidInput("solver", solver, allowed)
+        if solver is not None and solver.alone:
+            self._check_alone()
         if self.ridge_rule is not None and (solver is None or not solver.refits):
             allowed = "a number: a rule chooses it where global updates fit all samples again"
             raise InvalidInput("ridge", self.ridge, allowed)
@@ -136,6 +138,15 @@ class Algorithm:
                 self.confidence,
                 f"a radius that fits the local update {local}, or Fixed(alpha)",
             )
+
+    def _check_alone(self) -> None:
+        """Raise unless the parts can do with models that each client holds for itself."""
+        if type(self.trigger).due is not Trigger.due:
+            allowed = "one by which a client asks: with this solver it takes part alone"
+            raise InvalidInput("trigger", self.trigger, allowed)
+        if type(self.confidence).radius_terms is not Confidence.radius_terms:
+            allowed = "a radius without numbers from the coordinator, which differ from client to "
+            raise InvalidInput("confidence", self.confidence, f"{allowed}client with this solver")
 
     @property
     def ridge_rule(self) -> Evidence | None:

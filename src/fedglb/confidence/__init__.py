@@ -1,8 +1,10 @@
 """Radii of confidence ellipsoids: one lemma per file."""
 
 from fedglb.confidence.base import Confidence
+from fedglb.confidence.ecolog import EcoLogSet
 from fedglb.confidence.fedglb import FedGLB
 from fedglb.confidence.fedglb_printed import FedGLBPrinted
+from fedglb.confidence.fedlinucb import FedLinUCB
 from fedglb.confidence.fixed import Fixed
 from fedglb.confidence.global_model import GlobalModel, OwnModel
 from fedglb.confidence.iterate import Iterate
@@ -12,6 +14,6 @@ from fedglb.confidence.mixture import Mixture
 from fedglb.confidence.posterior import Posterior
 
 __all__ = [
-    "Confidence", "FedGLB", "FedGLBPrinted", "Fixed", "GlobalModel", "Iterate", "LazyONS",
-    "Linear", "Mixture", "OwnModel", "Posterior",
+    "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel",
+    "Iterate", "LazyONS", "Linear", "Mixture", "OwnModel", "Posterior",
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from fedglb.global_update.agd import AGD
 from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Solve, Sums
 from fedglb.global_update.closed_form import ClosedForm
 from fedglb.global_update.evaluation import AgdStop, Projection, Stop
+from fedglb.global_update.exchange import Exchange
 from fedglb.global_update.lbfgs import LBFGS
 from fedglb.global_update.newton import Newton
 from fedglb.global_update.one_exchange import OneExchange, Within
@@ -11,6 +12,7 @@ from fedglb.global_update.ons_step import OnsStep
 from fedglb.global_update.refit import Refit
 
 __all__ = [
-    "AGD", "LBFGS", "AgdStop", "ClosedForm", "GlobalUpdate", "Newton", "Objective", "OneExchange",
-    "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums", "Within",
+    "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
+    "OneExchange", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums",
+    "Within",
 ]  # fmt: skip

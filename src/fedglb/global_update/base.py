@@ -169,6 +169,9 @@ class GlobalUpdate(ABC):
     #: Whether clients answer the request for an update with their sums at the model that they
     #: hold, and not with a covariance.
     starts_at_model: ClassVar[bool] = False
+    #: Whether only the client that asked takes part and gets the model: the others go on with the
+    #: models that they hold.
+    alone: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:

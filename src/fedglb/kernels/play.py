@@ -84,6 +84,8 @@ class KernelParams(NamedTuple):
         The trigger's level, from which on a client asks for a global update.
     own_samples
         Whether the trigger counts the client's samples since the last model, and not steps.
+    clocked
+        Whether it counts anything: else the gain alone is compared with the level.
     """
 
     step: int
@@ -97,6 +99,7 @@ class KernelParams(NamedTuple):
     scale: float
     level: float
     own_samples: bool
+    clocked: bool
 
 
 class LearnerArrays(NamedTuple):
@@ -189,7 +192,7 @@ def play(
     log: Log,
     scratch: Scratch,
     radius_terms: FloatArray,
-    t_last: int,
+    t_last: IntArray,
     step: int,
     client: int,
     stop: int,
@@ -203,8 +206,8 @@ def play(
     learners, pending, log, scratch
         Changed in place.
     radius_terms, t_last
-        What clients derive from the last shared model for their sets, and its step, 0 before the
-        first.
+        What clients derive from the last shared model for their sets; and its step, shape (L,), 0
+        before a learner's first.
     step, client, stop
         Where to begin and to end; steps are counted from 0 within the block.
 
@@ -305,7 +308,9 @@ def play(
                 )  # fmt: skip
                 if status != 0:
                     return s, i, BAD_STEP
-            clock = counters[UPDATES] if params.own_samples else float(t - t_last)
+            clock = 1.0
+            if params.clocked:
+                clock = counters[UPDATES] if params.own_samples else float(t - t_last[k])
             if n > first and clock * counters[LOG_GAIN] >= params.level:
                 return s, i, ASKS
         client = 0

@@ -2,14 +2,16 @@
 
 from fedglb.local_update.anchored import Anchored, AnchoredState
 from fedglb.local_update.base import LocalState, LocalUpdate, Metric
+from fedglb.local_update.ecolog import EcoLog, EcoLogState
 from fedglb.local_update.frozen import Frozen, FrozenState
+from fedglb.local_update.frozen_ridge import FrozenRidge, FrozenRidgeState
 from fedglb.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.local_update.mle import Mle, MleState
 from fedglb.local_update.ons import BRule, Ons, OnsState
 from fedglb.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
-    "Anchored", "AnchoredState", "BRule", "Frozen", "FrozenState", "LazyOns", "LazyOnsState",
-    "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge",
-    "RidgeState",
+    "Anchored", "AnchoredState", "BRule", "EcoLog", "EcoLogState", "Frozen", "FrozenRidge",
+    "FrozenRidgeState", "FrozenState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate",
+    "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
 ]  # fmt: skip

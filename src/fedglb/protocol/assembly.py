@@ -81,6 +81,8 @@ def objective(
         if client in kept:
             n -= kept[client].samples
             M -= kept[client].matrix
+            if (b := kept[client].b) is not None:
+                moment -= b
     in_force = setting.in_force(model)
     prior = algorithm.local_update.prior(in_force) * np.eye(d)
     if not solver.refits and model is not None:

@@ -45,7 +45,8 @@ class Coordinator:
 
     Every method returns the messages that are to be delivered. It sees sums over samples, never
     a sample. It keeps each client's cumulative covariance, so that an update can exclude a
-    client: A, n and F then range over the samples of those that answered to the end.
+    client: A, n and F then range over the samples of those that answered to the end. Where the
+    solver's updates are `alone`, the client that asked is the only participant, and gets the model.
 
     Parameters
     ----------
@@ -199,6 +200,12 @@ class Coordinator:
         covered = self.covered[client].samples if client in self.covered else 0
         return NewModel(client, self.finished, covered, model)
 
+    @property
+    def _alone(self) -> bool:
+        """Whether an update has one participant, the client that asked for it."""
+        solver = self.algorithm.global_update
+        return solver is not None and solver.alone
+
     def _check_member(self, client: ClientId) -> None:
         if client not in self.clients:
             raise InvalidInput("client", client, "a client of this federation")
@@ -255,7 +262,8 @@ class Coordinator:
                 if self.algorithm.global_update is None:
                     raise InvalidInput("message", message.name, "none: there are no updates here")
                 self.ledger.count(message)
-                wanted = self.update is None and message.update >= self.finished
+                newest = message.update >= self.finished or self._alone
+                wanted = self.update is None and newest
                 return self.begin(message.t, message.client) if wanted else []
             case Covariance() | ModelSums() | Derivatives():
                 if self.update is None or not self.update.awaits(message):
@@ -337,7 +345,7 @@ class Coordinator:
             self.update = None
 
     def start_update(self, t: int, client: ClientId | None) -> Update:
-        """Start an update with all members, without sending any request.
+        """Start an update with all members, or alone, without sending any request.
 
         For who drives the update without messages (`simulation.bulk_update`); others `begin`.
 
@@ -358,6 +366,8 @@ class Coordinator:
         """
         if self.algorithm.global_update is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
+        if client is None and self._alone:
+            raise InvalidInput("client", None, "the client that asks: it takes part alone")
         self.started, self.t = self.started + 1, t
         self.update = self._update(client)
         return self.update
@@ -389,11 +399,16 @@ class Coordinator:
             number=self.started,
             t=self.t,
             asked_by=asked_by,
-            participants=dict(self.clients),
+            participants=self._participants(asked_by),
             previous=self.model,
             base=self.finished if self.model is not None else 0,
             kept={} if solver.refits else self.covered,
         )
+
+    def _participants(self, asked_by: ClientId | None) -> dict[ClientId, None]:
+        if self._alone and asked_by is not None:  # None: `restore` will say who takes part
+            return {asked_by: None}
+        return dict(self.clients)
 
     def _go_on(self, update: Update) -> list[Message]:
         """Advance the update as far as the answers allow."""
@@ -403,7 +418,8 @@ class Coordinator:
         if not update.solved:
             return self._ask(update)
         model = self.finish_update()
-        return self._send([self._new_model(client, model) for client in self.clients])
+        recipients = update.participants if self._alone else self.clients
+        return self._send([self._new_model(client, model) for client in recipients])
 
     def _ask(self, update: Update) -> list[Message]:
         return self._send([update.request(client) for client in update.participants])

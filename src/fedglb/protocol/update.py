@@ -260,10 +260,13 @@ class Update:
         """Return the record of this update."""
         assert self.solve is not None
         assert self.solve.solution is not None
+        fitted: Mapping[ClientId, Contribution] = self.fitted()
+        if self._solver.alone:  # the others' samples are in the model too
+            fitted = {**self.kept, **fitted}
         return UpdateRecord(
             t=self.t,
             client=self.asked_by,
-            samples=sum(self.gathered[client].samples for client in self.participants),
+            samples=sum(part.samples for part in fitted.values()),
             rounds=self.rounds,
             gradient_norm=float(np.linalg.norm(self.solve.solution.gradient)),
             gap=self.solve.solution.gap,

@@ -21,10 +21,11 @@ NAMES = {
     "fedglb-ucb": "FedGLB-UCB", "fedglb-ucb-1": "FedGLB-UCB1", "fedglb-ucb-2": "FedGLB-UCB2",
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedglb-mix": "FedGLB-Mix",
-    "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate",
+    "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
+    "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
-REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm")
+REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog")
 #: What sets the trade-off, and its symbol.
 DIALS = {"threshold": "D", "updates": "B"}
 #: From this number of seeds on there are errors, intervals, medians and verdicts; below, a look.

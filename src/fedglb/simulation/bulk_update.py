@@ -29,6 +29,7 @@ def bulk_update(
 
     The result and the ledger's entries are the same as with messages: all members send messages of
     the same size, so one of each kind is built and counted for all; `client` sends the request.
+    Where the update is `client`'s alone, these are its messages only.
 
     Parameters
     ----------
@@ -37,15 +38,15 @@ def bulk_update(
     t, client
         The step, and the client whose trigger fired (None: a schedule's).
     gathered
-        The contribution of each client.
+        The contribution of each participant.
     answer
         Returns the sums over all clients: per client first, then added in sorted order of clients.
     """
-    ledger, everybody = coordinator.ledger, len(coordinator.clients)
-    first = next(iter(coordinator.clients))
+    ledger = coordinator.ledger
     if client is not None:
         ledger.count(SyncRequest(client, t, coordinator.finished))
     update = coordinator.start_update(t, client)
+    everybody, first = len(update.participants), next(iter(update.participants))
     ledger.count(update.request(first), everybody)
     update.gathered = dict(gathered)
     part = update.gathered[first]

@@ -99,6 +99,9 @@ class CompiledEngine(Engine):
         self.vectors = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
+        self._models: list[SharedModel | None] = [None] * L  # the one that each learner holds
+        self._adopted = np.zeros(L, dtype=np.int64)  # the update that made it
+        self._t_last = np.zeros(L, dtype=np.int64)  # and its step
         self._counted = 0  # steps whose communication is in the trace
         self._hold(None)
 
@@ -121,6 +124,7 @@ class CompiledEngine(Engine):
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
             own_samples=trigger.own_samples,
+            clocked=trigger.clocked,
         )  # fmt: skip
 
     def play(self, block: BlockArrays) -> None:
@@ -131,12 +135,9 @@ class CompiledEngine(Engine):
         while step < steps:
             while stop < steps and (stop <= step or not self._due(first + stop - 1)):
                 stop += 1  # stop after the next step at whose end an update is due
-            model = self.coordinator.model
             step, client, why = play(
-                block, self._params, self.learners, self.pending, self.recorder.log,
-                scratch, self._terms,
-                0 if model is None else model.t,
-                step, client, stop,
+                block, self._params, self.learners, self.pending, self.recorder.log, scratch,
+                self._terms, self._t_last, step, client, stop,
             )  # fmt: skip
             t = first + step
             if why == ASKS:
@@ -183,14 +184,26 @@ class CompiledEngine(Engine):
         vectors = self.vectors.copy() if shared else itertools.repeat(None)
         parts = map(Contribution, counts, self.matrices.copy(), vectors)
         gathered: dict[ClientId, Contribution] = dict(enumerate(parts))
+        solver = self.algorithm.global_update
+        assert solver is not None
+        who = slice(None)
+        if solver.alone:
+            assert client is not None
+            who, gathered = slice(client, client + 1), {client: gathered[client]}
         model = bulk_update(self.coordinator, t, client, gathered, self._answer)
-        self._adopt(model)
-        self._covered[:] = counts
+        self._hold(model)
+        if solver.alone:
+            self.algorithm.local_update.adopt(self.setting, self._state(who.start), model)
+        else:
+            self._adopt(model)
+        self._models[who] = [model] * len(self._models[who])
+        self._adopted[who], self._t_last[who] = self.coordinator.finished, model.t
+        self._covered[who] = self.learners.counts[who]
         if self.at_model:
             self._summed[:] = -1  # they are sums at the model before
         record = self.coordinator.last_update
         assert record is not None
-        self.recorder.updated(record, self.client(0))
+        self.recorder.updated(record, self.holder(record))
 
     def _adopt(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.
@@ -199,8 +212,7 @@ class CompiledEngine(Engine):
         far. The first update checks this with a second client.
         """
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
-        self._hold(model)
-        asked = {0, last} if self._begin.base is None else {0}
+        asked = {0, last} if self._models[0] is None else {0}
         for i in asked:
             local.adopt(self.setting, self._state(i), model)
         for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
@@ -208,7 +220,6 @@ class CompiledEngine(Engine):
                 allowed = f'engine="reference": the state after {local}.adopt depends on the client'
                 raise InvalidInput("engine", "compiled", allowed)
             stacked[1:] = stacked[0]
-        self._begin.base = model
 
     def _sum_up(self) -> None:
         """Bring the sums with which clients answer the request for an update up to date."""
@@ -244,18 +255,18 @@ class CompiledEngine(Engine):
     def _state(self, i: int) -> LocalState:
         """Return client i's state; its arrays are the engine's own."""
         a = self.learners
-        return type(self._begin)(a.vectors[i], a.matrices[i], a.counters[i], self._begin.base)
+        return type(self._begin)(a.vectors[i], a.matrices[i], a.counters[i], self._models[i])
 
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
-        a, update = self.learners, self.coordinator.finished
+        a = self.learners
         client = Client(i, self.algorithm, self.setting, self.seed)
         client.state = self._state(i)
         client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
         client.covered = client.frozen = int(self._covered[i])
-        client.hold(self.coordinator.model)
+        client.hold(self._models[i])
         client.sums.add(client.samples)
-        client.update = client.adopted = update
+        client.update = client.adopted = int(self._adopted[i])
         client.last_t = self._last_step(i)
         return client
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.kernels.linalg import solve
-from fedglb.protocol import Client, Coordinator, Ledger
+from fedglb.protocol import Client, Coordinator, Ledger, UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
 
@@ -33,6 +33,12 @@ class Engine(ABC):
     @abstractmethod
     def client(self, i: int) -> Client:
         """Return client i (the one learner, if the algorithm is centralised)."""
+
+    def holder(self, record: UpdateRecord) -> Client:
+        """Return a client that holds the model of an update: the one that it was made for."""
+        solver = self.algorithm.global_update
+        alone = solver is not None and solver.alone
+        return self.client(record.client if alone and isinstance(record.client, int) else 0)
 
     @property
     def ledger(self) -> Ledger:

@@ -101,7 +101,7 @@ class ReferenceEngine(Engine):
         if self.coordinator.syncs > before:
             record = self.coordinator.last_update
             assert record is not None
-            self.recorder.updated(record, self.clients[0])
+            self.recorder.updated(record, self.holder(record))
 
     def _addressee(self, client: ClientId) -> Client:
         assert isinstance(client, int)
