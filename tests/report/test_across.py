@@ -32,7 +32,7 @@ def test_a_crossing_is_interpolated():
     assert (one.name, one.stops) == ("FedGLB-UCB", True)
     assert one.at == pytest.approx(1.25)
     said = headline(made, curves(made), [one])
-    assert said.startswith("FedGLB-UCB stops to pay at delay ≈ 1.2")
+    assert said.startswith("FedGLB-UCB stops paying at delay ≈ 1.2")
     assert said.endswith("against N-UCB-GLM.")
 
 

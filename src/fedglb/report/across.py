@@ -212,7 +212,7 @@ def _said(study: Across, curve: Curve, alone: Curve, crossed: Sequence[Crossing]
         return f"{curve.name} has {verb} regret than {alone.name} at every {study.key} tried."
     parts = []
     for each in own:
-        word = "stops to pay" if each.stops else "begins to pay"
+        word = "stops paying" if each.stops else "begins to pay"
         sure = "" if each.low is None or each.high is None else (
             f" (95 %: {each.low:.2g} to {each.high:.2g})")  # fmt: skip
         parts.append(f"{word} at {study.key} ≈ {each.at:.2g}{sure}")
