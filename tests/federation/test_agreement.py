@@ -52,12 +52,16 @@ STORED_NAMES = {
     "problem": {"Problem"},
     "link": {"identity", "logistic", "poisson", "probit"},
     "algorithm": {"Algorithm"},
-    "local_update": {"Anchored", "Frozen", "LazyOns", "Mle", "Ons", "Ridge"},
-    "global_update": {"AGD", "ClosedForm", "LBFGS", "Newton", "OneExchange", "OnsStep"},
-    "trigger": {"Always", "Event", "Never", "Schedule"},
+    "local_update": {
+        "Anchored", "EcoLog", "Frozen", "FrozenRidge", "LazyOns", "Mle", "Ons", "Ridge",
+    },
+    "global_update": {
+        "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnsStep",
+    },
+    "trigger": {"Always", "Event", "Growth", "Never", "Schedule"},
     "confidence": {
-        "FedGLB", "FedGLBPrinted", "Fixed", "GlobalModel", "Iterate", "LazyONS", "Linear",
-        "Mixture", "OwnModel", "Posterior",
+        "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel", "Iterate",
+        "LazyONS", "Linear", "Mixture", "OwnModel", "Posterior",
     },
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},
