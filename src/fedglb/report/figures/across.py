@@ -78,9 +78,9 @@ def draw(
             x = float(np.interp(each.at, study.values, places))
             axes.axvline(x, color=colours[each.name].colour, linewidth=1.0, linestyle=(0, (2, 2)))
             right = x > (places[0] + places[-1]) / 2
-            verb = "stops" if each.stops else "begins"
+            verb = "stops paying" if each.stops else "begins to pay"
             axes.annotate(
-                f"{each.name} {verb} to pay: {each.at:.2g}", (x, 0.975 - 0.05 * k),
+                f"{each.name} {verb}: {each.at:.2g}", (x, 0.975 - 0.05 * k),
                 xycoords=("data", "axes fraction"), xytext=(-4 if right else 4, 0),
                 textcoords="offset points", ha="right" if right else "left", va="top",
                 fontsize=8.5, color=medium.small(plain[each.name].colour),
