@@ -63,8 +63,8 @@ def fedglb_iterate(
     --------
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_iterate(threshold=1.0, solver=fg.Newton())
-    >>> algorithm.confidence, algorithm.trigger.clock
-    (Iterate(), 'own samples')
+    >>> algorithm.confidence, algorithm.trigger
+    (Iterate(), Event(threshold=1.0, clock='own samples'))
     """
     return Algorithm(
         name="FedGLB-Iterate",

@@ -38,7 +38,10 @@ def varied(tables: Mapping[str, Any]) -> str | None:
     >>> varied({"environment": {"clients": 5, "arms": 4, "delay": [0, 5, 10]}})
     'delay'
     """
-    found = [k for k in CHANGES if isinstance(tables.get("environment", {}).get(k), list)]
+    environment = tables.get("environment", {})
+    if not isinstance(environment, Mapping):  # an object
+        return None
+    found = [k for k in CHANGES if isinstance(environment.get(k), list)]
     if len(found) > 1:
         allowed = f"one number: {found[0]} has a list already, and one key is varied at a time"
         raise InvalidInput(("environment", found[1]), tables["environment"][found[1]], allowed)
