@@ -108,3 +108,14 @@ def test_the_studies_of_the_package_are_as_promised(name):
     assert quick.tables["environment"]["clients"] < full.tables["environment"]["clients"]
     presets = {table["name"] for table in full.tables["algorithm"]}
     assert presets == {"fedglb-auto", "fedglb-ucb", "n-ucb-glm", "n-ons-glm"}
+
+
+def test_a_quick_one_says_so_first(folder, tmp_path):
+    assert "quick look" not in (folder / "report.html").read_text()
+    quick = {**FILE, "profile": {"quick": {"horizon": 10}}}
+    reproduce(quick, None, tmp_path / "out", jobs=1)
+    page = (tmp_path / "out" / "report.html").read_text()
+    first = page.index("This is a quick look")
+    assert first < page.index("<h1>")
+    assert "fedglb reproduce tiny --full" in page
+    assert "With fewer than 5 seeds" in page

@@ -78,8 +78,8 @@ def takes(function: Callable[..., Any]) -> dict[str, Any]:
 
     Examples
     --------
-    >>> takes(lambda width, *rest, depth=2: None)
-    {'width': <class 'inspect._empty'>, 'depth': 2}
+    >>> list(takes(lambda width, *rest, depth=2: None))
+    ['width', 'depth']
     """
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = inspect.signature(function).parameters

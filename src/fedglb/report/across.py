@@ -12,12 +12,10 @@ import polars as pl
 from scipy import stats
 
 from fedglb.errors import InvalidInput
-from fedglb.report.summary import NAMES
+from fedglb.report.summary import ENOUGH, NAMES
 from fedglb.sweeps import SweepResult
 from fedglb.typing import FloatArray
 
-#: Fewer seeds than this give no interval.
-ENOUGH_SEEDS = 5
 #: Values with neighbours closer than this share of their range are drawn evenly spaced.
 _NEAR = 0.04
 
@@ -146,7 +144,7 @@ def crossings(study: Across, found: Sequence[Curve]) -> list[Crossing]:
         paired = curve.regrets - alone.regrets
         gap, n = paired.mean(axis=1), paired.shape[1]
         half = np.full(len(gap), math.nan)
-        if n >= ENOUGH_SEEDS:
+        if n >= ENOUGH:
             half = standard_errors(paired) * float(stats.t.ppf(0.975, n - 1))
         for k, (before, after) in enumerate(pairwise(gap)):
             if (before < 0.0) == (after < 0.0):

@@ -13,38 +13,20 @@ from fedglb.io.atomic import atomic_write
 from fedglb.report import across
 from fedglb.report.across import Across, Curve
 from fedglb.report.figures import across as figure
-from fedglb.report.html.css import CSS
-from fedglb.report.html.page import experiment, figure_on_page, made_with
+from fedglb.report.html.page import FEW, experiment, figure_on_page, made_with
+from fedglb.report.html.shell import shell
 from fedglb.report.html.tables import pairs, table
 from fedglb.report.report import FIGURES, PAGE, SUMMARY, Report, drawn
+from fedglb.report.study import QUICK
+from fedglb.report.summary import ENOUGH
 from fedglb.report.text.numerals import plus_minus
 
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>$css</style>
-</head>
-<body>
-<header>
-<p class="kind">$kind</p>
-<h1>$title</h1>
-<p class="headline">$headline</p>
-<p>$sentences</p>
-</header>
-<main>
-$figure
+_MAIN = Template("""$figure
 <section><h2>The numbers behind the figure</h2>
 <p>Regret, mean over the seeds ± standard error, and the setting that is shown.</p>
 $results</section>
 <section><h2>What was run</h2>
-$run</section>
-</main>
-</body>
-</html>
-""")
+$run</section>""")
 
 
 def write_across(study: Across, folder: str | Path) -> Report:
@@ -65,16 +47,11 @@ def write_across(study: Across, folder: str | Path) -> Report:
     alt = f"Regret across {study.key}, one curve per algorithm"
     caption = figure.caption(study, found)
     made = drawn(study.key, alt, caption, lambda m: figure.draw(study, found, crossed, m))
-    text = _PAGE.substitute(
-        css=CSS,
-        title=escape(study.title),
-        kind=escape(" · ".join(filter(None, ["fedglb report", study.name, study.profile]))),
-        headline=escape(line),
-        sentences=" ".join(escape(s) for s in three),
-        figure=figure_on_page(made.shown),
-        results=_results(study, found),
-        run=_run(study),
+    main = _MAIN.substitute(
+        figure=figure_on_page(made.shown), results=_results(study, found), run=_run(study)
     )
+    look = _look(study, found[0].regrets.shape[1])
+    text = shell(study.title, study.name, study.profile, look, line, three, main)
     answer = {
         "name": study.name, "profile": study.profile, "key": study.key,
         "values": list(study.values), "headline": line, "sentences": list(three),
@@ -90,13 +67,25 @@ def write_across(study: Across, folder: str | Path) -> Report:
     return Report(target / PAGE, target / SUMMARY, paths, line, three, ())
 
 
+def _look(study: Across, seeds: int) -> str:
+    """Return the first line of a quick study: that it is one, and what is not."""
+    if study.profile != QUICK:
+        return ""
+    few = f" {FEW}" if seeds < ENOUGH else ""
+    command = f"fedglb reproduce {study.name} --full"
+    return (
+        f"<strong>This is a quick look</strong>: {seeds} seeds. The full study: "
+        f"<code>{escape(command)}</code>.{few}"
+    )
+
+
 def _sentences(study: Across, found: Sequence[Curve]) -> tuple[str, str, str]:
     alone = across.best_alone(found)
     first, last = study.values[0], study.values[-1]
     ends = [[plus_minus(c.means[k], _error(c, k)) for k in (0, -1)] for c in found]
     said = [f"{c.name}: {a} and {b}" for c, (a, b) in zip(found, ends, strict=True)]
     seeds = found[0].regrets.shape[1]
-    few = seeds < across.ENOUGH_SEEDS
+    few = seeds < ENOUGH
     return (
         f"Regret at {study.key} {first:g} and {last:g}: {'; '.join(said)}.",
         "An algorithm pays where it has less regret than the best that never communicates"

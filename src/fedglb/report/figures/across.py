@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedglb.report.across import ENOUGH_SEEDS, Across, Crossing, Curve, positions
+from fedglb.report.across import Across, Crossing, Curve, positions
 from fedglb.report.figures.frame import wrapped
 from fedglb.report.figures.style import WIDE, Medium, looks, styled
+from fedglb.report.summary import ENOUGH
 from fedglb.report.text.numerals import amount
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def caption(study: Across, found: Sequence[Curve]) -> str:
     """Return what the figure shows."""
     seeds = found[0].regrets.shape[1]
     bars = "bars are ± 1 standard error; " if seeds > 1 else ""
-    few = "" if seeds >= ENOUGH_SEEDS else " With so few seeds a crossing has no interval."
+    few = "" if seeds >= ENOUGH else " With so few seeds a crossing has no interval."
     return (
         f"Means over {seeds} seeds, {bars}of an algorithm with several settings the one with the "
         f"least mean regret at each {study.key}. Dotted lines: where an algorithm that "

@@ -12,7 +12,8 @@ from typing import Any
 
 from fedglb.report.claims import Claim, Evidence
 from fedglb.report.figures.style import Medium
-from fedglb.report.html.css import CSS, DARK, NARROW
+from fedglb.report.html.css import DARK, NARROW
+from fedglb.report.html.shell import shell
 from fedglb.report.html.tables import choice_section, claims_list, pairs, results_table
 from fedglb.report.study import PAPER, QUICK, Study
 from fedglb.report.summary import ENOUGH, STUCK_MEANS
@@ -24,35 +25,17 @@ _BEST_FITTING = (
     "not the least regret that any fixed parameter could have."
 )
 
-_PAGE = Template("""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>$title</title>
-<style>$css</style>
-</head>
-<body>
-<header>
-$look
-<p class="kind">$kind</p>
-<h1>$title</h1>
-<p class="headline">$headline</p>
-<p>$sentences</p>
-</header>
-<main>
-$figures
+#: What a look does not have.
+FEW = f"With fewer than {ENOUGH} seeds there are no intervals and no verdicts."
+
+_MAIN = Template("""$figures
 $claims
 <section><h2>The numbers behind the figures</h2>
 <p>$meaning $baselines</p>
 $results</section>
 $choice
 <section><h2>What was run</h2>
-$run</section>
-</main>
-</body>
-</html>
-""")
+$run</section>""")
 
 
 @dataclass(frozen=True)
@@ -80,13 +63,7 @@ def page(
             "<section><h2>How the parameters were chosen</h2>\n"
             f"{choice_section(study.choice, names)}</section>"
         )
-    return _PAGE.substitute(
-        css=CSS,
-        look=_look(study, evidence),
-        title=escape(study.title),
-        kind=escape(" · ".join(filter(None, ["fedglb report", study.name, study.profile]))),
-        headline=escape(headline),
-        sentences=" ".join(escape(s) for s in sentences),
+    main = _MAIN.substitute(
         figures="\n".join(figure_on_page(figure) for figure in figures),
         claims=_claims(claims),
         meaning=escape(_meaning(evidence)),
@@ -95,12 +72,13 @@ def page(
         choice=choice,
         run=_run(study, evidence),
     )
+    look = _look(study, evidence)
+    return shell(study.title, study.name, study.profile, look, headline, sentences, main)
 
 
 def _look(study: Study, evidence: Evidence) -> str:
     """Return the first line of a report that is only a look: that it is one, and what is not."""
     seeds = f"{evidence.seeds} seed{'s' if evidence.seeds > 1 else ''}"
-    few = f"With fewer than {ENOUGH} seeds there are no intervals and no verdicts."
     if study.profile == QUICK:
         manifest = study.result.manifest
         here = _size({"seeds": evidence.seeds, "horizon": manifest.get("horizon"),
@@ -111,14 +89,14 @@ def _look(study: Study, evidence: Evidence) -> str:
         text = (
             f"<strong>This is a quick look</strong>: {escape(here)}. The full study"
             f"{' has ' + escape(full) if full else ' is larger'}: "
-            f"<code>{escape(command)}</code>. {escape(few) if evidence.is_look else ''} "
+            f"<code>{escape(command)}</code>. {FEW if evidence.is_look else ''} "
             f"The paper: {PAPER}"
         )
     elif evidence.is_look:
-        text = f"<strong>This is a look</strong> at {seeds}. {escape(few)}"
+        text = f"<strong>This is a look</strong> at {seeds}. {FEW}"
     else:
         return ""
-    return f'<p class="look">{text}</p>'
+    return text
 
 
 def _size(size: Mapping[str, Any]) -> str:
