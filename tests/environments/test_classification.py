@@ -243,9 +243,41 @@ def test_numeric_columns_alone_are_a_table_without_the_others():
     assert fg.clustered(both, 3).dim == 5
 
 
+def test_axes_of_the_arms_keep_every_inner_product_with_fewer_coordinates():
+    rng = np.random.default_rng(3)
+    columns = {f"x{j}": rng.normal(size=300) for j in range(12)}
+    rows = fg.Table(columns, rng.integers(2, size=300))
+    wide, narrow = fg.clustered(rows, 5), fg.clustered(rows, 5, axes="arms")
+    assert (wide.dim, narrow.dim) == (13, 5)
+    np.testing.assert_allclose(narrow.arms @ narrow.arms.T, wide.arms @ wide.arms.T, atol=1e-14)
+    np.testing.assert_array_equal(narrow.rates, wide.rates)
+    assert narrow != wide
+    twice = fg.Table({"x": columns["x0"], "again": columns["x0"]}, rows.labels)  # rank 2 of 3
+    assert fg.clustered(twice, 4, axes="arms").dim == 2
+
+
+@pytest.mark.parametrize("name", ["fedglb_ucb", "dislinucb"])
+def test_axes_of_the_arms_change_no_choice(name):
+    """Where the radius is fixed, so that d does not enter it."""
+    rng = np.random.default_rng(4)
+    rows = fg.Table({f"x{j}": rng.normal(size=400) for j in range(9)}, rng.integers(2, size=400))
+    algorithm = getattr(fg, name)(0.5, confidence=fg.Fixed(0.3))
+    runs, dims = [], []
+    for axes in ("features", "arms"):
+        data = fg.clustered(rows, 6, axes=axes)
+        dims.append(data.dim)
+        env = fg.Classification(fg.Problem(dim=data.dim), clients=3, data=data)
+        runs.append(fg.simulate(algorithm, env, horizon=150, seed=2))
+    assert dims == [10, 6]
+    np.testing.assert_array_equal(runs[0].choices, runs[1].choices)
+    assert runs[0].transfers == runs[1].transfers > 0
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda: fg.clustered(table(), axes="arm"), "axes = 'arm' .* features, arms"),
+        (lambda: fg.clustered(table(), mode="member", axes="arms"), "axes = 'arms' .* features"),
         (lambda: fg.clustered(table(), 301), "clusters = 301 .* at most 300"),
         (lambda: fg.clustered(table(), 0), "clusters = 0"),
         (lambda: fg.clustered(table(), 2.0), "clusters = 2.0"),

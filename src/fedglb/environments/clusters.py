@@ -7,7 +7,7 @@ import io
 import json
 import warnings
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +26,8 @@ from fedglb.typing import FloatArray, IntArray
 Mode: TypeAlias = Literal["centroid", "member"]
 #: Which columns of a table are features: all of them, or those that hold numbers.
 Columns: TypeAlias = Literal["all", "numeric"]
+#: What an arm's coordinates are: features, or those within the span of all arms.
+Axes: TypeAlias = Literal["features", "arms"]
 
 SAMPLE = 50_000  # rows that k-means is fitted on, at most
 STARTS = 4  # of k-means; the best one is taken
@@ -100,8 +102,8 @@ class Clustered:
 
     @property
     def dim(self) -> int:
-        """Number d of features of an arm."""
-        return self.feature_map.dim
+        """Number d of coordinates of an arm: its features, unless the axes are the arms' own."""
+        return self.feature_map.dim if self.arms is None else self.arms.shape[1]
 
     @cached_property
     def digest(self) -> str:
@@ -146,6 +148,7 @@ def clustered(
     seed: int = 0,
     progress: Progress | None = None,
     columns: Columns = "all",
+    axes: Axes = "features",
 ) -> Clustered:
     """Group a table's rows into clusters by k-means on their features, and make arms of them.
 
@@ -174,6 +177,12 @@ def clustered(
     columns
         "all", or "numeric": without the categorical ones. For CoverType that leaves its 10
         continuous features, with which others have tried bandits on it.
+    axes
+        "features", or "arms" (centroid mode only): coordinates within the span of the K arms, so
+        that d ≤ K. All inner products stay what they are, and with them every choice of an
+        algorithm that starts at 0 with a multiple of the identity, but for two things: a
+        radius that grows with d gets smaller, and so does what is sent. Many times as fast where
+        there are more features than arms: one run of Mushroom has 32 coordinates instead of 118.
 
     Returns
     -------
@@ -209,14 +218,17 @@ def clustered(
     one_of("mode", mode, get_args(Mode))
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
+    one_of("axes", axes, get_args(Axes) if mode == "centroid" else ("features",))
     instance("constant", constant, bool, "True")
-    key = (source, clusters, mode, constant, scale, seed, columns)
+    key = (source, clusters, mode, constant, scale, seed, columns, axes)
     made = _kept.get(key)
     if made is None:
         table = load(source, progress) if isinstance(source, str) else source
         if columns == "numeric":
             table = _numeric(table)
         made = _build(table, clusters, mode, constant, scale, seed, progress)
+        if axes == "arms" and made.arms is not None:
+            made = replace(made, arms=_in_their_span(made.arms))
         while len(_kept) >= KEPT:
             _kept.pop(next(iter(_kept)), None)
         _kept[key] = made
@@ -230,6 +242,25 @@ def _numeric(table: Table) -> Table:
         allowed = f'"all": {table.name} has no column of numbers'
         raise InvalidInput("columns", "numeric", allowed)
     return Table(kept, table.labels, table.name, table.sha256)
+
+
+def _in_their_span(arms: FloatArray) -> FloatArray:
+    """Return the arms in an orthonormal basis of their span: the first arm, then what each adds.
+
+    By Gram and Schmidt, twice: what rounding leaves of the earlier directions goes the second
+    time. An arm that adds less than 1e-9 of its length adds no direction.
+    """
+    basis = np.empty((0, arms.shape[1]))
+    for arm in arms:
+        rest = arm
+        for _ in range(2):
+            rest = rest - ((basis * rest).sum(axis=1)[:, None] * basis).sum(axis=0)
+        length = np.sqrt((rest * rest).sum())
+        if length > 1e-9 * np.sqrt((arm * arm).sum()):
+            basis = np.vstack([basis, rest / length])
+    placed = np.stack([(basis * arm).sum(axis=1) for arm in arms])
+    # Rounding may have made an arm longer than 1.
+    return placed / np.maximum(1.0, np.sqrt((placed * placed).sum(axis=1, keepdims=True)))
 
 
 def _build(

@@ -37,6 +37,7 @@ class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     scale: str = "largest"
     constant: bool = True
     columns: str = "all"
+    axes: str = "features"
     delay: int | None = None
     participation: float | None = None
 

@@ -110,7 +110,7 @@ def _ours(
         data = clustered(
             table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
             scale=cast("Any", table.scale), progress=progress,
-            columns=cast("Any", table.columns),
+            columns=cast("Any", table.columns), axes=cast("Any", table.axes),
         )  # fmt: skip
     if problem.dim not in (None, data.dim):
         allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
