@@ -260,7 +260,8 @@ def _in_their_span(arms: FloatArray) -> FloatArray:
             basis = np.vstack([basis, rest / length])
     placed = np.stack([(basis * arm).sum(axis=1) for arm in arms])
     # Rounding may have made an arm longer than 1.
-    return placed / np.maximum(1.0, np.sqrt((placed * placed).sum(axis=1, keepdims=True)))
+    longest = np.maximum(1.0, np.sqrt((placed * placed).sum(axis=1, keepdims=True)))
+    return np.asarray(placed / longest)
 
 
 def _build(

@@ -50,6 +50,7 @@ def test_nothing_holds():
 @pytest.mark.parametrize(
     ("regrets", "cost", "part"),
     [([80.0, 80.0], 10, "has 20 % (± 0 %) less regret than One-UCB-GLM with 10 % of its transfers"),
+     ([72.0, 112.0], 10, "has about One-UCB-GLM’s regret (0.92 ± 0.20 times) with 10 %"),
      ([98.0, 102.0], 10, "has the same regret as One-UCB-GLM (± 2.0 %) with 10 %"),
      ([98.1, 102.1], 10, "comes within 1 % (± 2.0 %) of One-UCB-GLM’s regret with 10 %"),
      ([118.0, 122.0], 250,

@@ -34,7 +34,9 @@ def against_one(claim: Claim, measure: str) -> str:
             f"{shown['title']} has {_ratio(ratio, error)} times its regret with {share} {measure}."
         )
     spread = f" (± {percent(error)})"
-    if 0.995 <= ratio <= 1:
+    if abs(1 - ratio) < 2 * error and ratio < 0.995:  # not clearly less
+        near = f"has about One-UCB-GLM’s regret ({_ratio(ratio, error)} times)"
+    elif 0.995 <= ratio <= 1:
         near = f"has the same regret as One-UCB-GLM{spread}"
     elif ratio < 1:
         near = f"has {percent(1 - ratio)}{spread} less regret than One-UCB-GLM"
