@@ -803,3 +803,84 @@ def n_ecolog(
     on, out = _blank(arms, active)
     _ecolog(problem, arms, rewards, on, out, False, alpha)
     return out
+
+
+def _ofuglb(
+    p: Problem, arms: Array, rewards: Array, on: Array, out: Outcome, one: bool, alpha, tolerance
+) -> None:
+    """The maximum-likelihood fit and the ellipsoid around the set of likelihood ratios.
+
+    For theta in the ball and any other point v of it, exp((L(theta*) - L(v)) / phi) has mean at
+    most 1, and so has its mean over v uniform in the ball. A copy of the ball, shrunk by c towards
+    theta, has a share of c^d in it, and L is at most L(theta) + 2 S c Lip there. So, but for
+    delta, L(theta*) - L(theta) <= phi log(1/delta) + min over c of (d phi log(1/c) + 2 S c Lip).
+    """
+    T, N, _, d = arms.shape
+    link, L = LINKS[p.link], 1 if one else N
+    s = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0}[p.link]
+    phi = p.R**2 if p.link == "identity" else 1.0
+    bend = 1 + s * p.S  # L curves at least as H / bend up to theta*
+    ends = link.mean(np.array([-p.S, p.S]))
+    X, Y = [np.zeros((0, d))] * L, [np.zeros(0)] * L
+    fits, W = [_first_fit(p, d)] * L, np.tile(bend * p.lam * np.eye(d), (L, 1, 1))
+    residual = np.zeros(L)
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            j = 0 if one else i
+            radius = alpha
+            if radius is None:
+                n, length = len(Y[j]), float(norm(fits[j].theta))
+                above = 0.5 * p.lam * (p.S**2 - length**2)
+                above += fits[j].nu * length * max(p.S - length, 0.0)
+                if n:
+                    lipschitz = np.abs(Y[j][:, None] - ends).max(axis=1).sum()
+                    c = min(1.0, d * phi / (2 * p.S * lipschitz))
+                    # the paper has d in place of 2 S c Lip / phi, which is smaller where c = 1
+                    above += phi * (log(L / p.delta) + d * log(1 / c) + d)
+                # |E|_W^2 / (2 bend) <= above + residual |E|_W
+                b = 2 * bend * residual[j]
+                radius = p.exploration * (b + sqrt(b * b + 8 * bend * max(above, 0.0))) / 2
+            k = _choose(arms[t - 1, i], fits[j].theta, inv(W[j]), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            X[j] = np.vstack([X[j], arms[t - 1, i, k]])
+            Y[j] = np.append(Y[j], rewards[t - 1, i, k])
+            fits[j] = fit = _refit(p, X[j], Y[j], fits[j], tolerance)
+            anchor = fit.theta if tolerance == 0.0 else fit.anchor
+            step = fit.theta - anchor
+            r, slopes = s * float(norm(step)), link.slope(X[j] @ anchor)
+            W[j] = np.exp(-r) * (X[j].T * slopes) @ X[j] + bend * p.lam * np.eye(d)
+            excess = (np.expm1(r) - r) / r if r > 1e-4 else r / 2 + r**2 / 6
+            residual[j] = excess * sqrt(np.exp(r) * np.sum(slopes * (X[j] @ step) ** 2))
+            if one:
+                out.syncs.append((t, i))
+                out.thetas.append(fit.theta)
+
+
+def one_ofuglb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+    tolerance: float | None = 0.0,
+) -> Outcome:
+    """OFUGLB (Lee et al. 2024), by its ellipsoid, on everybody's samples."""
+    on, out = _blank(arms, active)
+    _ofuglb(problem, arms, rewards, on, out, True, alpha, tolerance)
+    return out
+
+
+def n_ofuglb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+    tolerance: float | None = 0.0,
+) -> Outcome:
+    """OFUGLB, by its ellipsoid, every client alone."""
+    on, out = _blank(arms, active)
+    _ofuglb(problem, arms, rewards, on, out, False, alpha, tolerance)
+    return out

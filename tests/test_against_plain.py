@@ -80,6 +80,8 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
         return getattr(fg, name)(**common), {}
     if name in ("one_ucb_glm", "n_ucb_glm"):
         return getattr(fg, name)(tolerance=tolerance, **common), {}
+    if name in OFUGLB:  # whose metric is off by the fourth root of the tolerance
+        return getattr(fg, name)(tolerance=ROUNDING, **common), {}
     return fg.n_ons_glm(**common), {}
 
 
@@ -88,6 +90,10 @@ ALGORITHMS = [
     "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
     "fedlinucb", "one_ecolog", "n_ecolog",
 ]  # fmt: skip
+OFUGLB = ["one_ofuglb", "n_ofuglb"]
+LIKELIHOODS = ["logistic", "poisson", "identity"]  # the links that OFUGLB takes
+PAIRS = [(name, link) for name in ALGORITHMS for link in LINKS]
+PAIRS += [(name, link) for name in OFUGLB for link in LIKELIHOODS]
 VARIATIONS = {
     "lemma radius": {},
     "absent clients": {"absent": True},
@@ -96,16 +102,14 @@ VARIATIONS = {
 }
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("name", "link"), PAIRS)
 @pytest.mark.parametrize("variation", VARIATIONS)
 def test_same_choices(name, link, variation):
     case = make_case(link, seed=3, **VARIATIONS[variation])
     check_same(name, link, case, alpha=None)
 
 
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_same_choices_with_a_fixed_radius(name, link):
     check_same(name, link, make_case(link, seed=4), alpha=0.4)
 
@@ -176,3 +180,25 @@ def test_same_radii_of_fits_that_are_not_exact(name, link, variation, tolerance)
     # 1e-7: where the ball is active, √(ν‖θ‖(S − ‖θ‖)) magnifies the last bit of ‖θ‖
     assert_allclose(alphas, expected.alphas, rtol=1e-7)
     assert (max(paid) > 0.01) == (link != "identity")  # whose model is the loss itself
+
+
+@pytest.mark.parametrize("tolerance", CERTIFIED)
+@pytest.mark.parametrize("link", LIKELIHOODS)
+@pytest.mark.parametrize("name", OFUGLB)
+@pytest.mark.parametrize("variation", ["lemma radius", "small ridge, small radius", "large ball"])
+def test_same_ellipsoids_of_fits_that_are_not_exact(name, link, variation, tolerance):
+    """OFUGLB pays for the fit twice: by its radius, and by a matrix below the Hessian."""
+    case, epsilon = make_case(link, seed=6, **VARIATIONS[variation]), CERTIFIED[tolerance]
+    common = {key: getattr(case.plain, key) for key in ("delta", "exploration")}
+    algorithm = getattr(fg, name)(ridge=case.plain.lam, tolerance=epsilon, **common)
+    alphas, moved = np.full(case.arms.shape[:2], np.nan), []
+
+    def watch(t, i, client):
+        alphas[t - 1, i] = client.alpha
+        moved.append(np.linalg.norm(client.state.theta - client.state.anchor))
+
+    run = fg.simulate(algorithm, case.env, engine="reference", observer=watch)
+    expected = getattr(plain, name)(case.plain, case.arms, case.rewards, tolerance=epsilon)
+    assert_array_equal(run.choices, expected.choices)
+    assert_allclose(alphas, expected.alphas, rtol=1e-7)
+    assert max(moved) > 0.05

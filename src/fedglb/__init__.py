@@ -24,9 +24,11 @@ if TYPE_CHECKING:
         fedglb_ucb_3,
         fedlinucb,
         n_ecolog,
+        n_ofuglb,
         n_ons_glm,
         n_ucb_glm,
         one_ecolog,
+        one_ofuglb,
         one_ucb_glm,
     )
     from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
@@ -80,8 +82,9 @@ __all__ = [
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
     "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "from_gymnasium",
-    "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ons_glm", "n_ucb_glm",
-    "one_ecolog", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ofuglb", "n_ons_glm",
+    "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate",
+    "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from fedglb.algorithms.dislinucb import dislinucb
 from fedglb.algorithms.ecolog import n_ecolog, one_ecolog
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
 from fedglb.algorithms.fedlinucb import fedlinucb
+from fedglb.algorithms.ofuglb import n_ofuglb, one_ofuglb
 from fedglb.algorithms.past_the_paper import fedglb_auto, fedglb_iterate, fedglb_mix
 
 #: Every preset by its name on the command line.
@@ -23,6 +24,8 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedlinucb": fedlinucb,
     "one-ecolog": one_ecolog,
     "n-ecolog": n_ecolog,
+    "one-ofuglb": one_ofuglb,
+    "n-ofuglb": n_ofuglb,
     "fedglb-iterate": fedglb_iterate,
     "fedglb-mix": fedglb_mix,
     "fedglb-auto": fedglb_auto,
@@ -31,5 +34,5 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 __all__ = [
     "ALGORITHMS", "Algorithm", "dislinucb", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "n_ecolog",
-    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ucb_glm",
+    "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
 ]  # fmt: skip

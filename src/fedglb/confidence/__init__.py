@@ -11,9 +11,10 @@ from fedglb.confidence.iterate import Iterate
 from fedglb.confidence.lazy_ons import LazyONS
 from fedglb.confidence.linear import Linear
 from fedglb.confidence.mixture import Mixture
+from fedglb.confidence.ofuglb import OfuGlbSet
 from fedglb.confidence.posterior import Posterior
 
 __all__ = [
     "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel",
-    "Iterate", "LazyONS", "Linear", "Mixture", "OwnModel", "Posterior",
+    "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel", "Posterior",
 ]  # fmt: skip

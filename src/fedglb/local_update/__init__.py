@@ -5,6 +5,7 @@ from fedglb.local_update.base import LocalState, LocalUpdate, Metric
 from fedglb.local_update.ecolog import EcoLog, EcoLogState
 from fedglb.local_update.frozen import Frozen, FrozenState
 from fedglb.local_update.frozen_ridge import FrozenRidge, FrozenRidgeState
+from fedglb.local_update.hessian_mle import HessianMle, HessianMleState
 from fedglb.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.local_update.mle import Mle, MleState
 from fedglb.local_update.ons import BRule, Ons, OnsState
@@ -12,6 +13,7 @@ from fedglb.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
     "Anchored", "AnchoredState", "BRule", "EcoLog", "EcoLogState", "Frozen", "FrozenRidge",
-    "FrozenRidgeState", "FrozenState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate",
-    "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
+    "FrozenRidgeState", "FrozenState", "HessianMle", "HessianMleState", "LazyOns", "LazyOnsState",
+    "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge",
+    "RidgeState",
 ]  # fmt: skip

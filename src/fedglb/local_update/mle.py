@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -254,8 +255,97 @@ def mle_observe(
 
 
 @dataclass
-class MleState(LocalState):
+class RefittingState(LocalState):
     """State of a client that refits after every sample; the centre is θ.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Refitting.begin` makes them.
+
+    Attributes
+    ----------
+    anchor
+        Where the samples are linearised, shape (d,).
+    hessian, target
+        Φ's Hessian H at the anchor, and H·anchor − gradient; shapes (d, d) and (d,).
+    floor
+        A lower bound on the smallest eigenvalue of H.
+    passes
+        Passes over all samples so far.
+    residual, multiplier
+        A bound on ‖∇Φ(θ) + νθ‖ in the norm of `inverse`, and ν, the multiplier of the ball.
+    """
+
+    anchor = Vector(ANCHOR)
+    target = Vector(TARGET)
+    hessian = Matrix(HESSIAN)
+    floor = Counter(FLOOR)
+    passes = Count(PASSES)
+    residual = Counter(RESIDUAL)
+    multiplier = Counter(MULTIPLIER)
+
+
+State = TypeVar("State", bound=RefittingState)
+
+
+@dataclass(frozen=True)
+class Refitting(LocalUpdate[State]):
+    """Fit all own samples again after each one; a subclass says by which matrix arms are chosen.
+
+    Parameters
+    ----------
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0; in a run, if it cannot be reached.
+    """
+
+    model_fields = None
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tolerance is not None:
+            number("tolerance", self.tolerance, above=0.0)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return λ, S, s (−1: none is known), inf μ′ on the ball, ε (0: 1/n²), sup μ′."""
+        problem = setting.problem
+        s = problem.link.self_concordance(problem.S)
+        return in_order({
+            RIDGE: setting.ridge, BALL: problem.S, CONCORDANCE: -1.0 if s is None else s,
+            SLOPE: min(problem.c_mu, problem.slope_infimum),
+            TOLERANCE: 0.0 if self.tolerance is None else self.tolerance,
+            STEEPEST: problem.k_mu,
+        })  # fmt: skip
+
+    def begin(self, setting: Setting) -> State:
+        """Return the state before any sample."""
+        state = super().begin(setting)
+        state.hessian[:] = setting.ridge * np.eye(setting.problem.dim)
+        state.floor = setting.ridge
+        return state
+
+    def failure(self, n: int) -> Exception:
+        """Say that the tolerance is out of reach."""
+        return InvalidInput(
+            "tolerance", 1.0 / n**2 if self.tolerance is None else self.tolerance,
+            f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
+            "passes (a larger ridge or a smaller radius makes the problem easier)",
+        )  # fmt: skip
+
+    def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
+        """Refuse: a refit over the client's own samples has no use for a shared model."""
+        allowed = f"Never() with the local update {type(self).__name__}()"
+        raise InvalidInput("trigger", "one that fires", allowed)
+
+
+@dataclass
+class MleState(RefittingState):
+    """State of a client that refits after every sample and chooses by A = (λ/c)I + Σ x xᵀ.
 
     Parameters
     ----------
@@ -264,32 +354,15 @@ class MleState(LocalState):
 
     Attributes
     ----------
-    anchor
-        Where the samples are linearised, shape (d,).
-    hessian, target
-        Φ's Hessian H at the anchor, and H·anchor − gradient; shapes (d, d) and (d,).
     direction
         A⁻¹x of the last sample.
-    floor
-        A lower bound on the smallest eigenvalue of H.
-    passes
-        Passes over all samples so far.
-    residual, multiplier
-        A bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, and ν, the multiplier of the ball.
     """
 
-    anchor = Vector(ANCHOR)
-    target = Vector(TARGET)
     direction = Vector(DIRECTION)
-    hessian = Matrix(HESSIAN)
-    floor = Counter(FLOOR)
-    passes = Count(PASSES)
-    residual = Counter(RESIDUAL)
-    multiplier = Counter(MULTIPLIER)
 
 
 @dataclass(frozen=True)
-class Mle(LocalUpdate[MleState]):
+class Mle(Refitting[MleState]):
     """Fit all own samples again after each one: the minimiser of F over the ball, certified.
 
     Parameters
@@ -317,43 +390,7 @@ class Mle(LocalUpdate[MleState]):
 
     state_type = MleState
     step = staticmethod(mle_observe)
-    model_fields = None
-    tolerance: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.tolerance is not None:
-            number("tolerance", self.tolerance, above=0.0)
 
     def prior(self, setting: Setting) -> float:
         """Return λ/c."""
         return setting.ridge / setting.problem.c_mu
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return λ, S, s (−1: none is known), inf μ′ on the ball, ε (0: 1/n²), sup μ′."""
-        problem = setting.problem
-        s = problem.link.self_concordance(problem.S)
-        return in_order({
-            RIDGE: setting.ridge, BALL: problem.S, CONCORDANCE: -1.0 if s is None else s,
-            SLOPE: min(problem.c_mu, problem.slope_infimum),
-            TOLERANCE: 0.0 if self.tolerance is None else self.tolerance,
-            STEEPEST: problem.k_mu,
-        })  # fmt: skip
-
-    def begin(self, setting: Setting) -> MleState:
-        """Return the state before any sample."""
-        state = super().begin(setting)
-        state.hessian[:] = setting.ridge * np.eye(setting.problem.dim)
-        state.floor = setting.ridge
-        return state
-
-    def failure(self, n: int) -> Exception:
-        """Say that the tolerance is out of reach."""
-        return InvalidInput(
-            "tolerance", 1.0 / n**2 if self.tolerance is None else self.tolerance,
-            f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
-            "passes (a larger ridge or a smaller radius makes the problem easier)",
-        )  # fmt: skip
-
-    def adopt(self, setting: Setting, state: MleState, model: SharedModel) -> None:
-        """Refuse: a refit over the client's own samples has no use for a shared model."""
-        raise InvalidInput("trigger", "one that fires", "Never() with the local update Mle()")

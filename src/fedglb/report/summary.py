@@ -22,10 +22,13 @@ NAMES = {
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedglb-mix": "FedGLB-Mix",
     "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
-    "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
+    "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog", "one-ofuglb": "One-OFUGLB",
+    "n-ofuglb": "N-OFUGLB",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
-REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog")
+REFERENCES = (
+    "one-ucb-glm", "n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog", "one-ofuglb", "n-ofuglb",
+)  # fmt: skip
 #: What sets the trade-off, and its symbol.
 DIALS = {"threshold": "D", "updates": "B"}
 #: From this number of seeds on there are errors, intervals, medians and verdicts; below, a look.
