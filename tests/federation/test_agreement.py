@@ -53,15 +53,16 @@ STORED_NAMES = {
     "link": {"identity", "logistic", "poisson", "probit"},
     "algorithm": {"Algorithm"},
     "local_update": {
-        "Anchored", "EcoLog", "Frozen", "FrozenRidge", "LazyOns", "Mle", "Ons", "Ridge",
+        "Anchored", "AsyncRidge", "EcoLog", "Frozen", "FrozenRidge", "LazyOns", "Mle", "Ons",
+        "Ridge",
     },
     "global_update": {
         "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnsStep",
     },
     "trigger": {"Always", "Event", "Growth", "Never", "Schedule"},
     "confidence": {
-        "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel", "Iterate",
-        "LazyONS", "Linear", "Mixture", "OwnModel", "Posterior",
+        "AsyncLinUCB", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
+        "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OwnModel", "Posterior",
     },
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},

@@ -22,7 +22,7 @@ NAMES = {
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedglb-mix": "FedGLB-Mix",
     "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
-    "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
+    "async-linucb": "Async-LinUCB", "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = ("one-ucb-glm", "n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog")
