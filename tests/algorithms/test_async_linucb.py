@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.algorithms.catalog import build
 from fedglb.confidence import Linear
 from fedglb.federation.agreement import Agreement
 from fedglb.global_update import Exchange
@@ -184,3 +185,10 @@ def test_it_learns_more_with_downloads():
         half = run.trace["regret"][149]
         assert run.regret - half < 0.6 * half
         assert run.regret < 0.6 * single.regret
+
+
+def test_by_its_name():
+    by_name = build("async-linucb", {"threshold": 1.0, "download": 4.0, "ridge": 0.1})
+    assert by_name == fg.async_linucb(1.0, 4.0, ridge=0.1)
+    assert build("async-linucb", {"threshold": 1.0}).solver == Exchange(1.0)
+    assert repr(Exchange()) == "Exchange()"  # as results said before there were downloads
