@@ -65,9 +65,10 @@ def async_linucb(
     --------
     >>> import fedglb as fg
     >>> env = fg.Synthetic(fg.Problem(dim=3, link=fg.Identity()), clients=4, arms=5)
-    >>> run = fg.simulate(fg.async_linucb(1.0), env, horizon=50, seed=1)
-    >>> down = run.ledger.row(by_predicate=run.ledger["message"] == "NewModel", named=True)
-    >>> run.transfers == run.syncs + down["messages"]
+    >>> every, fewer = fg.lockstep([fg.async_linucb(0.5), fg.async_linucb(0.5, 4.0)], env, 50)
+    >>> every.transfers == 4 * every.syncs  # one up, and one down to each of the others
+    True
+    >>> fewer.transfers < 4 * fewer.syncs
     True
     """
     return Algorithm(
