@@ -37,6 +37,7 @@ class Outcome:
     alphas: Array  # (T, N) radius used, exploration included, nan where the client did not act
     syncs: list[tuple[int, int]]  # (t from 1, client from 0 that triggered, -1 for a schedule)
     thetas: list[Array]  # the global model after each sync
+    transfers: Array | None = None  # (T,) up and down, to the end of each step; None: not counted
 
 
 # ------------------------------------------------------------------------------------- helpers
@@ -713,6 +714,61 @@ def fedlinucb(
                 sigma[i], b[i] = server, server_b
                 out.syncs.append((t, i))
                 out.thetas.append(inv(server) @ server_b)
+    return out
+
+
+def async_linucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    download: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """Async-LinUCB (Li and Wang, AISTATS 2022), as sets of samples: who has which, and the server.
+
+    Every matrix is summed anew over the samples of a set.
+    """
+    p = problem
+    T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
+    out.transfers = np.zeros(T, int)
+    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
+    has = np.zeros((N, T * N), bool)  # own samples, and those that were sent
+    served = np.zeros(T * N, bool)  # uploaded
+    own = np.zeros((N, T * N), bool)
+
+    def matrix(which: Array) -> Array:
+        return p.lam * np.eye(d) + X[which].T @ X[which]
+
+    def model(which: Array) -> Array:
+        return inv(matrix(which)) @ (X[which].T @ Y[which])
+
+    def grows(large: Array, small: Array, by: float) -> bool:
+        return np.linalg.det(matrix(large)) > (1 + by) * np.linalg.det(matrix(small))
+
+    for t in range(1, T + 1):
+        for i in range(N):
+            if not on[t - 1, i]:
+                continue
+            A, radius = matrix(has[i]), alpha
+            if radius is None:
+                noise = p.R * sqrt(_logdet(A) - d * log(p.lam) + 2 * log(1 / p.delta))
+                radius = p.exploration * (noise + sqrt(p.lam) * p.S)
+            k = _choose(arms[t - 1, i], model(has[i]), inv(A), radius)
+            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
+            X[n], Y[n] = arms[t - 1, i, k], rewards[t - 1, i, k]
+            own[i, n], has[i, n], n = True, True, n + 1
+            if grows(has[i], has[i] & ~(own[i] & ~served), threshold):
+                served = served | own[i]
+                out.transfers[t - 1 :] += 1
+                out.syncs.append((t, i))
+                out.thetas.append(model(served))
+                for j in range(N):
+                    if grows(served, has[j] & served, download):
+                        has[j] |= served
+                        out.transfers[t - 1 :] += 1
     return out
 
 

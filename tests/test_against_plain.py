@@ -76,6 +76,9 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
         return fg.dislinucb(2.0, **common), {"threshold": 2.0}
     if name == "fedlinucb":
         return fg.fedlinucb(0.7, **common), {"threshold": 0.7}
+    if name == "async_linucb":
+        thresholds = {"threshold": 0.7, "download": 2.0}
+        return fg.async_linucb(**thresholds, **common), thresholds
     if name in ("one_ecolog", "n_ecolog"):
         return getattr(fg, name)(**common), {}
     if name in ("one_ucb_glm", "n_ucb_glm"):
@@ -88,7 +91,7 @@ def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None
 ALGORITHMS = [
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
     "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
-    "fedlinucb", "one_ecolog", "n_ecolog",
+    "fedlinucb", "async_linucb", "one_ecolog", "n_ecolog",
 ]  # fmt: skip
 OFUGLB = ["one_ofuglb", "n_ofuglb"]
 LIKELIHOODS = ["logistic", "poisson", "identity"]  # the links that OFUGLB takes
@@ -126,6 +129,8 @@ def check_same(name, link, case, alpha):
         syncs = [(t, -1 if i is None else i) for t, i in run.updates.select("t", "client").rows()]
         assert syncs == expected.syncs
         assert len(syncs) > 2
+    if expected.transfers is not None:
+        assert_array_equal(run.trace["transfers"], expected.transfers)
 
     # Radii and models too, once the solver's slack is out of the way.
     alphas = np.full(case.arms.shape[:2], np.nan)

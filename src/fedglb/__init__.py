@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fedglb.algorithms import (
         ALGORITHMS,
         Algorithm,
+        async_linucb,
         dislinucb,
         fedglb_auto,
         fedglb_iterate,
@@ -80,11 +81,11 @@ __all__ = [
     "Iterate", "Link", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "OneExchange",
     "Partial", "Poisson", "Policy", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma",
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
-    "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
-    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "from_gymnasium",
-    "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ofuglb", "n_ons_glm",
-    "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate",
-    "sweep", "to_gymnasium",
+    "async_linucb", "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate",
+    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ofuglb",
+    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
+    "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from fedglb.algorithms import ALGORITHMS, Algorithm, fedglb_auto, fedglb_mix, fedglb_ucb
+from fedglb.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    async_linucb,
+    fedglb_auto,
+    fedglb_mix,
+    fedglb_ucb,
+)
 from fedglb.algorithms.catalog import build, parameters
 from fedglb.choice import Bayes, Certified, Choice, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
@@ -86,6 +93,7 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
     varied += [
         fedglb_ucb(0.1, Newton(), b_rule="printed"),
         fedglb_mix(0.1, solver=Newton()),
+        async_linucb(1.0),  # a client gets a model that does not cover all of its samples
         *(replace(fedglb_mix(0.1), choice=choice) for choice in _CHOICES),
         *(replace(fedglb_ucb(0.1, Newton()), choice=choice) for choice in _CHOICES),
     ]  # fmt: skip

@@ -17,7 +17,7 @@ PARTS = {
     local_update.LocalUpdate: [
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
         local_update.LazyOns(RATE), local_update.Anchored(), local_update.FrozenRidge(),
-        local_update.EcoLog(), local_update.HessianMle(),
+        local_update.EcoLog(), local_update.AsyncRidge(), local_update.HessianMle(),
     ],
     global_update.GlobalUpdate: [
         global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
@@ -33,7 +33,8 @@ PARTS = {
         confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
-        confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.OfuGlbSet(),
+        confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.AsyncLinUCB(),
+        confidence.OfuGlbSet(),
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),

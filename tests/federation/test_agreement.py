@@ -53,7 +53,8 @@ STORED_NAMES = {
     "link": {"identity", "logistic", "poisson", "probit"},
     "algorithm": {"Algorithm"},
     "local_update": {
-        "Anchored", "EcoLog", "Frozen", "FrozenRidge", "HessianMle", "LazyOns", "Mle", "Ons",
+        "Anchored", "AsyncRidge", "EcoLog", "Frozen", "FrozenRidge", "HessianMle", "LazyOns", "Mle",
+        "Ons",
         "Ridge",
     },
     "global_update": {
@@ -61,8 +62,9 @@ STORED_NAMES = {
     },
     "trigger": {"Always", "Event", "Growth", "Never", "Schedule"},
     "confidence": {
-        "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel", "Iterate",
-        "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel", "Posterior",
+        "AsyncLinUCB", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
+        "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel",
+        "Posterior",
     },
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},

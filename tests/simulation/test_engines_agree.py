@@ -60,6 +60,12 @@ ALGORITHMS = {
     "FedLinUCB, on a clock": fg.Algorithm(
         "clocked", FrozenRidge(), Exchange(), Event(0.5), fg.Fixed(0.3)
     ),
+    "Async-LinUCB": fg.async_linucb(0.5, exploration=0.2),
+    "Async-LinUCB, few downloads": fg.async_linucb(0.3, 2.0, confidence=fg.Fixed(0.3)),
+    "Async-LinUCB, no downloads": fg.async_linucb(0.0, math.inf, 0.2),
+    "Async-LinUCB, frozen": fg.Algorithm(
+        "frozen", FrozenRidge(), Exchange(1.0), Event(0.5), fg.Fixed(0.3)
+    ),
     "One-ECOLog": fg.one_ecolog(0.2),
     "N-ECOLog": fg.n_ecolog(0.2),
     "One-OFUGLB": fg.one_ofuglb(0.2),

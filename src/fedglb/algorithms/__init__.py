@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from fedglb.algorithms.async_linucb import async_linucb
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
@@ -22,6 +23,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "n-ons-glm": n_ons_glm,
     "dislinucb": dislinucb,
     "fedlinucb": fedlinucb,
+    "async-linucb": async_linucb,
     "one-ecolog": one_ecolog,
     "n-ecolog": n_ecolog,
     "one-ofuglb": one_ofuglb,
@@ -32,7 +34,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 }
 
 __all__ = [
-    "ALGORITHMS", "Algorithm", "dislinucb", "fedglb_auto", "fedglb_iterate", "fedglb_mix",
-    "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "n_ecolog",
-    "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
+    "ALGORITHMS", "Algorithm", "async_linucb", "dislinucb", "fedglb_auto", "fedglb_iterate",
+    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
 ]  # fmt: skip

@@ -48,6 +48,10 @@ def run(
         float,
         _option("D of the event trigger; inf: no updates.", _ALGORITHM, "10; fedglb-auto: 0.1"),
     ] = 10.0,
+    download: Annotated[
+        float | None,
+        _option("async-linucb: C of the download event; inf: none.", _ALGORITHM, "the threshold"),
+    ] = None,
     clock: Annotated[
         str,
         _option(

@@ -1,5 +1,6 @@
 """Radii of confidence ellipsoids: one lemma per file."""
 
+from fedglb.confidence.async_linucb import AsyncLinUCB
 from fedglb.confidence.base import Confidence
 from fedglb.confidence.ecolog import EcoLogSet
 from fedglb.confidence.fedglb import FedGLB
@@ -15,6 +16,6 @@ from fedglb.confidence.ofuglb import OfuGlbSet
 from fedglb.confidence.posterior import Posterior
 
 __all__ = [
-    "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed", "GlobalModel",
-    "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel", "Posterior",
+    "AsyncLinUCB", "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
+    "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel", "Posterior",
 ]  # fmt: skip

@@ -169,9 +169,18 @@ class GlobalUpdate(ABC):
     #: Whether clients answer the request for an update with their sums at the model that they
     #: hold, and not with a covariance.
     starts_at_model: ClassVar[bool] = False
-    #: Whether only the client that asked takes part and gets the model: the others go on with the
-    #: models that they hold.
+    #: Whether only the client that asked takes part. It gets the model, or `download_level` says
+    #: who does; the others go on with the models that they hold.
     alone: ClassVar[bool] = False
+
+    @property
+    def download_level(self) -> float | None:
+        """Where updates are `alone`: who gets the model, by what of A a client does not have.
+
+        Those for which log(det A / det A_j) reaches this level, A_j being what client j uploaded
+        or was sent. None (default): the client that asked, and nobody else.
+        """
+        return None
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:

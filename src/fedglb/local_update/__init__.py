@@ -9,11 +9,11 @@ from fedglb.local_update.hessian_mle import HessianMle, HessianMleState
 from fedglb.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.local_update.mle import Mle, MleState
 from fedglb.local_update.ons import BRule, Ons, OnsState
-from fedglb.local_update.ridge import Ridge, RidgeState
+from fedglb.local_update.ridge import AsyncRidge, AsyncRidgeState, Ridge, RidgeState
 
 __all__ = [
-    "Anchored", "AnchoredState", "BRule", "EcoLog", "EcoLogState", "Frozen", "FrozenRidge",
-    "FrozenRidgeState", "FrozenState", "HessianMle", "HessianMleState", "LazyOns", "LazyOnsState",
-    "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons", "OnsState", "Ridge",
-    "RidgeState",
+    "Anchored", "AnchoredState", "AsyncRidge", "AsyncRidgeState", "BRule", "EcoLog", "EcoLogState",
+    "Frozen", "FrozenRidge", "FrozenRidgeState", "FrozenState", "HessianMle", "HessianMleState",
+    "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons",
+    "OnsState", "Ridge", "RidgeState",
 ]  # fmt: skip

@@ -46,7 +46,8 @@ class LocalState:
     centre
         Centre of the ellipsoid, shape (d,).
     log_gain
-        log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model.
+        log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model (or the
+        last upload, where an upload need not bring a model).
     updates
         Samples since the last model: so many rank-one updates has `inverse` had.
     epoch
@@ -136,6 +137,16 @@ class LocalUpdate(ABC, Generic[State]):
         model
             The new shared model.
         """
+
+    def uploaded(self, state: State) -> None:
+        """Note that the coordinator has all samples so far, where that brings no model.
+
+        Parameters
+        ----------
+        state
+            The client's state, changed in place: the gain begins anew, A stays.
+        """
+        state.log_gain = 0.0
 
     def begin(self, setting: Setting) -> State:
         """Return the state before any sample."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.linalg import add_sample
-from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.local_update.base import LocalState, adopt_matrix, recentre
 from fedglb.local_update.fields import Matrix, Vector
+from fedglb.local_update.ridge import LinearModel
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -60,7 +61,7 @@ class FrozenRidgeState(LocalState):
 
 
 @dataclass(frozen=True)
-class FrozenRidge(LocalUpdate[FrozenRidgeState]):
+class FrozenRidge(LinearModel[FrozenRidgeState]):
     """Keep θ and A as the last model has them, and follow what own samples would add to det A.
 
     References
@@ -78,20 +79,6 @@ class FrozenRidge(LocalUpdate[FrozenRidgeState]):
 
     state_type = FrozenRidgeState
     step = staticmethod(follow_gain)
-    model_fields = frozenset({"b"})
-    shares_moment = True
-
-    def prior(self, setting: Setting) -> float:
-        """Return λ."""
-        return setting.ridge
-
-    def dispersion(self, setting: Setting) -> float:
-        """Return R²: A = λI + Σ x xᵀ is a linear model's."""
-        return setting.problem.R**2
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return no numbers: the step needs none."""
-        return ()
 
     def begin(self, setting: Setting) -> FrozenRidgeState:
         """Return the state before any sample."""

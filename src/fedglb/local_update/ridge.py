@@ -1,21 +1,24 @@
-"""Ridge regression, exact after every sample: the local update of DisLinUCB."""
+"""Ridge regression, exact after every sample: the local update of DisLinUCB and Async-LinUCB."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
-from fedglb.kernels.linalg import add_sample
+from fedglb.kernels.linalg import add_sample, log_det
 from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
-from fedglb.local_update.fields import Vector
+from fedglb.local_update.fields import Counter, Vector
 from fedglb.local_update.ons import predict
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
-#: Places in `vectors`, behind those of every state.
+#: Places in `vectors` and `counters`, behind those of every state.
 B, DIRECTION = 2, 3
+LOG_RATIO = 3
 
 
 @kernel
@@ -60,8 +63,30 @@ class RidgeState(LocalState):
     direction = Vector(DIRECTION)
 
 
+State = TypeVar("State", bound=LocalState)
+
+
+class LinearModel(LocalUpdate[State]):
+    """What local updates of a linear model, A = λI + Σ x xᵀ and b = Σ x y, have in common."""
+
+    model_fields = frozenset({"b"})
+    shares_moment = True
+
+    def prior(self, setting: Setting) -> float:
+        """Return λ."""
+        return setting.ridge
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return R²: A = λI + Σ x xᵀ is a linear model's."""
+        return setting.problem.R**2
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return no numbers: the step needs none."""
+        return ()
+
+
 @dataclass(frozen=True)
-class Ridge(LocalUpdate[RidgeState]):
+class Ridge(LinearModel[RidgeState]):
     """Ridge regression on the rewards, exact after every sample; the link plays no part.
 
     References
@@ -79,26 +104,66 @@ class Ridge(LocalUpdate[RidgeState]):
 
     state_type = RidgeState
     step = staticmethod(ridge_step)
-    model_fields = frozenset({"b"})
-    shares_moment = True
-
-    def prior(self, setting: Setting) -> float:
-        """Return λ."""
-        return setting.ridge
-
-    def dispersion(self, setting: Setting) -> float:
-        """Return R²: A = λI + Σ x xᵀ is a linear model's."""
-        return setting.problem.R**2
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return no numbers: the step needs none."""
-        return ()
 
     def adopt(self, setting: Setting, state: RidgeState, model: SharedModel) -> None:
         """Take over A_t and b_t; θ and the centre are A⁻¹b."""
-        assert model.b is not None
-        adopt_matrix(state, model)
-        state.direction[:] = 0.0
-        state.b[:] = model.b
-        recentre(state, state.b)
-        state.theta[:] = state.centre
+        _adopt(state, model)
+
+
+@dataclass
+class AsyncRidgeState(RidgeState):
+    """State of a client whose uploads need not bring a model: its gain begins anew at each.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `AsyncRidge.begin` makes them.
+
+    Attributes
+    ----------
+    log_ratio
+        log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A.
+    """
+
+    log_ratio = Counter(LOG_RATIO)
+
+
+@dataclass(frozen=True)
+class AsyncRidge(LinearModel[AsyncRidgeState]):
+    """Ridge regression, exact after every sample, that follows what is not uploaded yet.
+
+    References
+    ----------
+    Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.async_linucb(threshold=1.0).local_update
+    AsyncRidge()
+    """
+
+    stored_name = "AsyncRidge"
+
+    state_type = AsyncRidgeState
+    step = staticmethod(ridge_step)
+
+    def adopt(self, setting: Setting, state: AsyncRidgeState, model: SharedModel) -> None:
+        """Take over A_t and b_t, and the determinant; θ and the centre are A⁻¹b."""
+        _adopt(state, model)
+        state.log_ratio = log_det(model.matrix) - setting.problem.dim * math.log(setting.ridge)
+
+    def uploaded(self, state: AsyncRidgeState) -> None:
+        """Let the gain begin anew; det A stays known."""
+        state.log_ratio += state.log_gain
+        super().uploaded(state)
+
+
+def _adopt(state: RidgeState, model: SharedModel) -> None:
+    """Take over A_t and b_t; θ and the centre are A⁻¹b."""
+    assert model.b is not None
+    adopt_matrix(state, model)
+    state.direction[:] = 0.0
+    state.b[:] = model.b
+    recentre(state, state.b)
+    state.theta[:] = state.centre

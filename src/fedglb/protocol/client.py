@@ -458,13 +458,19 @@ class Client:
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.
 
+        Where the update need not bring a model, they count as uploaded from now on.
+
         Parameters
         ----------
         update
             Its number.
         """
-        if update > self.update:
-            self.update, self.frozen = update, len(self.samples)
+        if update <= self.update:
+            return
+        self.update, self.frozen = update, len(self.samples)
+        solver = self.algorithm.global_update
+        if solver is not None and solver.download_level is not None:
+            self.algorithm.local_update.uploaded(self.state)
 
     def has_ready(self, message: CovarianceRequest) -> bool:
         """Return whether the answer takes no pass over the samples. Internal: agents call it.

@@ -15,6 +15,7 @@ from fedglb.model import SharedModel
 from fedglb.protocol.assembly import Contribution, UpdateRecord
 from fedglb.protocol.bounds import reward_range
 from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind
+from fedglb.protocol.downloads import Holding, recipients
 from fedglb.protocol.ledger import Entry, Ledger
 from fedglb.protocol.messages import (
     ClientId,
@@ -46,7 +47,8 @@ class Coordinator:
     Every method returns the messages that are to be delivered. It sees sums over samples, never
     a sample. It keeps each client's cumulative covariance, so that an update can exclude a
     client: A, n and F then range over the samples of those that answered to the end. Where the
-    solver's updates are `alone`, the client that asked is the only participant, and gets the model.
+    solver's updates are `alone`, the client that asked is the only participant, and gets the model,
+    or those get it that lack enough of it.
 
     Parameters
     ----------
@@ -105,6 +107,7 @@ class Coordinator:
         self.covered: dict[
             ClientId, Contribution
         ] = {}  # what the model covers of each client's samples
+        self.holdings: dict[ClientId, Holding] = {}  # where the solver asks who lacks what of A
         self.update: Update | None = None  # the one in progress
         self.last_update: UpdateRecord | None = None  # the last one that led to a model
         self.started = 0  # the number of the last update that began
@@ -372,10 +375,11 @@ class Coordinator:
         self.update = self._update(client)
         return self.update
 
-    def finish_update(self) -> SharedModel:
-        """Return the model of the update in progress, which is solved. It is now ours.
+    def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
+        """Return the model of the update in progress, which is solved, and who gets it.
 
-        The update ends. For who drives it without messages, as `start_update`.
+        The update ends, and the model is now ours. For who drives it without messages, as
+        `start_update`.
         """
         update, solver = self.update, self.algorithm.global_update
         assert update is not None
@@ -387,7 +391,24 @@ class Coordinator:
         self.syncs += 1
         self.rounds += update.rounds
         self.update = None
-        return model
+        return model, self._recipients(update, model)
+
+    def _recipients(self, update: Update, model: SharedModel) -> list[ClientId]:
+        solver = self.algorithm.global_update
+        assert solver is not None
+        if not solver.alone:
+            return list(self.clients)
+        if solver.download_level is None:
+            return list(update.participants)
+        assert update.solve is not None
+        prior = self.algorithm.local_update.prior(self.setting)
+        nothing = Holding.of(prior * np.eye(self.setting.problem.dim))
+        for client in update.participants:
+            before = self.holdings.get(client, nothing)
+            self.holdings[client] = before.with_upload(update.solve.objective.covariance)
+        everything = Holding.of(model.matrix)
+        level = solver.download_level
+        return recipients(self.clients, self.holdings, nothing, everything, level)
 
     def _update(self, asked_by: ClientId | None = None) -> Update:
         solver = self.algorithm.global_update
@@ -417,9 +438,8 @@ class Coordinator:
         update.advance()
         if not update.solved:
             return self._ask(update)
-        model = self.finish_update()
-        recipients = update.participants if self._alone else self.clients
-        return self._send([self._new_model(client, model) for client in recipients])
+        model, getting = self.finish_update()
+        return self._send([self._new_model(client, model) for client in getting])
 
     def _ask(self, update: Update) -> list[Message]:
         return self._send([update.request(client) for client in update.participants])
@@ -442,6 +462,7 @@ class Coordinator:
         if self.update is not None:
             out |= prefixed(self.update.to_arrays(), "update")
         out |= prefixed(stack(self.covered), "covered")
+        out |= prefixed(stack(self.holdings), "holdings")
         for (kind, direction), entry in self.ledger.entries.items():
             out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
         return out
@@ -477,6 +498,7 @@ class Coordinator:
         if record := nested(arrays, "last_update"):
             self.last_update = from_arrays(UpdateRecord, record)
         self.covered = unstack(Contribution, nested(arrays, "covered"))
+        self.holdings = unstack(Holding, nested(arrays, "holdings"))
         for name, totals in nested(arrays, "ledger").items():
             kind, direction = name.split(".")
             self.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))

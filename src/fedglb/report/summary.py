@@ -22,8 +22,8 @@ NAMES = {
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedglb-mix": "FedGLB-Mix",
     "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
-    "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog", "one-ofuglb": "One-OFUGLB",
-    "n-ofuglb": "N-OFUGLB",
+    "async-linucb": "Async-LinUCB", "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
+    "one-ofuglb": "One-OFUGLB", "n-ofuglb": "N-OFUGLB",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = (

@@ -24,12 +24,12 @@ def bulk_update(
     client: ClientId | None,
     gathered: Mapping[ClientId, Contribution],
     answer: Callable[[Query], Sums],
-) -> SharedModel:
-    """Make a whole update at once; return its model.
+) -> tuple[SharedModel, list[ClientId]]:
+    """Make a whole update at once; return its model, and who gets it.
 
     The result and the ledger's entries are the same as with messages: all members send messages of
     the same size, so one of each kind is built and counted for all; `client` sends the request.
-    Where the update is `client`'s alone, these are its messages only.
+    Where the update is `client`'s alone, these are its messages only, and the models.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ def bulk_update(
             everybody,
         )  # fmt: skip
         update.tell(sums)
-    model = coordinator.finish_update()
-    covered = coordinator.covered[first].samples
-    ledger.count(NewModel(first, coordinator.finished, covered, model), everybody)
-    return model
+    model, recipients = coordinator.finish_update()
+    if recipients:
+        covered = coordinator.covered[first].samples
+        ledger.count(NewModel(first, coordinator.finished, covered, model), len(recipients))
+    return model, recipients

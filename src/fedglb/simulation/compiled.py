@@ -41,7 +41,7 @@ from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_update
 from fedglb.simulation.engine import Engine
 from fedglb.trigger import Trigger
-from fedglb.typing import FloatArray
+from fedglb.typing import FloatArray, IntArray
 
 
 def block_arrays(block: Block) -> BlockArrays:
@@ -99,6 +99,8 @@ class CompiledEngine(Engine):
         self.vectors = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
+        self._frozen = np.zeros(L, dtype=np.int64)  # samples in the last update with this learner
+        self._took_part = np.zeros(L, dtype=np.int64)  # and its number
         self._models: list[SharedModel | None] = [None] * L  # the one that each learner holds
         self._adopted = np.zeros(L, dtype=np.int64)  # the update that made it
         self._t_last = np.zeros(L, dtype=np.int64)  # and its step
@@ -190,15 +192,19 @@ class CompiledEngine(Engine):
         if solver.alone:
             assert client is not None
             who, gathered = slice(client, client + 1), {client: gathered[client]}
-        model = bulk_update(self.coordinator, t, client, gathered, self._answer)
+        model, recipients = bulk_update(self.coordinator, t, client, gathered, self._answer)
+        self._frozen[who], self._took_part[who] = (
+            self.learners.counts[who], self.coordinator.finished,
+        )  # fmt: skip
         self._hold(model)
+        if solver.download_level is not None:
+            self.algorithm.local_update.uploaded(self._state(who.start))
         if solver.alone:
-            self.algorithm.local_update.adopt(self.setting, self._state(who.start), model)
+            for i in recipients:
+                assert isinstance(i, int)
+                self._adopt_alone(i, model)
         else:
             self._adopt(model)
-        self._models[who] = [model] * len(self._models[who])
-        self._adopted[who], self._t_last[who] = self.coordinator.finished, model.t
-        self._covered[who] = self.learners.counts[who]
         if self.at_model:
             self._summed[:] = -1  # they are sums at the model before
         record = self.coordinator.last_update
@@ -220,6 +226,22 @@ class CompiledEngine(Engine):
                 allowed = f'engine="reference": the state after {local}.adopt depends on the client'
                 raise InvalidInput("engine", "compiled", allowed)
             stacked[1:] = stacked[0]
+        self._note(slice(None), model, self.learners.counts)
+
+    def _adopt_alone(self, i: int, model: SharedModel) -> None:
+        """Let client i adopt the model, and learn again what of its own that does not cover."""
+        a, state, covered = self.learners, self._state(i), self.coordinator.covered.get(i)
+        first = 0 if covered is None else covered.samples
+        local = self.algorithm.local_update
+        local.adopt(self.setting, state, model)
+        local.replay(self.setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
+        self._note(slice(i, i + 1), model, first)
+
+    def _note(self, who: slice, model: SharedModel, covered: int | IntArray) -> None:
+        """Note which model some clients hold now, and how many of their samples it covers."""
+        self._models[who] = [model] * len(self._models[who])
+        self._adopted[who], self._t_last[who] = self.coordinator.finished, model.t
+        self._covered[who] = covered
 
     def _sum_up(self) -> None:
         """Bring the sums with which clients answer the request for an update up to date."""
@@ -263,10 +285,10 @@ class CompiledEngine(Engine):
         client = Client(i, self.algorithm, self.setting, self.seed)
         client.state = self._state(i)
         client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
-        client.covered = client.frozen = int(self._covered[i])
+        client.covered, client.frozen = int(self._covered[i]), int(self._frozen[i])
         client.hold(self._models[i])
         client.sums.add(client.samples)
-        client.update = client.adopted = int(self._adopted[i])
+        client.update, client.adopted = int(self._took_part[i]), int(self._adopted[i])
         client.last_t = self._last_step(i)
         return client
 

@@ -114,6 +114,10 @@ LOOKS = {
     "fedglb-auto": Look("#D55E00", "h", (0, (9, 1.5))),
     "fedglb-mix": Look("#8a6d00", "p", (0, (3, 1, 3, 1, 1, 1))),
     "fedglb-iterate": Look("#0072B2", "d", (0, (6, 1, 2, 1)), "white"),
+    "fedlinucb": Look("#56B4E9", "<", (0, (3, 1.5)), "white"),
+    "async-linucb": Look("#009E73", ">", (0, (2, 1, 2, 1, 1, 1)), "white"),
+    "one-ecolog": Look("#CC79A7", "H", (0, (8, 2)), "white"),
+    "n-ecolog": Look("#444444", "8", (0, (1, 1)), "white"),
 }
 #: For all others and for further curves: 12 markers, 7 lines, 8 colours, so that no two of the
 #: first 56 have both line and colour in common.
