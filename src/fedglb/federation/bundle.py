@@ -62,7 +62,7 @@ class Bundle:
         """Read a folder; `InvalidInput` names the file and the key that is wrong."""
         place = Path(folder)
         for name in (FILE, CA, CERTIFICATE, KEY):
-            if not (place / name).is_file():
+            if not _is_file(place / name):
                 allowed = f"a member's folder, as the operator made it: {name} is missing from it"
                 raise InvalidInput("bundle", str(folder), allowed)
         document = _document(place / FILE)
@@ -170,8 +170,20 @@ class Bundle:
 
 
 def _document(path: Path) -> _Document:
-    raw: dict[str, Any] = read_file(path, "bundle")
-    return convert(BUNDLE.migrated(raw, path), _Document, str(path))
+    try:
+        raw: dict[str, Any] = read_file(path, "bundle")
+        return convert(BUNDLE.migrated(raw, path), _Document, str(path))
+    except InvalidInput as error:
+        error.allowed += f" (if it was not changed by hand: {_AGAIN})"
+        raise
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError as error:
+        allowed = f"a folder that this user may read ({error.strerror}): give it to the user who "
+        raise InvalidInput("bundle", str(path.parent), f"{allowed}runs the application") from None
 
 
 def _stat(path: Path) -> object:

@@ -25,6 +25,12 @@ _TIMEOUT = 5.0  # seconds per attempt
 _POLL = 0.5  # seconds between two checks of the connection
 _LOOK = 5.0  # seconds between two looks at the certificate's files
 _QUIET = 3600.0  # seconds before the same complaint is logged again
+_REFUSED = "authorization violation"  # what the server says to whom it does not know
+#: A connection that has ended, which says nothing of why.
+_LOST = (
+    nats.errors.UnexpectedEOF, nats.errors.StaleConnectionError, ConnectionResetError,
+    BrokenPipeError,
+)  # fmt: skip
 _chance = random.SystemRandom()  # not the application's generator, whose stream is its own
 
 
@@ -72,6 +78,7 @@ class Connection:
         self._on_message, self._on_connect = on_message, on_connect
         self._turns = asyncio.Semaphore() if turns is None else turns
         self._on_refused, self._refusals = on_refused, 0
+        self._reason: str | None = None  # of the last refusal, if there was no connection since
         self._nats: Nats | None = None
         self._logged: dict[str, float] = {}
 
@@ -97,7 +104,7 @@ class Connection:
         files = self._bundle.replaced()
         async with self._turns:
             self._nats = await self._connected()
-        self._refusals = 0
+        self._refusals, self._reason = 0, None
         self._logged.clear()
         await self._on_connect()
         return files
@@ -142,12 +149,15 @@ class Connection:
 
     async def _connected(self) -> Nats:
         """Return a new connection that has subscribed."""
+        connection, errors = Nats(), []
 
         async def on_error(error: Exception) -> None:
-            if not isinstance(error, nats.errors.AuthorizationError):  # the next attempt says more
+            errors.append(error)
+            if isinstance(error, (*_LOST, nats.errors.AuthorizationError)):
+                log.info("%s: %s", self._bundle.server, self._text(error))  # an attempt says more
+            elif connection.is_connected:  # if not, it is raised below
                 self._log_rarely(self._text(error))
 
-        connection = Nats()
         try:
             # Instead of the library's own reconnecting, `run` connects again: the library would
             # keep the first certificates, deliver queued messages late, and wait for ever after a
@@ -166,8 +176,12 @@ class Connection:
             )
             await connection.subscribe(self._subject, cb=self._received)
             await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
-        except BaseException:
+        except BaseException as error:
             await _close(connection)
+            # Who is refused may meet the end of the connection before the reason.
+            reasons = [each for each in errors if _REFUSED in str(each).lower()]
+            if reasons and isinstance(error, Exception):
+                raise reasons[0] from error
             raise
         return connection
 
@@ -178,6 +192,7 @@ class Connection:
             self._log_rarely(self._text(error))
             return _PAUSE
         self._on_refused(reason)
+        self._reason = reason
         self._log_rarely(f"{reason}. The next attempts come ever more rarely")
         self._refusals += 1
         longest = min(_PAUSE * 2.0 ** min(self._refusals, 30), _RAREST)
@@ -195,10 +210,11 @@ class Connection:
         if isinstance(error, ssl.SSLCertVerificationError):
             why = f"{error.verify_message}: see the clock here, ca.pem and the server's certificate"
             return f"the server's certificate is not trusted: {why}"
-        if "authorization violation" in str(error).lower():
+        if _REFUSED in str(error).lower():
             how = "ask the operator whether it was revoked, or for a renewed bundle"
             return f"revoked or unknown to the server: it does not admit {name}; {how}"
-        return None
+        # The end of the connection without a reason: as the last time, if there was one.
+        return self._reason if isinstance(error, _LOST) else None
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but no longer than until the certificate's files are replaced."""

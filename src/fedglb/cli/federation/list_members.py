@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from fedglb.cli.federation.add import FOLDER, JSON
+from fedglb.cli.federation.columns import columns
 from fedglb.cli.federation.report_errors import extra, report_errors
 
 if TYPE_CHECKING:
@@ -32,13 +31,13 @@ def list_members(folder: Annotated[Path, FOLDER], as_json: Annotated[bool, JSON]
     if as_json:
         typer.echo(json.dumps([_facts(member) for member in found]))
         return
-    table = Table("name", "generation", "since", "certificate ends", "", box=None, pad_edge=False)
+    rows = [("name", "generation", "since", "certificate ends", "")]
     for member in found:
         generation = "" if member.generation is None else str(member.generation)
-        table.add_row(
-            member.name, generation, _date(member.since), _end(member.ends), _note(member)
+        rows.append(
+            (member.name, generation, _date(member.since), _end(member.ends), _note(member))
         )
-    Console(soft_wrap=True, markup=False, emoji=False, highlight=False).print(table)
+    typer.echo("\n".join(columns(rows)))
 
 
 def _facts(member: ListedMember) -> dict[str, Any]:

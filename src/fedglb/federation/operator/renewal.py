@@ -19,7 +19,7 @@ from fedglb.errors import InvalidInput, integer, number
 from fedglb.federation.bundle import CA
 from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.names import COORDINATOR, check_name, identity
-from fedglb.federation.operator import nats_server
+from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
 from fedglb.federation.operator.folder import (
     AUTHORITY,
@@ -111,13 +111,13 @@ def renew(
             **issue(authority, registry, [n for n in members if n == COORDINATOR], CA_DAYS),
             **issue(authority, registry, [n for n in members if n != COORDINATOR], days),
         }
+        serial = None
+        if THE_SERVER in chosen:  # first: nats-server rejects a configuration without a sound one
+            server = _write_server(place, authority, registry)
+            renewed[THE_SERVER], serial = Certificate(server.certificate).ends, server.serial
         registry = registry.with_renewed(issued, overlap)
         write_accounts(place / SERVER, registry)
         registry.write(place / AUTHORITY)
-        serial = None
-        if THE_SERVER in chosen:
-            server = _write_server(place, authority, registry)
-            renewed[THE_SERVER], serial = Certificate(server.certificate).ends, server.serial
         # The server admits the new certificates before they are where an agent finds them.
         running = nats_server.reload(place / SERVER)
         for name, certificate in issued.items():
@@ -173,7 +173,12 @@ def _write_authority(place: Path, authority: Authority) -> None:
 
 
 def _write_server(place: Path, authority: Authority, registry: Registry) -> IssuedCertificate:
-    settings = registry.settings
+    """Write the server's certificate, and what else is missing from its folder."""
+    settings, configuration = registry.settings, place / SERVER / nats_config.NATS
+    if not configuration.exists():
+        text = nats_config.nats(place / SERVER, settings.bind, settings.port)
+        atomic_write(configuration, text.encode(), mode=0o600)
+    atomic_write(place / SERVER / CA, authority.pem, mode=0o644)
     issued = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS)
     issued.write(place / SERVER / "server.pem", place / SERVER / "server.key")
     return issued
