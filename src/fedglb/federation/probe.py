@@ -20,6 +20,10 @@ _TIMEOUT = 2.0  # seconds
 _HELLO = {"verbose": False, "pedantic": False, "lang": "fedglb", "version": "1", "protocol": 1}
 
 
+class Unreachable(ConnectionError):
+    """Nobody answers at the server's address: TLS has not begun."""
+
+
 @dataclass(frozen=True)
 class Probe:
     """Connects to a server as the holder of a certificate.
@@ -43,8 +47,12 @@ class Probe:
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[ssl.SSLSocket, BinaryIO, dict[str, Any]]]:
+        try:
+            plain = socket.create_connection(self.address, self.timeout)
+        except OSError as error:
+            raise Unreachable(str(error)) from error
         with (
-            socket.create_connection(self.address, self.timeout) as plain,
+            plain,
             self.context.wrap_socket(plain, server_hostname=self.hostname) as secure,
             secure.makefile("rb") as lines,
         ):
