@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from datetime import UTC, datetime, timedelta
 
@@ -13,6 +14,7 @@ from fedglb.federation import connection
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import listing, nats_server, operator, renewal
+from fedglb.federation.operator.doctor import operator as doctor
 from fedglb.federation.operator.registry import Registry
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.nats_federation import (
@@ -252,3 +254,33 @@ def test_no_certificate_outlasts_its_authority(still):
     renewal.renew(still.folder, ["a"], days=9999)
     authority = Certificate((still.folder / "authority" / "ca.pem").read_bytes())
     assert still.bundle("a").certificate().ends == authority.ends
+
+
+def test_a_renewal_that_is_interrupted_anywhere_can_be_made_again(still, tmp_path, monkeypatch):
+    """The old certificates stay good throughout, and the second attempt succeeds."""
+    replace, names = os.replace, ["authority", "server", "coordinator", "a"]
+    for failing in range(100):
+        place, calls = tmp_path / str(failing), iter(range(1000))
+        shutil.copytree(still.folder, place)
+        path = place / "server" / "nats.conf"
+        path.write_text(path.read_text().replace(str(still.folder), str(place)))
+
+        def full(*paths, calls=calls, failing=failing):
+            if next(calls) == failing:
+                raise OSError(28, "No space left on device")
+            replace(*paths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("os.replace", full)
+            try:
+                renewal.renew(place, names)
+            except OSError:
+                pass
+            else:
+                break  # it has written less often than that
+        for who in ("a/1", "b/1", "coordinator/1"):
+            assert f'"fedglb://demo/{who}"' in (place / "server" / "accounts.conf").read_text()
+        renewal.renew(place, names)
+        found = [f for f in doctor(place) if f.grade == "fault"]
+        assert {f.check for f in found} == {"server"}, found  # which does not run
+    assert failing > 10

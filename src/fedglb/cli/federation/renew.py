@@ -8,9 +8,14 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.federation.add import FOLDER, JSON, NO_SERVER
+from fedglb.cli.federation.add import FOLDER, JSON
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput
+
+_NO_SERVER = (
+    "No server of this folder runs here. If it runs elsewhere or in a container, copy server/ "
+    "there and reload it: until then the change has no effect."
+)
 
 
 def renew(
@@ -88,4 +93,4 @@ def renew(
     if done.verified:
         typer.echo("Checked: the running server acts on it.")
     else:
-        typer.echo(NO_SERVER, err=True)
+        typer.echo(_NO_SERVER, err=True)
