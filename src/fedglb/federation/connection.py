@@ -142,9 +142,11 @@ class Connection:
         old, self._nats = self._nats, new
         log.info("%s: connected with the renewed certificate", self._bundle.server)
         if old is not None:
-            with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-                await asyncio.wait_for(old.drain(), _TIMEOUT)  # what it has received is handled
-            await _close(old)
+            try:
+                with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+                    await asyncio.wait_for(old.drain(), _TIMEOUT)  # what it has received is handled
+            finally:
+                await _close(old)
         return True
 
     async def _connected(self) -> Nats:
@@ -152,10 +154,9 @@ class Connection:
         connection, errors = Nats(), []
 
         async def on_error(error: Exception) -> None:
-            errors.append(error)
-            if isinstance(error, (*_LOST, nats.errors.AuthorizationError)):
-                log.info("%s: %s", self._bundle.server, self._text(error))  # an attempt says more
-            elif connection.is_connected:  # if not, it is raised below
+            if not connection.is_connected:
+                errors.append(error)  # it is raised below, or the next attempt says more
+            elif not isinstance(error, (*_LOST, nats.errors.AuthorizationError)):
                 self._log_rarely(self._text(error))
 
         try:
