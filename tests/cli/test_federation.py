@@ -192,3 +192,44 @@ def test_a_coordinator_refuses_what_is_not_its_own(federation, tmp_path):
     out = federation("coordinator", folder / "coordinator", "--quorum", 0)
     assert out.returncode == 2
     assert "--quorum = 0" in out.stderr
+
+
+def test_members_are_listed_and_renewed(federation, tmp_path):
+    folder, port = tmp_path / "demo", free_port()
+    federation("init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port)
+    federation("revoke", folder, "shop-2")
+    with nats_process.start(folder / "server", tmp_path / "log"):
+        out = federation("renew", folder, "shop-1", "server")
+        assert out.returncode == 0, out.stderr
+        assert f"move {folder}/clients/shop-1 to its machine" in out.stdout.replace("\n", "")
+        assert "shop-1: its old certificate is good until" in out.stdout
+        assert "server: renewed until" in out.stdout
+        assert "Checked: the running server acts on it." in out.stdout
+        out = federation("renew", folder, "--finish", "--json")
+        answer = json.loads(out.stdout)
+        assert (answer["renewed"], answer["ended"], answer["verified"]) == ({}, [], True)
+        assert set(answer["overlapping"]) == {"shop-1"}
+    out = federation("renew", folder, "--all", "--within", "5")
+    assert out.returncode == 0
+    assert "No server of this folder runs here" in out.stderr
+    out = federation("list", folder)
+    assert out.returncode == 0, out.stderr
+    lines = {line.split()[0]: line for line in out.stdout.splitlines()}
+    assert set(lines) == {"name", "authority", "server", "coordinator", "shop-1", "shop-2"}
+    assert "generation 1 is good until" in lines["shop-1"]
+    assert "revoked on" in lines["shop-2"]
+    found = {m["name"]: m for m in json.loads(federation("list", folder, "--json").stdout)}
+    assert (found["shop-1"]["generation"], found["shop-1"]["revoked"]) == (2, None)
+    assert [e["generation"] for e in found["shop-1"]["earlier"]] == [1]
+    assert found["shop-2"]["revoked"]
+    assert all(m["ends"] for m in found.values())
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["shop-1", "--all"], ["--all", "--finish"], ["shop-1", "--finish"]]
+)
+def test_renew_is_told_what_to_renew_in_one_way(federation, tmp_path, arguments):
+    out = federation("renew", tmp_path, *arguments)
+    assert out.returncode == 2
+    assert "either names, or --all, or --finish" in out.stderr
+    assert os.listdir(tmp_path) == []

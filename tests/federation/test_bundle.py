@@ -137,7 +137,7 @@ def test_certificates_that_are_none(written):
 def test_a_key_of_another_certificate(written, authority):
     folder = written()
     (folder / "key.pem").write_bytes(authority.issue("fedglb://demo/x/1").key)
-    with pytest.raises(fg.InvalidInput, match="certificates can be read"):
+    with pytest.raises(fg.InvalidInput, match=r"key\.pem.*not the key of cert\.pem.*renew"):
         Bundle.read(folder).tls()
 
 

@@ -29,6 +29,7 @@ from fedglb.demo.state import (
 from fedglb.demo.summary import KilledAgent, Summary, summarise
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
+from fedglb.federation.operator.folder import SERVER
 from fedglb.federation.warm_up import warm_up
 from fedglb.kernels.cache import cache
 
@@ -117,7 +118,7 @@ class Director:
             local_baseline(self._plan)
 
     def _start_server(self) -> Child:
-        folder = self._folder / "federation" / operator.SERVER
+        folder = self._folder / "federation" / SERVER
         nats = self._children.start(_SERVER, nats_server.command(folder), dies_with_parent=True)
         while nats_server.READY not in nats.log.read_text(errors="replace"):
             if nats.process.poll() is not None or self._silent():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import ssl
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,14 +15,14 @@ import msgspec
 
 from fedglb.errors import InvalidInput, under
 from fedglb.federation.agreement import Agreement, AgreementTable
-from fedglb.federation.certificates import IssuedCertificate, expiry, identities
+from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.names import check_name, identity
+from fedglb.federation.versions import BUNDLE
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
-#: Of `federation.toml`, a member's and the operator's: its keys are stored names.
-VERSION = 1
+_AGAIN = "bring the whole folder from the operator again, or ask for `fedglb federation renew`"
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
 _log = logging.getLogger("fedglb.federation")
 
@@ -33,7 +32,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: str
     server: str
     agreement: AgreementTable
-    version: int = VERSION
+    version: int = BUNDLE.version
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Bundle:
         """Read a folder; `InvalidInput` names the file and the key that is wrong."""
         place = Path(folder)
         for name in (FILE, CA, CERTIFICATE, KEY):
-            if not (place / name).is_file():
+            if not _is_file(place / name):
                 allowed = f"a member's folder, as the operator made it: {name} is missing from it"
                 raise InvalidInput("bundle", str(folder), allowed)
         document = _document(place / FILE)
@@ -80,15 +79,41 @@ class Bundle:
             return self.table.build()
 
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS context: it trusts only the federation's server, and shows who we are."""
+        """Return the TLS context: it trusts only the federation's server, and shows who we are.
+
+        The files are read again each time: they may have been replaced.
+        """
+        self.check_key()
         try:
             context = ssl.create_default_context(cafile=self.folder / CA)
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.load_cert_chain(self.folder / CERTIFICATE, self.folder / KEY)
         except (ssl.SSLError, OSError) as error:
-            allowed = f"a member's folder whose certificates can be read ({error})"
-            raise InvalidInput("bundle", str(self.folder), allowed) from None
+            raise self._broken(CA, str(error)) from None
         return context
+
+    def check_key(self) -> None:
+        """Raise `InvalidInput` unless the key is the certificate's own."""
+        key = self._content(KEY)
+        try:
+            fits = self.certificate().has_key(key)
+        except ValueError as error:
+            raise self._broken(KEY, str(error)) from None
+        if not fits:
+            raise self._broken(KEY, f"it is not the key of {CERTIFICATE}")
+
+    def certificate(self) -> Certificate:
+        """Return the member's certificate, as it is now in the folder."""
+        found = Certificate(self._content(CERTIFICATE))
+        try:
+            _ = found.serial
+        except ValueError as error:
+            raise self._broken(CERTIFICATE, str(error)) from None
+        return found
+
+    def replaced(self) -> tuple[object, ...]:
+        """Return something that is another one after certificate or key were replaced."""
+        return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
     def connection(self) -> dict[str, Any]:
         """Return the options with which `nats.connect` reaches the server, and only it.
@@ -107,6 +132,11 @@ class Bundle:
         atomic_write(self.folder / CA, authority, mode=0o644)
         issued.write(self.folder / CERTIFICATE, self.folder / KEY)
 
+    def renew(self, authority: bytes, issued: IssuedCertificate) -> None:
+        """Put another certificate into the folder, which an agent may be using."""
+        atomic_write(self.folder / CA, authority, mode=0o644)
+        issued.write(self.folder / CERTIFICATE, self.folder / KEY)
+
     def _check(self) -> None:
         where = self.folder / FILE
         for key in ("federation", "client"):
@@ -115,12 +145,8 @@ class Bundle:
             allowed = "an address such as tls://nats.example.org:4222"
             raise InvalidInput(f"{where}: server", self.server, allowed)
         _ = self.agreement
-        try:
-            certificate = (self.folder / CERTIFICATE).read_bytes()
-            known, ends = identities(certificate), expiry(certificate)
-        except ValueError as error:
-            allowed = f"a folder with a certificate in {CERTIFICATE} ({error})"
-            raise InvalidInput("bundle", str(self.folder), allowed) from None
+        certificate = self.certificate()
+        known, ends = certificate.identities, certificate.ends
         ours = identity(self.federation, self.client, 1).removesuffix("1")
         if not any(name.startswith(ours) for name in known):
             holder = ", ".join(known) or "nobody"
@@ -132,21 +158,37 @@ class Bundle:
         if (self.folder / KEY).stat().st_mode & 0o077:
             _log.warning("others can read the key: run chmod 600 %s", self.folder / KEY)
 
+    def _content(self, name: str) -> bytes:
+        try:
+            return (self.folder / name).read_bytes()
+        except OSError as error:
+            raise self._broken(name, error.strerror or str(error)) from None
+
+    def _broken(self, name: str, why: str) -> InvalidInput:
+        allowed = f"a member's folder whose {name} is sound ({why}): {_AGAIN}"
+        return InvalidInput("bundle", str(self.folder), allowed)
+
 
 def _document(path: Path) -> _Document:
-    raw = read_file(path, "bundle")
-    check_version(raw, path)
-    return convert(raw, _Document, str(path))
+    try:
+        raw: dict[str, Any] = read_file(path, "bundle")
+        return convert(BUNDLE.migrated(raw, path), _Document, str(path))
+    except InvalidInput as error:
+        error.allowed += f" (if it was not changed by hand: {_AGAIN})"
+        raise
 
 
-def check_version(raw: Mapping[str, Any], path: Path) -> None:
-    """Raise `InvalidInput` unless a `federation.toml` has this version.
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError as error:
+        allowed = f"a folder that this user may read ({error.strerror}): give it to the user who "
+        raise InvalidInput("bundle", str(path.parent), f"{allowed}runs the application") from None
 
-    One without a version is of the first: that was written before there was the key, and has the
-    same keys otherwise.
-    """
-    found = raw.get("version", 1)
-    if found != VERSION:
-        allowed = f"{VERSION}, which this fedglb can read: install the fedglb that wrote the file"
-        with under(source=str(path)):
-            raise InvalidInput("version", found, allowed)
+
+def _stat(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

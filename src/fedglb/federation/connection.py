@@ -1,22 +1,37 @@
-"""A connection to the NATS server that reconnects by itself."""
+"""A connection to the NATS server that reconnects by itself, also with a renewed certificate."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import random
+import ssl
+import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 import nats
 from nats.aio.client import Client as Nats
 from nats.aio.msg import Msg
 
+from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 
 log = logging.getLogger(__name__)
 _PAUSE = 1.0  # seconds between two attempts to connect
+_RAREST = 300.0  # seconds between two attempts of one that was refused many times
 _TIMEOUT = 5.0  # seconds per attempt
 _POLL = 0.5  # seconds between two checks of the connection
+_LOOK = 5.0  # seconds between two looks at the certificate's files
+_QUIET = 3600.0  # seconds before the same complaint is logged again
+_REFUSED = "authorization violation"  # what the server says to whom it does not know
+#: A connection that has ended, which says nothing of why.
+_LOST = (
+    nats.errors.UnexpectedEOF, nats.errors.StaleConnectionError, ConnectionResetError,
+    BrokenPipeError,
+)  # fmt: skip
+_chance = random.SystemRandom()  # not the application's generator, whose stream is its own
 
 
 def _matters(record: logging.LogRecord) -> bool:
@@ -44,6 +59,10 @@ class Connection:
         Awaited after every connection, the first included.
     turns
         What bounds the number of handshakes at a time, where many connections share it.
+    on_refused
+        Called with the reason whenever there is no connection because of this member's own
+        certificate, or because the server's is not trusted. Then the next attempts come ever more
+        rarely, until one is admitted or the certificate's files are replaced.
     """
 
     def __init__(
@@ -53,12 +72,15 @@ class Connection:
         on_message: Callable[[str, bytes], Awaitable[None]],
         on_connect: Callable[[], Awaitable[None]],
         turns: asyncio.Semaphore | None = None,
+        on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._bundle, self._subject = bundle, subject
         self._on_message, self._on_connect = on_message, on_connect
         self._turns = asyncio.Semaphore() if turns is None else turns
+        self._on_refused, self._refusals = on_refused, 0
+        self._reason: str | None = None  # of the last refusal, if there was no connection since
         self._nats: Nats | None = None
-        self._last_error = ""
+        self._logged: dict[str, float] = {}
 
     @property
     def connected(self) -> bool:
@@ -68,49 +90,151 @@ class Connection:
     async def run(self) -> None:
         """Stay connected until cancelled."""
         while True:
+            pause = _PAUSE
             try:
-                async with self._turns:
-                    await self._connect()
-                # Polled, not awaited: the library's callback for the end can get lost, in a task
-                # that the library itself cancels.
-                while self.connected:
-                    await asyncio.sleep(_POLL)
+                await self._stay(await self._begin())
             except Exception as error:  # e.g. a certificate that is being replaced
-                self._log_once(error)
+                pause = self._after(error)
             finally:
                 await self._drop()
-            await asyncio.sleep(_PAUSE)
+            await self._rest(pause)
 
-    async def _connect(self) -> None:
-        async def on_error(error: Exception) -> None:
-            self._log_once(error)
-
-        self._nats = Nats()
-        # Instead of the library's own reconnecting, `run` connects again: the library would keep
-        # the first certificates, deliver queued messages late, and wait for ever after a first
-        # handshake that failed.
-        await asyncio.wait_for(
-            self._nats.connect(
-                **self._bundle.connection(),
-                name=self._bundle.client,
-                inbox_prefix=f"_INBOX.{self._bundle.client}",
-                allow_reconnect=False,
-                ping_interval=10,
-                pending_size=0,
-                error_cb=on_error,
-            ),
-            _TIMEOUT,
-        )
-        self._last_error = ""
-        await self._nats.subscribe(self._subject, cb=self._received)
+    async def _begin(self) -> tuple[object, ...]:
+        """Connect; return which certificate is in use."""
+        files = self._bundle.replaced()
+        async with self._turns:
+            self._nats = await self._connected()
+        self._refusals, self._reason = 0, None
+        self._logged.clear()
         await self._on_connect()
+        return files
 
-    def _log_once(self, error: Exception) -> None:
-        """Log an error, unless it is the same as the last: attempts are made every second."""
-        text = f"{type(error).__name__}: {error}"
-        if text != self._last_error:
+    async def _stay(self, files: tuple[object, ...]) -> None:
+        """Return when the connection has ended.
+
+        When the certificate's files are replaced, the new connection comes before the old one
+        goes, and if there is none to be had the old one stays.
+        """
+        looks, next_look = 0, time.monotonic() + _LOOK
+        # Polled, not awaited: the library's callback for the end can get lost, in a task that the
+        # library itself cancels.
+        while self.connected:
+            await asyncio.sleep(min(_POLL, _LOOK))
+            if time.monotonic() < next_look:
+                continue
+            found = self._bundle.replaced()
+            if found == files:
+                looks = 0
+            elif await self._switched():
+                files, looks = found, 0
+            else:
+                looks += 1  # and more rarely
+            next_look = time.monotonic() + min(_LOOK * 2**looks, _RAREST)
+
+    async def _switched(self) -> bool:
+        """Connect with the certificate that is there now; False: the old connection stays."""
+        try:
+            async with self._turns:
+                new = await self._connected()
+        except Exception as error:
+            self._log_rarely(f"the renewed certificate is not used yet: {self._text(error)}")
+            return False
+        old, self._nats = self._nats, new
+        log.info("%s: connected with the renewed certificate", self._bundle.server)
+        if old is not None:
+            try:
+                with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+                    await asyncio.wait_for(old.drain(), _TIMEOUT)  # what it has received is handled
+            finally:
+                await _close(old)
+        return True
+
+    async def _connected(self) -> Nats:
+        """Return a new connection that has subscribed."""
+        connection, errors = Nats(), []
+
+        async def on_error(error: Exception) -> None:
+            if not connection.is_connected:
+                errors.append(error)  # it is raised below, or the next attempt says more
+            elif not isinstance(error, (*_LOST, nats.errors.AuthorizationError)):
+                self._log_rarely(self._text(error))
+
+        try:
+            # Instead of the library's own reconnecting, `run` connects again: the library would
+            # keep the first certificates, deliver queued messages late, and wait for ever after a
+            # first handshake that failed.
+            await asyncio.wait_for(
+                connection.connect(
+                    **self._bundle.connection(),
+                    name=self._bundle.client,
+                    inbox_prefix=f"_INBOX.{self._bundle.client}",
+                    allow_reconnect=False,
+                    ping_interval=10,
+                    pending_size=0,
+                    error_cb=on_error,
+                ),
+                _TIMEOUT,
+            )
+            await connection.subscribe(self._subject, cb=self._received)
+            await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
+        except BaseException as error:
+            await _close(connection)
+            # Who is refused may meet the end of the connection before the reason.
+            reasons = [each for each in errors if _REFUSED in str(each).lower()]
+            if reasons and isinstance(error, Exception):
+                raise reasons[0] from error
+            raise
+        return connection
+
+    def _after(self, error: Exception) -> float:
+        """Say what went wrong, and return for how many seconds to wait."""
+        reason = self._refusal(error)
+        if reason is None:
+            self._log_rarely(self._text(error))
+            return _PAUSE
+        self._on_refused(reason)
+        self._reason = reason
+        self._log_rarely(f"{reason}. The next attempts come ever more rarely")
+        self._refusals += 1
+        longest = min(_PAUSE * 2.0 ** min(self._refusals, 30), _RAREST)
+        return longest * _chance.uniform(0.5, 1.0)  # not all agents in the same moment
+
+    def _refusal(self, error: Exception) -> str | None:
+        """Return why more attempts with these certificates are of no use; None: they may be."""
+        if isinstance(error, InvalidInput):
+            return str(error)
+        name = self._bundle.client
+        with contextlib.suppress(InvalidInput):
+            ends = self._bundle.certificate().ends
+            if ends < datetime.now(UTC):
+                return f"the certificate of {name} expired on {ends.date()}: ask for a renewed one"
+        if isinstance(error, ssl.SSLCertVerificationError):
+            why = f"{error.verify_message}: see the clock here, ca.pem and the server's certificate"
+            return f"the server's certificate is not trusted: {why}"
+        if _REFUSED in str(error).lower():
+            how = "ask the operator whether it was revoked, or for a renewed bundle"
+            return f"revoked or unknown to the server: it does not admit {name}; {how}"
+        # The end of the connection without a reason: as the last time, if there was one.
+        return self._reason if isinstance(error, _LOST) else None
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but no longer than until the certificate's files are replaced."""
+        files, deadline = self._bundle.replaced(), time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0.0:
+            await asyncio.sleep(min(left, _LOOK))
+            if self._bundle.replaced() != files:
+                self._refusals = 0
+                return
+
+    def _text(self, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
+
+    def _log_rarely(self, text: str) -> None:
+        """Log a complaint, but the same one again only after an hour, or a connection."""
+        now = time.monotonic()
+        if now - self._logged.get(text, -_QUIET) >= _QUIET:
             log.warning("%s: %s", self._bundle.server, text)
-        self._last_error = text
+            self._logged[text] = now
 
     async def _received(self, message: Msg) -> None:
         if not message.headers and not message.reply:
@@ -134,7 +258,11 @@ class Connection:
 
     async def _drop(self) -> None:
         if self._nats is not None:
-            with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-                # bounded: after a handshake that failed it would never return
-                await asyncio.wait_for(self._nats.close(), _PAUSE)
+            await _close(self._nats)
         self._nats = None
+
+
+async def _close(connection: Nats) -> None:
+    with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+        # bounded: after a handshake that failed it would never return
+        await asyncio.wait_for(connection.close(), _PAUSE)

@@ -8,6 +8,8 @@ from fedglb.errors import InvalidInput
 
 #: The coordinator's own name, which no client may have.
 COORDINATOR = "coordinator"
+#: Who asks the server who is connected; no member can have this name.
+OPERATOR = ".operator"
 _LONGEST = 1000  # characters
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
+from fedglb.federation.damage import remedy
 from fedglb.federation.errors import Unavailable
 
 #: Whose file it is.
@@ -138,7 +139,7 @@ def connect(
             raise Unavailable(
                 f"{path} is open already, and one process at a time can use it: {facts.if_open}"
             ) from None
-        allowed = f"a file that {facts.owner} can use ({error})"
+        allowed = f"a file that {facts.owner} can use ({error}): {remedy(facts.owner, error)}"
         raise InvalidInput("path", str(path), allowed) from None
     except BaseException:
         db.close()

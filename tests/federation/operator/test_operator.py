@@ -19,6 +19,7 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.certificates import expiry
 from fedglb.federation.operator import nats_config, nats_server, operator
 from fedglb.federation.operator.authority import Authority
+from fedglb.federation.probe import Probe
 from fedglb.io.lock import exclusive_lock
 from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_federation import (
@@ -68,7 +69,7 @@ def test_what_init_makes(shared):
             assert mode == 0o600
     assert shared.coordinator_bundle.client == "coordinator"
     assert shared.bundle("a").server == f"tls://127.0.0.1:{shared.port}"
-    members = registry(shared)
+    members = registry(shared)["members"]
     assert set(members) == {"coordinator", "a", "b"}
     assert {m["generation"] for m in members.values()} == {1}
     assert {m["revoked"] for m in members.values()} == {None}
@@ -150,7 +151,7 @@ def test_members_come_and_go_while_the_others_stay(tmp_path):
                 assert not head.lost.is_set()
 
         asyncio.run(scene())
-        members = registry(running)
+        members = registry(running)["members"]
         assert (members["a"]["generation"], members["a"]["revoked"]) == (2, None)
         assert members["b"]["generation"] == 1
         running.kill()  # and after a crash it is the same
@@ -172,9 +173,9 @@ def test_a_server_that_does_not_obey_is_reported(tmp_path, monkeypatch):
         monkeypatch.setattr(
             nats_server, "reload", lambda folder: True
         )  # as if the server had reloaded
-        patient = operator.wait_until_admitted
+        patient = Probe.wait_until_admitted
         monkeypatch.setattr(
-            operator, "wait_until_admitted", lambda *given: patient(*given, timeout=0.2)
+            Probe, "wait_until_admitted", lambda *given: patient(*given, timeout=0.2)
         )
         with pytest.raises(nats_server.ServerFault, match="does not reject 'a'"):
             operator.revoke(running.folder, ["a"])

@@ -9,6 +9,10 @@ import ssl
 
 import pytest
 
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.operator.authority import Authority
+from fedglb.federation.operator.folder import Monitor
+from fedglb.federation.operator.registry import Registry
 from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, until
 
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
@@ -65,7 +69,18 @@ def test_the_way_up_and_the_way_down(running):
 
 
 @pytest.mark.parametrize(
-    "subject", [UP_B, DOWN_A, DOWN_B, "fed.other.up.a", "$SYS.REQ.SERVER.PING", "_INBOX.x", "x"]
+    "subject",
+    [
+        UP_B,
+        DOWN_A,
+        DOWN_B,
+        "fed.other.up.a",
+        "$SYS.REQ.SERVER.PING",
+        "_INBOX.x",
+        "x",
+        "$SYS.REQ.SERVER.PING.CONNZ",
+        "_INBOX.operator.answer",
+    ],
 )
 def test_a_client_speaks_on_its_own_subject_only(running, subject):
     async def scene(a, b, head):
@@ -216,3 +231,32 @@ def test_a_large_message_within_the_limit_arrives(running):
         assert len(head.heard[0][1]) == 8 * 1024 * 1024
 
     asyncio.run(everybody(running, scene))
+
+
+@pytest.mark.parametrize(
+    "subject", [UP_A, DOWN_A, "$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.x.RELOAD"]
+)
+def test_the_operator_asks_and_does_nothing_else(running, tmp_path, subject):
+    """Its certificate is for the server's facts and for who is connected: tried by its holder."""
+    authority, settings = (
+        Authority.read(running.folder / "authority"),
+        Registry.read(running.folder / "authority").settings,
+    )
+    bundle = Bundle(tmp_path / "x", "demo", "x", settings.server, settings.agreement)
+    bundle.write(authority.pem, authority.issue("fedglb://demo/.operator/1"))
+
+    async def scene(a, b, head):
+        async with connected(bundle) as asks:
+            await asks.say(subject, b"forged")
+            await asks.flush()
+            await settle(a, b, head)
+            assert any("permissions violation for publish" in error for error in asks.errors)
+            assert head.heard == LAST
+            assert a.heard == []
+            await asks.listen("$SYS.>")
+            await until(lambda: any("violation for subscription" in e for e in asks.errors))
+
+    asyncio.run(everybody(running, scene))
+    monitor = Monitor.of(running.folder, authority, settings)
+    assert monitor.facts()["version"]
+    asyncio.run(until(lambda: monitor.is_connected("fedglb://demo/a/1") is False))

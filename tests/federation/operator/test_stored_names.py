@@ -1,7 +1,7 @@
 """The files that an operator makes, and their keys: a change of one is a decision.
 
-Members' folders are spread over machines. Whoever changes a name below raises `bundle.VERSION`, and
-migrates or refuses older files.
+Members' folders are spread over machines. Whoever changes a name below raises its version
+(`federation/versions.py`), and migrates or refuses older files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.operator import operator
+from fedglb.federation.operator import operator, renewal
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.nats_federation import federation
 
@@ -32,7 +32,9 @@ AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "feature_map
 PROBLEM = {"dim", "link", "radius", "noise", "curvature"}
 SETTINGS = {"version", "federation", "hosts", "port", "bind", "agreement"}
 BUNDLE = {"version", "federation", "client", "server", "agreement"}
-MEMBER = {"generation", "serial", "issued", "revoked"}
+REGISTRY_VERSION = 2
+MEMBER = {"generation", "serial", "since", "issued", "ends", "revoked", "earlier"}
+EARLIER = {"generation", "until"}
 
 
 @pytest.fixture
@@ -66,11 +68,17 @@ def test_keys_of_the_settings(folder, file, keys):
 
 
 def test_keys_of_the_registry(folder):
+    operator.add(folder, ["b"])
     operator.revoke(folder, ["a"])
+    renewal.renew(folder, ["b"])
     found = json.loads((folder / "authority" / "registry.json").read_text())
-    assert set(found) == {"coordinator", "a"}
-    assert all(set(member) == MEMBER for member in found.values())
-    assert found["a"]["revoked"]
+    assert set(found) == {"version", "members"}
+    assert found["version"] == REGISTRY_VERSION
+    members = found["members"]
+    assert set(members) == {"coordinator", "a", "b"}
+    assert all(set(member) == MEMBER for member in members.values())
+    assert members["a"]["revoked"]
+    assert [set(each) for each in members["b"]["earlier"]] == [EARLIER]
 
 
 def with_version(path, line):

@@ -10,12 +10,18 @@ import typer
 from fedglb.cli.federation.add import add
 from fedglb.cli.federation.coordinator import coordinator
 from fedglb.cli.federation.demo import demo
+from fedglb.cli.federation.doctor import doctor
 from fedglb.cli.federation.init import init
+from fedglb.cli.federation.list_members import list_members
+from fedglb.cli.federation.renew import renew
 from fedglb.cli.federation.revoke import revoke
 
 app = typer.Typer(no_args_is_help=True, help="Make and run a federation; add and revoke clients.")
 app.command("init")(init)
 app.command("add")(add)
 app.command("revoke")(revoke)
+app.command("renew")(renew)
+app.command("list")(list_members)
+app.command("doctor")(doctor)
 app.command("coordinator")(coordinator)
 app.command("demo")(demo)

@@ -33,9 +33,10 @@ def add(
     """
     with extra():
         from fedglb.federation.operator import operator
+        from fedglb.federation.operator.folder import place_of
     with report_errors(folder="FOLDER", client="NAME", clients="NAME", days="--days"):
         change = operator.add(folder, names, days)
-    made = {name: str(folder / operator.CLIENTS / name) for name in change.names}
+    made = {name: str(folder / place_of(name)) for name in change.names}
     if as_json:
         typer.echo(json.dumps({"clients": made, "verified": change.verified}))
         return

@@ -65,6 +65,7 @@ def coordinator(
     with report_errors(**names, path="--state"):
         policy = Policy(quorum, time_limit, absent_after, most_samples)
         found = Bundle.read(bundle)
+        found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state
         _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 

@@ -19,6 +19,7 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.warm_up import warm_up
@@ -156,10 +157,12 @@ class Agent:
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable)
         try:
-            agreement = _with_which_it_was_made(store, agreement, choices[1:])
+            with as_agents(path):
+                agreement = _with_which_it_was_made(store, agreement, choices[1:])
             warm_up(agreement, alone=found is None)
-            store.agree({**agreement.facts(), "federation": federation, "client": name})
-            client = DurableClient(name, agreement, store, rules)
+            with as_agents(path):
+                store.agree({**agreement.facts(), "federation": federation, "client": name})
+                client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, _software())
             if found is None:
                 return cls(client, session, None)

@@ -54,6 +54,7 @@ class AgentConnection:
             self._received,
             self._begin,
             self._background.turns(bundle.server),
+            self._refused,
         )
         self._call(self._start)
 
@@ -109,6 +110,10 @@ class AgentConnection:
 
     async def _begin(self) -> None:
         await self._send(self._session.hello())
+
+    def _refused(self, reason: str) -> None:
+        """Say in the agent's status why there is no connection; the next welcome ends that."""
+        self._session.welcome, self._session.refused = False, reason
 
     async def _received(self, _: str, payload: bytes) -> None:
         """Answer at once, or let a pass begin; messages that come meanwhile wait for its end."""

@@ -48,8 +48,9 @@ class AgentStatus:
     welcome
         Whether the coordinator has admitted the agent.
     refused
-        Why the coordinator has not admitted it, or has excluded it from an update, in the
-        coordinator's text; None: neither has happened.
+        Why the server does not let it connect (revoked, expired), or why the coordinator has not
+        admitted it or has excluded it from an update, in the coordinator's text; None: nothing of
+        that has happened.
     model
         The update whose model the agent uses, 0 before the first.
     samples

@@ -21,6 +21,7 @@ from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.damage import as_coordinators, remedy
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR, down, up
 from fedglb.federation.warm_up import warm_up
@@ -167,14 +168,15 @@ def serve(
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
-        service = Service(bundle, store, policy, on_event, after)
+        with as_coordinators(state):
+            service = Service(bundle, store, policy, on_event, after)
         gc.freeze()  # libraries and compiled code stay: no collection need look at them again
         asyncio.run(_until_signal(service))
     except (sqlite3.Error, BaseExceptionGroup) as error:
         # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
         if isinstance(first, sqlite3.Error):
-            text = f"{state} cannot be written ({first}): make room and start again"
+            text = f"{state} cannot be written ({first}): {remedy('a coordinator', first)}"
             raise Unavailable(text) from first
         raise first from None
     finally:

@@ -16,6 +16,7 @@ import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
+from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
 from fedglb.federation.sqlite import close, connect, transaction
 from fedglb.protocol.persistence import Arrays
@@ -97,7 +98,9 @@ class CoordinatorStore:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
-            self._check_agreement(Path(path), agreement)
+            with as_coordinators(path):
+                check_pages(self._db)
+                self._check_agreement(Path(path), agreement)
         except BaseException:
             close(self._db)
             raise

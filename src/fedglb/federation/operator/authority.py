@@ -21,6 +21,8 @@ from fedglb.federation.certificates import IssuedCertificate
 from fedglb.io.atomic import atomic_write
 
 CA_DAYS, DAYS = 3650, 730
+#: What to do when a file in `authority/` is damaged: nothing else has what is in it.
+RESTORE = "restore authority/ from its backup; members go on meanwhile"
 _SKEW = timedelta(hours=1)  # clocks differ: a certificate must be valid at once, everywhere
 _LONGEST_NAME = 64  # characters of a common name that X.509 allows
 
@@ -45,30 +47,33 @@ class Authority:
     def new(cls, federation: str, days: int = CA_DAYS) -> Authority:
         """Make one for a federation, with a self-signed certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
-        name = _name(f"fedglb {federation}")
-        certificate = (
-            _unsigned(name, name, key.public_key(), days)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_usage(signs_certificates=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        return cls(certificate, key)
+        return cls(_self_signed(_name(f"fedglb {federation}"), key, days), key)
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
         """Read what `write` wrote."""
         try:
             key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-            certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
         except (OSError, ValueError, TypeError) as error:
-            allowed = f"a folder with the authority's ca.pem and ca.key ({error})"
-            raise InvalidInput("folder", str(folder), allowed) from None
+            raise _broken(folder, "ca.key", str(error)) from None
+        try:
+            certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
+        except (OSError, ValueError) as error:
+            raise _broken(folder, "ca.pem", str(error)) from None
         ours = isinstance(key, ec.EllipticCurvePrivateKey)
         if not ours or key.public_key() != certificate.public_key():
-            allowed = "a folder whose ca.key is the key of its ca.pem"
-            raise InvalidInput("folder", str(folder), allowed)
+            raise _broken(folder, "ca.key", "it is not the key of its ca.pem")
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(certificate, key)
+
+    def renewed(self, days: int = CA_DAYS) -> Authority:
+        """Return an authority with the same key and name, and a certificate that ends later.
+
+        What was issued under either certificate is verified by both, so members may get the new
+        one whenever they like before the old one ends.
+        """
+        name = self.certificate.subject
+        return Authority(_self_signed(name, self.key, days), self.key)
 
     def write(self, folder: Path) -> None:
         """Write ca.pem and ca.key."""
@@ -83,15 +88,19 @@ class Authority:
     def issue(
         self, identity: str, hosts: Sequence[str] = (), days: float = DAYS
     ) -> IssuedCertificate:
-        """Issue a member's certificate, or with `hosts` the server's for these addresses."""
+        """Issue a member's certificate, or with `hosts` the server's for these addresses.
+
+        None is valid longer than the authority's own.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         kind = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         names = [_host(host) for host in hosts] or [x509.UniformResourceIdentifier(identity)]
         own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
         above = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own.value)
         subject = _name(identity.removeprefix("fedglb://"))
+        ends = min(_in(days), self.certificate.not_valid_after_utc)
         certificate = (
-            _unsigned(subject, self.certificate.subject, key.public_key(), days)
+            _unsigned(subject, self.certificate.subject, key.public_key(), ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([kind]), critical=False)
@@ -103,20 +112,37 @@ class Authority:
         return IssuedCertificate(pem, _pem(key), f"{certificate.serial_number:x}")
 
 
+def _self_signed(name: x509.Name, key: ec.EllipticCurvePrivateKey, days: float) -> x509.Certificate:
+    return (
+        _unsigned(name, name, key.public_key(), _in(days))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _in(days: float) -> datetime:
+    return datetime.now(UTC) + timedelta(days=days)
+
+
 def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, days: float
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, ends: datetime
 ) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + timedelta(days=days))
+        .not_valid_before(datetime.now(UTC) - _SKEW)
+        .not_valid_after(ends)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
+
+
+def _broken(folder: Path, name: str, why: str) -> InvalidInput:
+    allowed = f"a folder with the authority's ca.pem and ca.key, and a sound {name} ({why})"
+    return InvalidInput("folder", str(folder), f"{allowed}: {RESTORE}")
 
 
 def _name(text: str) -> x509.Name:

@@ -8,12 +8,14 @@ message, through which a client could publish on another's subject.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fedglb.federation.names import COORDINATOR, down, identity, up
+from fedglb.federation.names import COORDINATOR, OPERATOR, down, identity, up
 
 NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
+#: The subjects on which the operator asks the server itself, and gets the answer.
+QUESTION, INBOX = "$SYS.REQ.SERVER.PING.{}", "_INBOX.operator"
 
 
 def nats(folder: Path, bind: str, port: int) -> str:
@@ -27,7 +29,7 @@ def nats(folder: Path, bind: str, port: int) -> str:
     host = f"[{bind}]" if ":" in bind else bind
     return f"""\
 # Written by `fedglb federation init`; yours to change. The paths are absolute: if the folder
-# moves, change them. Members are in {ACCOUNTS}, which `add` and `revoke` rewrite.
+# moves, change them. Members are in {ACCOUNTS}, which `add`, `revoke` and `renew` rewrite.
 listen: {_quoted(f"{host}:{port}")}
 pid_file: {_quoted(str(place / PID))}
 max_payload: 8MB
@@ -45,14 +47,21 @@ include {_quoted(ACCOUNTS)}
 """
 
 
-def accounts(federation: str, coordinator: int, clients: Mapping[str, int]) -> str:
-    """Return `accounts.conf`: the members, each with the generation that is admitted.
+def accounts(federation: str, admitted: Mapping[str, Sequence[int]]) -> str:
+    """Return `accounts.conf`: the members, each with the generations that are admitted.
+
+    The operator may ask the server who is connected, and nothing else.
 
     Examples
     --------
-    >>> print(accounts("demo", 1, {"shop-1": 2}))  # doctest: +ELLIPSIS
-    # Written by fedglb: `fedglb federation add` and `revoke` change it.
+    >>> print(accounts("demo", {"coordinator": [1], "shop-1": [2]}))  # doctest: +ELLIPSIS
+    # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
     accounts {
+      $SYS {
+        users: [
+          {user: "fedglb://demo/.operator/1", permissions: {publish: [...
+        ]
+      }
       FED {
         users: [
           {user: "fedglb://demo/coordinator/1", permissions: {publish: ["fed.demo.down.*"], \
@@ -67,26 +76,36 @@ subscribe: ["fed.demo.down.shop-1"]}}
     ...
     """
     every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
-    head = _user(
-        identity(federation, COORDINATOR, coordinator), down(federation, "*"), up(federation, "*")
-    )
-    members = "\n".join(
-        _user(identity(federation, name, generation), up(federation, name), down(federation, name))
-        for name, generation in sorted(clients.items())
-    )
+    heads = [
+        _user(identity(federation, COORDINATOR, each), [down(federation, "*")], up(federation, "*"))
+        for each in admitted.get(COORDINATOR, ())
+    ]
+    members = [
+        _user(identity(federation, name, each), [up(federation, name)], down(federation, name))
+        for name, generations in sorted(admitted.items())
+        for each in generations
+        if name != COORDINATOR
+    ]
+    questions = [QUESTION.format(kind) for kind in ("CONNZ", "VARZ")]
+    asks = _user(identity(federation, OPERATOR, 1), questions, f"{INBOX}.>")
     return f"""\
-# Written by fedglb: `fedglb federation add` and `revoke` change it.
+# Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
 accounts {{
+  $SYS {{
+    users: [
+{asks}
+    ]
+  }}
   FED {{
     users: [
-{head}
+{_lines(heads)}
     ]
     exports: [{{stream: {every_down}}}]
     imports: [{{stream: {{account: CLIENTS, subject: {every_up}}}}}]
   }}
   CLIENTS {{
     users: [
-{members}
+{_lines(members)}
     ]
     exports: [{{stream: {every_up}}}]
     imports: [{{stream: {{account: FED, subject: {every_down}}}}}]
@@ -95,8 +114,13 @@ accounts {{
 """
 
 
-def _user(user: str, publish: str, subscribe: str) -> str:
-    rights = f"{{publish: [{_quoted(publish)}], subscribe: [{_quoted(subscribe)}]}}"
+def _lines(users: Sequence[str]) -> str:
+    return "\n".join(users)
+
+
+def _user(user: str, publish: Sequence[str], subscribe: str) -> str:
+    subjects = ", ".join(_quoted(subject) for subject in publish)
+    rights = f"{{publish: [{subjects}], subscribe: [{_quoted(subscribe)}]}}"
     return f"      {{user: {_quoted(user)}, permissions: {rights}}}"
 
 

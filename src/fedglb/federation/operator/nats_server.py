@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from fedglb.federation.operator.nats_config import NATS, PID
@@ -21,9 +17,7 @@ from fedglb.federation.operator.nats_config import NATS, PID
 #: What nats-server writes to its log when it accepts connections.
 READY = "Server is ready"
 _TIMEOUT = 10.0  # seconds for a program to answer
-_CONNECT_TIMEOUT = 2.0  # seconds
 _PROGRAM = "nats-server"
-_CONNECT = {"verbose": False, "pedantic": False, "lang": "fedglb", "version": "1", "protocol": 1}
 
 
 class ServerFault(RuntimeError):
@@ -95,45 +89,6 @@ def reload(folder: Path) -> bool:
             f"nats-server (process {pid}) belongs to another user: run this command as that user, "
             f"or run there: {_PROGRAM} --signal reload={folder / PID}"
         ) from None
-    return True
-
-
-def admitted(context: ssl.SSLContext, address: tuple[str, int], hostname: str) -> bool | None:
-    """Return whether the server at `address` admits the holder of a certificate.
-
-    True: yes; False: it knows no such member; None: no clear answer. `hostname` is what the
-    server's certificate must say. No message is sent or received: the connection is closed as
-    soon as the server has answered.
-    """
-    try:
-        with (
-            socket.create_connection(address, _CONNECT_TIMEOUT) as plain,
-            context.wrap_socket(plain, server_hostname=hostname) as secure,
-            secure.makefile("rb") as lines,
-        ):
-            lines.readline()  # INFO
-            secure.sendall(b"CONNECT " + json.dumps(_CONNECT).encode() + b"\r\nPING\r\n")
-            answer = lines.readline()
-    except OSError:  # ssl.SSLError is one too
-        return None
-    if answer.startswith(b"PONG"):
-        return True
-    return False if b"Authorization Violation" in answer else None
-
-
-def wait_until_admitted(
-    wanted: bool,
-    context: ssl.SSLContext,
-    address: tuple[str, int],
-    hostname: str,
-    timeout: float = 5.0,
-) -> bool:
-    """Try until the answer is the wanted one: a server takes a moment to reload."""
-    deadline = time.monotonic() + timeout
-    while admitted(context, address, hostname) is not wanted:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
     return True
 
 

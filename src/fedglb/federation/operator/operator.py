@@ -1,53 +1,35 @@
-"""The operator's folder: where a federation is made, and members are added and revoked.
-
-* `authority/`: the federation's signing key, its settings and its members. Whoever has the key
-  can make members: it never leaves this machine.
-* `server/`: what nats-server reads.
-* `coordinator/`, `clients/<name>/`: the folder that each member is given.
-"""
+"""What an operator does: make a federation, add clients to it and revoke them."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import ssl
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.names import COORDINATOR, identity
+from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
-from fedglb.federation.operator.nats_server import ServerFault, wait_until_admitted
+from fedglb.federation.operator.folder import (
+    AUTHORITY,
+    CLIENTS,
+    SERVER,
+    Change,
+    accounts,
+    bundle,
+    issue,
+    opened,
+    place_of,
+    short_lived_context,
+    verify,
+    write_accounts,
+)
 from fedglb.federation.operator.registry import FederationSettings, Registry
-from fedglb.io.atomic import UNFINISHED, atomic_write, remove_unfinished
-from fedglb.io.lock import exclusive_lock
-
-AUTHORITY, SERVER, CLIENTS = "authority", "server", "clients"
-_BUSY = "another command of the operator is running in it"
-_MINUTES = 5 / (24 * 60)  # in days
-
-
-@dataclass(frozen=True)
-class Change:
-    """What came of `add` or `revoke`.
-
-    Parameters
-    ----------
-    names
-        The clients.
-    verified
-        Whether a running server was seen to admit them (or to reject them, once revoked).
-        False: none was running; the change takes effect when it starts.
-    """
-
-    names: tuple[str, ...]
-    verified: bool
+from fedglb.io.atomic import UNFINISHED, atomic_write
 
 
 def init(
@@ -104,22 +86,22 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
 
     A name that was revoked gets a new certificate, and its old one stays without rights.
     """
-    with _opened(Path(folder)) as (place, old, authority):
+    with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
         integer("days", days)
         unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place))
         try:
-            new = _issue(unfinished, authority, old, names, days)
-            _write_accounts(place / SERVER, new)
+            new = _add(unfinished, authority, old, names, days)
+            write_accounts(place / SERVER, new)
             for name in names:
                 # An earlier `add` that was killed may have left a folder of this name.
                 shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
-                os.rename(unfinished / name, place / CLIENTS / name)
+                os.rename(unfinished / place_of(name), place / place_of(name))
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         new.write(place / AUTHORITY)
-        contexts = {name: Bundle.read(place / CLIENTS / name).tls() for name in names}
-        return _verify(place, new, contexts, wanted=True)
+        contexts = {name: [Bundle.read(place / CLIENTS / name).tls()] for name in names}
+        return verify(place, new.settings, contexts, wanted=True)
 
 
 def revoke(folder: str | Path, names: Sequence[str]) -> Change:
@@ -128,26 +110,22 @@ def revoke(folder: str | Path, names: Sequence[str]) -> Change:
     To verify that the running server rejects them, no client's key is needed: the authority
     issues a certificate for the same identity, valid for minutes, and it must be rejected.
     """
-    with _opened(Path(folder)) as (place, old, authority):
+    with opened(Path(folder)) as (place, old, authority):
         old.check_known(names)
         new = old.with_revoked(names)
-        _write_accounts(place / SERVER, new)
+        write_accounts(place / SERVER, new)
         new.write(place / AUTHORITY)
-        contexts = {name: _short_lived_context(place, authority, new, name) for name in names}
-        change = _verify(place, new, contexts, wanted=False)
+        contexts = {
+            name: [
+                short_lived_context(place, authority, new.settings, name, generation)
+                for generation in old.members[name].admitted
+            ]
+            for name in names
+        }
+        change = verify(place, new.settings, contexts, wanted=False)
         for name in names:
             shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
         return change
-
-
-@contextmanager
-def _opened(place: Path) -> Iterator[tuple[Path, Registry, Authority]]:
-    """Lock the folder; give its path, its registry and its authority."""
-    Registry.read(place / AUTHORITY)  # first: no lock file in a folder of something else
-    with exclusive_lock(place, _BUSY):
-        for left_over in place.glob(f"{UNFINISHED}*"):  # of a command that was killed
-            shutil.rmtree(left_over, ignore_errors=True)
-        yield place, Registry.read(place / AUTHORITY), Authority.read(place / AUTHORITY)
 
 
 def _check_free(place: Path) -> None:
@@ -169,14 +147,14 @@ def _build(
     authority.write(unfinished / AUTHORITY)
     # Coordinator and server stay on the operator's machine: their certificates end with the
     # authority's own, or the whole federation would stop on one day before that.
-    registry = _issue(unfinished, authority, registry, [COORDINATOR], CA_DAYS - 1)
-    registry = _issue(unfinished / CLIENTS, authority, registry, clients, days)
+    registry = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
+    registry = _add(unfinished, authority, registry, clients, days)
     registry.write(unfinished / AUTHORITY)
     server = unfinished / SERVER
-    host = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS - 1)
+    host = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS)
     host.write(server / "server.pem", server / "server.key")
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
-    atomic_write(server / nats_config.ACCOUNTS, _accounts(registry), mode=0o600)
+    atomic_write(server / nats_config.ACCOUNTS, accounts(registry), mode=0o600)
     for folder in (unfinished, place):  # checked where it is now, then written for its place
         text = nats_config.nats(folder / SERVER, settings.bind, settings.port)
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
@@ -184,69 +162,13 @@ def _build(
             nats_server.check(server)
 
 
-def _issue(
+def _add(
     where: Path, authority: Authority, registry: Registry, names: Sequence[str], days: int
 ) -> Registry:
     """Make the folders of new members; return the registry with them."""
-    settings, serials = registry.settings, {}
-    for name in names:
-        who = identity(settings.federation, name, registry.next_generation(name))
-        issued = authority.issue(who, days=days)
-        serials[name] = issued.serial
-        _bundle(where / name, settings).write(authority.pem, issued)
-    return registry.with_issued(serials)
-
-
-def _bundle(folder: Path, settings: FederationSettings) -> Bundle:
-    """Return the bundle in a folder, which has its member's name."""
-    return Bundle(folder, settings.federation, folder.name, settings.server, settings.agreement)
-
-
-def _accounts(registry: Registry) -> bytes:
-    head = registry.members[COORDINATOR].generation
-    text = nats_config.accounts(registry.settings.federation, head, registry.clients)
-    return text.encode()
-
-
-def _write_accounts(folder: Path, registry: Registry) -> None:
-    """Rewrite the server's list of members; if nats-server rejects it, restore the old one."""
-    remove_unfinished(folder)
-    path = folder / nats_config.ACCOUNTS
-    before = path.read_bytes()
-    atomic_write(path, _accounts(registry), mode=0o600)
-    try:
-        if nats_server.found():  # if not: it runs elsewhere
-            nats_server.check(folder)
-    except BaseException:
-        atomic_write(path, before, mode=0o600)
-        raise
-
-
-def _short_lived_context(
-    place: Path, authority: Authority, registry: Registry, name: str
-) -> ssl.SSLContext:
-    """Return a TLS context with which to connect as this client, valid for minutes."""
-    settings = registry.settings
-    who = identity(settings.federation, name, registry.members[name].generation)
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as folder:
-        bundle = _bundle(Path(folder, name), settings)
-        bundle.write(authority.pem, authority.issue(who, days=_MINUTES))
-        return bundle.tls()
-
-
-def _verify(
-    place: Path, registry: Registry, contexts: dict[str, ssl.SSLContext], wanted: bool
-) -> Change:
-    """Reload a running server, and see for every name that it admits or rejects it as wanted."""
-    names = tuple(contexts)
-    if not nats_server.reload(place / SERVER):
-        return Change(names, verified=False)
-    settings = registry.settings
-    for name, context in contexts.items():
-        if not wait_until_admitted(wanted, context, settings.local, settings.hosts[0]):
-            does = "does not admit" if wanted else "does not reject"
-            raise ServerFault(
-                f"the files are changed, but after a reload the running server {does} {name!r}: "
-                "see its log, and restart it"
-            )
-    return Change(names, verified=True)
+    issued = issue(authority, registry, names, days)
+    for name, certificate in issued.items():
+        folder = where / place_of(name)
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        bundle(folder, registry.settings).write(authority.pem, certificate)
+    return registry.with_issued(issued)

@@ -1,7 +1,7 @@
 """The operator's records: the federation's settings, and everybody who was ever a member.
 
 `federation.toml` has the settings, which stay as `init` was given them; `registry.json` has the
-members. The version in the first is that of both.
+members. `federation/versions.py` has their versions.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.bundle import VERSION, check_version
+from fedglb.federation.certificates import IssuedCertificate, expiry
 from fedglb.federation.names import COORDINATOR, check_client, check_name
+from fedglb.federation.operator.authority import RESTORE
+from fedglb.federation.versions import REGISTRY
+from fedglb.federation.versions import SETTINGS as SETTINGS_FORMAT
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 SETTINGS, MEMBERS = "federation.toml", "registry.json"
+#: What `renew` calls the server and the authority: no client may have these names.
+THE_SERVER, THE_AUTHORITY = "server", "authority"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
 
@@ -35,7 +41,7 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     port: int
     bind: str
     agreement: AgreementTable
-    version: int = VERSION
+    version: int = SETTINGS_FORMAT.version
 
     def check(self) -> None:
         """Raise `InvalidInput` for the first setting that is not allowed."""
@@ -66,13 +72,40 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
         return (loopback if address.is_unspecified else self.bind), self.port
 
 
+class EarlierCertificate(msgspec.Struct, frozen=True):
+    """A certificate that was renewed and is admitted for a while yet, beside the new one."""
+
+    generation: int
+    until: str
+
+
 class RegisteredMember(msgspec.Struct, frozen=True):
-    """A name's newest certificate; `revoked` says when it lost its rights."""
+    """A name's newest certificate; `revoked` says when it lost its rights.
+
+    `since` says when its holder became a member, `issued` and `ends` are the certificate's own
+    (`ends` is None if it was issued by the first fedglb, which did not write it down), and
+    `earlier` are those that overlap with it.
+    """
 
     generation: int
     serial: str
+    since: str
     issued: str
+    ends: str | None
     revoked: str | None = None
+    earlier: tuple[EarlierCertificate, ...] = ()
+
+    @property
+    def admitted(self) -> list[int]:
+        """The generations of the certificates with which its holder may connect."""
+        if self.revoked is not None:
+            return []
+        return [*(each.generation for each in self.earlier), self.generation]
+
+
+class _Members(msgspec.Struct, frozen=True):
+    members: dict[str, RegisteredMember]
+    version: int = REGISTRY.version
 
 
 @dataclass(frozen=True)
@@ -88,10 +121,23 @@ class Registry:
         live = {name: m.generation for name, m in self.members.items() if m.revoked is None}
         return {name: generation for name, generation in live.items() if name != COORDINATOR}
 
+    @property
+    def admitted(self) -> dict[str, list[int]]:
+        """Whose certificates are admitted, and of which generations; the coordinator included."""
+        every = {name: member.admitted for name, member in self.members.items()}
+        return {name: generations for name, generations in every.items() if generations}
+
+    @property
+    def overlapping(self) -> dict[str, RegisteredMember]:
+        """The members that may connect with more than one certificate."""
+        return {name: m for name, m in self.members.items() if len(m.admitted) > 1}
+
     def check_new(self, names: Sequence[str]) -> None:
         """Raise unless all of these can be added."""
         _check_names(names)
         for name in names:
+            if name in (THE_SERVER, THE_AUTHORITY):
+                raise InvalidInput("client", name, f"another name: `renew` means the {name} by it")
             if name in self.clients:
                 allowed = "a name that is not taken: revoke it first if its key was lost"
                 raise InvalidInput("client", name, allowed)
@@ -106,7 +152,7 @@ class Registry:
             raise InvalidInput("clients", list(names), allowed)
 
     def check_known(self, names: Sequence[str]) -> None:
-        """Raise unless all of these are clients that can be revoked."""
+        """Raise unless all of these are clients that take part."""
         _check_names(names)
         for name in names:
             if name not in self.clients:
@@ -117,15 +163,47 @@ class Registry:
         """Return the generation of this name's next certificate."""
         return self.members[name].generation + 1 if name in self.members else 1
 
-    def with_issued(self, serials: Mapping[str, str]) -> Registry:
-        """Return the registry after certificates were issued (name → serial number)."""
-        new = {n: RegisteredMember(self.next_generation(n), s, _now()) for n, s in serials.items()}
+    def with_issued(self, issued: Mapping[str, IssuedCertificate]) -> Registry:
+        """Return the registry after members were added, each with its certificate."""
+        new = {name: self._issued(name, each, _now()) for name, each in issued.items()}
         return replace(self, members={**self.members, **new})
+
+    def with_renewed(self, issued: Mapping[str, IssuedCertificate], overlap: float) -> Registry:
+        """Return the registry after renewals; the old ones are good for `overlap` more days."""
+        new, until = {}, _now(timedelta(days=overlap))
+        for name, each in issued.items():
+            before = self.members[name]
+            old = EarlierCertificate(before.generation, until)
+            new[name] = msgspec.structs.replace(
+                self._issued(name, each, before.since), earlier=(*before.earlier, old)
+            )
+        return replace(self, members={**self.members, **new})
+
+    def without_earlier(self, name: str, below: int, now: datetime) -> Registry:
+        """Return the registry after a member's overlap: with generations before `below` ended.
+
+        Those whose time is over end too.
+        """
+        member = self.members[name]
+        kept = tuple(
+            each for each in member.earlier
+            if each.generation >= below and datetime.fromisoformat(each.until) > now
+        )  # fmt: skip
+        new = msgspec.structs.replace(member, earlier=kept)
+        return replace(self, members={**self.members, name: new})
 
     def with_revoked(self, names: Sequence[str]) -> Registry:
         """Return the registry after these were revoked."""
-        gone = {n: msgspec.structs.replace(self.members[n], revoked=_now()) for n in names}
+        gone = {
+            name: msgspec.structs.replace(self.members[name], revoked=_now(), earlier=())
+            for name in names
+        }
         return replace(self, members={**self.members, **gone})
+
+    def _issued(self, name: str, issued: IssuedCertificate, since: str) -> RegisteredMember:
+        ends = expiry(issued.certificate).isoformat(timespec="seconds")
+        generation = self.next_generation(name)
+        return RegisteredMember(generation, issued.serial, since, _now(), ends)
 
     @classmethod
     def read(cls, folder: Path) -> Registry:
@@ -135,13 +213,14 @@ class Registry:
                 allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
                 raise InvalidInput("folder", str(folder.parent), allowed)
         raw = read_file(folder / SETTINGS, "folder")
-        check_version(raw, folder / SETTINGS)
+        raw = dict(SETTINGS_FORMAT.migrated(raw, folder / SETTINGS))
         settings = convert(raw, FederationSettings, str(folder / SETTINGS))
+        path = folder / MEMBERS
         try:
-            content = (folder / MEMBERS).read_bytes()
-            members = msgspec.json.decode(content, type=dict[str, RegisteredMember])
-        except (msgspec.DecodeError, OSError) as error:
-            allowed = f"an operator's folder whose {MEMBERS} can be read ({error})"
+            found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+            members = msgspec.convert(REGISTRY.migrated(found, path), _Members).members
+        except (msgspec.MsgspecError, OSError, TypeError, KeyError) as error:
+            allowed = f"an operator's folder whose {MEMBERS} can be read ({error}): {RESTORE}"
             raise InvalidInput("folder", str(folder.parent), allowed) from None
         return cls(settings, members)
 
@@ -150,7 +229,7 @@ class Registry:
         if not (folder / SETTINGS).exists():
             text = to_toml(msgspec.to_builtins(self.settings))
             atomic_write(folder / SETTINGS, text.encode(), mode=0o600)
-        text = json.dumps(msgspec.to_builtins(dict(self.members)), indent=1)
+        text = json.dumps(msgspec.to_builtins(_Members(dict(self.members))), indent=1)
         atomic_write(folder / MEMBERS, text.encode(), mode=0o600)
 
 
@@ -171,5 +250,5 @@ def _check_host(host: str) -> None:
         raise InvalidInput("hosts", host, allowed)
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+def _now(later: timedelta = timedelta(0)) -> str:
+    return (datetime.now(UTC) + later).isoformat(timespec="seconds")

@@ -1,0 +1,63 @@
+"""`fedglb federation doctor`: what is wrong, or soon will be."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedglb.cli.federation.add import JSON
+from fedglb.cli.federation.columns import columns
+from fedglb.cli.federation.report_errors import extra
+from fedglb.errors import InvalidInput
+
+_SIGNS = {"ok": "✓", "warning": "!", "fault": "✗"}
+
+
+def doctor(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="The operator's folder, or the bundle of a client or coordinator.",
+        ),
+    ],
+    file: Annotated[
+        Path | None, typer.Option(help="The agent's file, to be looked at too.")
+    ] = None,
+    as_json: Annotated[bool, JSON] = False,
+) -> None:
+    """Look for what is wrong, or soon will be; say what to do.
+
+    On the server's machine give the operator's folder, on a client's its bundle: versions, clock,
+    permissions, certificates, files, disk, and the way to the server up to its admission.
+    Exit code 1 means that something is wrong (✗); a warning (!) does not.
+
+    Example: fedglb federation doctor ./shop-1 --file shop-1.db
+    """
+    if not folder.is_dir():
+        allowed = "a folder: the operator's, as `init` made it, or a member's bundle"
+        raise InvalidInput("FOLDER", str(folder), allowed)
+    with extra():
+        from fedglb.federation.doctor.member import member
+        from fedglb.federation.operator.doctor import operator
+        from fedglb.federation.operator.folder import AUTHORITY
+    operators = (folder / AUTHORITY).is_dir()
+    if operators and file is not None:
+        raise InvalidInput("--file", str(file), "nothing: it goes with a client's bundle")
+    findings = operator(folder) if operators else member(folder, file)
+    sound = all(found.grade != "fault" for found in findings)
+    if as_json:
+        every = [dataclasses.asdict(found) for found in findings]
+        typer.echo(json.dumps({"folder": str(folder), "sound": sound, "findings": every}))
+    else:
+        rows = [
+            (_SIGNS[f.grade], f.check, f"{f.text} → {f.remedy}" if f.remedy else f.text)
+            for f in findings
+        ]
+        typer.echo("\n".join(columns(rows)))
+    if not sound:
+        raise typer.Exit(1)

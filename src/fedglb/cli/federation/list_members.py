@@ -1,0 +1,74 @@
+"""`fedglb federation list`: the members, and when their certificates end."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedglb.cli.federation.add import FOLDER, JSON
+from fedglb.cli.federation.columns import columns
+from fedglb.cli.federation.report_errors import extra, report_errors
+
+if TYPE_CHECKING:
+    from fedglb.federation.operator.listing import ListedMember
+
+
+def list_members(folder: Annotated[Path, FOLDER], as_json: Annotated[bool, JSON] = False) -> None:
+    """List the members: since when, until when, of which generation, and who was revoked.
+
+    It reads the folder and asks nobody: `doctor` says who can be reached.
+
+    Example: fedglb federation list ./demo
+    """
+    with extra():
+        from fedglb.federation.operator import listing
+    with report_errors(folder="FOLDER"):
+        found = listing.members(folder)
+    if as_json:
+        typer.echo(json.dumps([_facts(member) for member in found]))
+        return
+    rows = [("name", "generation", "since", "certificate ends", "")]
+    for member in found:
+        generation = "" if member.generation is None else str(member.generation)
+        rows.append(
+            (member.name, generation, _date(member.since), _end(member.ends), _note(member))
+        )
+    typer.echo("\n".join(columns(rows)))
+
+
+def _facts(member: ListedMember) -> dict[str, Any]:
+    def text(moment: datetime | None) -> str | None:
+        return None if moment is None else moment.isoformat(timespec="seconds")
+
+    return {
+        "name": member.name,
+        "kind": member.kind,
+        "generation": member.generation,
+        "since": text(member.since),
+        "ends": text(member.ends),
+        "revoked": text(member.revoked),
+        "earlier": [{"generation": e.generation, "until": e.until} for e in member.earlier],
+    }
+
+
+def _date(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _end(moment: datetime | None) -> str:
+    if moment is None:
+        return "not written down"
+    left = (moment - datetime.now(UTC)).days
+    return f"{_date(moment)} ({left} days)" if left >= 0 else f"{_date(moment)} (expired)"
+
+
+def _note(member: ListedMember) -> str:
+    if member.revoked is not None:
+        return f"revoked on {_date(member.revoked)}"
+    return "; ".join(
+        f"generation {e.generation} is good until {e.until[:10]}" for e in member.earlier
+    )

@@ -1,0 +1,210 @@
+"""The operator's folder, looked at: its files, all certificates, and the running server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.bundle import KEY, Bundle
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.doctor.findings import (
+    SOON,
+    Finding,
+    attempt,
+    clock,
+    fact_in,
+    lasting,
+    private,
+    room,
+    same_clock,
+    server_version,
+    software,
+    sqlite_file,
+)
+from fedglb.federation.doctor.member import reach
+from fedglb.federation.names import COORDINATOR, identity
+from fedglb.federation.operator import nats_config, nats_server
+from fedglb.federation.operator.authority import RESTORE, Authority
+from fedglb.federation.operator.folder import (
+    AUTHORITY,
+    CLIENTS,
+    SERVER,
+    Monitor,
+    accounts,
+    opened,
+)
+from fedglb.federation.operator.listing import ends
+from fedglb.federation.operator.nats_server import ServerFault
+from fedglb.federation.operator.registry import MEMBERS, SETTINGS, THE_AUTHORITY, Registry
+
+_STATE = "state.db"
+_AUTHORITY_SOON = timedelta(days=365)  # every client has to be given a renewed bundle by then
+
+
+def operator(place: Path) -> list[Finding]:
+    """Return what is found in an operator's folder, and at its server."""
+    out = attempt("software", software) + attempt("nats-server", _program)
+    out += attempt("permissions", lambda: private(_secrets(place)))
+    out += attempt("disk", lambda: [room(place)])
+    try:
+        registry, authority = Registry.read(place / AUTHORITY), Authority.read(place / AUTHORITY)
+    except InvalidInput as error:
+        return [*out, Finding(AUTHORITY, "fault", str(error))]
+    own = Certificate(authority.pem)
+    out.append(Finding(AUTHORITY, "ok", f"{registry.settings.federation}: files can be read"))
+    out += attempt("certificate", lambda: _ends(place, registry))
+    out += attempt("server files", lambda: _server_files(place, registry, own))
+    out += attempt("agreement", lambda: _agreements(place, registry))
+    state = place / COORDINATOR / _STATE
+    out += attempt("state", lambda: [sqlite_file("state", state, "a coordinator")])
+    return out + attempt("server", lambda: _server(place, registry))
+
+
+def _secrets(place: Path) -> Iterator[Path]:
+    yield place
+    yield place / AUTHORITY
+    for pattern in (
+        "authority/*.key",
+        "authority/*.json",
+        "server/*.key",
+        f"*/{KEY}",
+        f"*/*/{KEY}",
+    ):
+        yield from place.glob(pattern)
+
+
+def _program() -> Iterator[Finding]:
+    path = nats_server.found()
+    if path is None:
+        how = "install it, unless it runs elsewhere or in a container"
+        yield Finding("nats-server", "warning", "none is on the PATH", how)
+        return
+    done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    yield server_version(done.stdout.rpartition("v")[2].strip())
+
+
+def _ends(place: Path, registry: Registry) -> Iterator[Finding]:
+    """Look at the ends of all certificates; those of clients that are far off are one line."""
+    how = f"fedglb federation renew {place} "
+    own = ends(place, registry, THE_AUTHORITY)
+    first = f"{how}authority, and then --all: no certificate outlasts it"
+    yield lasting("certificate", "the authority", own, first, soon=_AUTHORITY_SOON)
+    far = []
+    for name in [COORDINATOR, *sorted(registry.clients)]:
+        found = lasting("certificate", name, ends(place, registry, name), f"{how}{name}")
+        if found.grade == "ok" and name != COORDINATOR:
+            far.append(found)
+        else:
+            yield found
+    if far:
+        text = f"those of {len(far)} clients end in more than {SOON.days} days"
+        yield Finding("certificate", "ok", text)
+    now = datetime.now(UTC)
+    for name, member in registry.overlapping.items():
+        last = max(datetime.fromisoformat(each.until) for each in member.earlier)
+        text = f"{name} may use its old certificate until {last:%Y-%m-%d}"
+        over = "fedglb federation renew --finish ends that"
+        late = last < now
+        yield Finding("overlap", "warning" if late else "ok", text, over if late else "")
+
+
+def _server_files(place: Path, registry: Registry, authority: Certificate) -> Iterator[Finding]:
+    folder, renew = place / SERVER, f"fedglb federation renew {place} server"
+    try:
+        server = Certificate((folder / "server.pem").read_bytes())
+        fits = server.has_key((folder / "server.key").read_bytes())
+        issued = server.is_issued_by(authority.content)
+    except ValueError as error:
+        yield Finding("server files", "fault", f"server.pem or server.key: {error}", renew)
+        return
+    if not fits:
+        text = "server.key is not the key of server.pem: nats-server will not start"
+        yield Finding("server files", "fault", text, renew)
+    elif not issued:
+        text = "server.pem was not issued by this authority: no client trusts it"
+        yield Finding("server files", "fault", text, renew)
+    elif set(server.hosts) != set(registry.settings.hosts):
+        text = f"server.pem is for {', '.join(server.hosts)}, and the settings name others"
+        yield Finding("server files", "fault", text, renew)
+    else:
+        yield lasting("certificate", "the server", server.ends, renew)
+    yield clock([server, authority])
+    if (folder / "ca.pem").read_bytes() != authority.content:
+        text = "server/ca.pem is not the authority's certificate"
+        yield Finding("server files", "fault", text, renew)
+    if (folder / nats_config.ACCOUNTS).read_bytes() != accounts(registry):
+        text = f"{nats_config.ACCOUNTS} is not what {MEMBERS} says"
+        finish = f"fedglb federation renew {place} --finish writes it anew"
+        yield Finding("server files", "fault", text, finish)
+    if nats_server.found():
+        try:
+            nats_server.check(folder)
+        except ServerFault as error:
+            yield Finding("server files", "fault", str(error), "see nats.conf, or move it away "
+                          f"and have it written anew: {renew}")  # fmt: skip
+        else:
+            yield Finding("server files", "ok", "nats-server accepts its configuration")
+
+
+def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
+    """Compare what the members that are here agreed on with the operator's settings."""
+    agreed = registry.settings.agreement.build()
+    folders = [place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))]
+    same = 0
+    for folder in folders:
+        if not folder.is_dir():
+            continue
+        bundle = Bundle.read(folder)
+        bundle.check_key()
+        differences = agreed.differences(bundle.agreement.facts())
+        if differences:
+            text = f"{folder}: {'; '.join(differences)}"
+            how = f"take over authority/{SETTINGS}, or {RESTORE}"
+            yield Finding("agreement", "fault", text, how)
+        else:
+            same += 1
+    yield Finding("agreement", "ok", f"{same} members' folders here agree with the federation's")
+    stored = fact_in(place / COORDINATOR / _STATE, "agreement")
+    if stored is not None:
+        differences = agreed.differences(msgspec.json.decode(stored, type=dict[str, str]))
+        if differences:
+            text = f"{_STATE} is another federation's: {'; '.join(differences)}"
+            yield Finding("agreement", "fault", text, "give the coordinator its own file")
+
+
+def _server(place: Path, registry: Registry) -> Iterator[Finding]:
+    settings = registry.settings
+    if nats_server.running(place / SERVER) is None:
+        how = f"nats-server -c {place / SERVER / nats_config.NATS}, unless it runs elsewhere"
+        yield Finding("server", "warning", "no server of this folder runs here", how)
+    reached = list(reach(Bundle.read(place / COORDINATOR)))
+    yield from reached
+    if any(found.grade == "fault" for found in reached):
+        return
+    if not os.access(place, os.W_OK):
+        yield Finding("server", "warning", "not asked who is connected", "run this as the owner")
+        return
+    with opened(place) as (_, _, authority):
+        monitor = Monitor.of(place, authority, settings)
+        facts = monitor.facts()
+        if facts is None:
+            text = "the server does not answer the operator's questions"
+            how = f"fedglb federation renew {place} --finish: its list may be an older one"
+            yield Finding("server", "warning", text, how)
+            return
+        yield same_clock(datetime.fromisoformat(str(facts["now"])))
+        present = [
+            monitor.is_connected(identity(settings.federation, COORDINATOR, generation))
+            for generation in registry.members[COORDINATOR].admitted
+        ]
+    if any(present):
+        yield Finding("coordinator", "ok", "it is connected")
+    else:
+        how = f"fedglb federation coordinator {place / COORDINATOR}"
+        yield Finding("coordinator", "warning", "it is not connected", how)

@@ -1,0 +1,167 @@
+"""The operator's folder: opened by one command at a time, its files written and verified.
+
+* `authority/`: the federation's signing key, its settings and its members. Whoever has the key
+  can make members: it never leaves this machine.
+* `server/`: what nats-server reads.
+* `coordinator/`, `clients/<name>/`: the folder that each member is given.
+"""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.certificates import IssuedCertificate
+from fedglb.federation.names import COORDINATOR, OPERATOR, identity
+from fedglb.federation.operator import nats_config, nats_server
+from fedglb.federation.operator.authority import Authority
+from fedglb.federation.operator.nats_server import ServerFault
+from fedglb.federation.operator.registry import FederationSettings, Registry
+from fedglb.federation.probe import Probe
+from fedglb.io.atomic import UNFINISHED, atomic_write, remove_unfinished
+from fedglb.io.lock import exclusive_lock
+
+AUTHORITY, SERVER, CLIENTS = "authority", "server", "clients"
+_BUSY = "another command of the operator is running in it"
+_MINUTES = 5 / (24 * 60)  # in days
+
+
+@dataclass(frozen=True)
+class Change:
+    """What came of `add` or `revoke`.
+
+    Parameters
+    ----------
+    names
+        The clients.
+    verified
+        Whether a running server was seen to admit them (or to reject them, once revoked).
+        False: none was running; the change takes effect when it starts.
+    """
+
+    names: tuple[str, ...]
+    verified: bool
+
+
+@contextmanager
+def opened(place: Path) -> Iterator[tuple[Path, Registry, Authority]]:
+    """Lock the folder; give its path, its registry and its authority."""
+    Registry.read(place / AUTHORITY)  # first: no lock file in a folder of something else
+    with exclusive_lock(place, _BUSY):
+        for left_over in place.glob(f"{UNFINISHED}*"):  # of a command that was killed
+            shutil.rmtree(left_over, ignore_errors=True)
+        yield place, Registry.read(place / AUTHORITY), Authority.read(place / AUTHORITY)
+
+
+def place_of(name: str) -> Path:
+    """Return where in the operator's folder a member's own is."""
+    return Path(COORDINATOR) if name == COORDINATOR else Path(CLIENTS, name)
+
+
+def issue(
+    authority: Authority, registry: Registry, names: Sequence[str], days: float
+) -> dict[str, IssuedCertificate]:
+    """Return the next certificate of each of these members."""
+    federation = registry.settings.federation
+    return {
+        name: authority.issue(identity(federation, name, registry.next_generation(name)), days=days)
+        for name in names
+    }
+
+
+def bundle(folder: Path, settings: FederationSettings) -> Bundle:
+    """Return the bundle in a folder, which has its member's name."""
+    return Bundle(folder, settings.federation, folder.name, settings.server, settings.agreement)
+
+
+def accounts(registry: Registry) -> bytes:
+    """Return the server's list of members."""
+    return nats_config.accounts(registry.settings.federation, registry.admitted).encode()
+
+
+def write_accounts(folder: Path, registry: Registry) -> None:
+    """Rewrite the server's list of members; if nats-server rejects it, restore the old one."""
+    remove_unfinished(folder)
+    path = folder / nats_config.ACCOUNTS
+    before = path.read_bytes() if path.exists() else accounts(registry)
+    atomic_write(path, accounts(registry), mode=0o600)
+    try:
+        if nats_server.found():  # if not: it runs elsewhere
+            nats_server.check(folder)
+    except BaseException:
+        atomic_write(path, before, mode=0o600)
+        raise
+
+
+def short_lived_context(
+    place: Path, authority: Authority, settings: FederationSettings, name: str, generation: int
+) -> ssl.SSLContext:
+    """Return a TLS context with which to connect under a name, valid for minutes."""
+    who = identity(settings.federation, name, generation)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as folder:
+        made = bundle(Path(folder, name), settings)
+        made.write(authority.pem, authority.issue(who, days=_MINUTES))
+        return made.tls()
+
+
+def probe(context: ssl.SSLContext, settings: FederationSettings) -> Probe:
+    """Return what connects to the server on this machine."""
+    return Probe(context, settings.local, settings.hosts[0])
+
+
+def verify(
+    place: Path,
+    settings: FederationSettings,
+    contexts: Mapping[str, Sequence[ssl.SSLContext]],
+    wanted: bool,
+) -> Change:
+    """Reload a running server, and see for every name that it admits or rejects it as wanted."""
+    names = tuple(contexts)
+    if not nats_server.reload(place / SERVER):
+        return Change(names, verified=False)
+    for name, context in ((name, each) for name, every in contexts.items() for each in every):
+        if not probe(context, settings).wait_until_admitted(wanted):
+            does = "does not admit" if wanted else "does not reject"
+            raise ServerFault(
+                f"the files are changed, but after a reload the running server {does} {name!r}: "
+                "see its log, and restart it"
+            )
+    return Change(names, verified=True)
+
+
+@dataclass(frozen=True)
+class Monitor:
+    """Asks a running server for its facts and for who is connected.
+
+    With a certificate that the authority issues for minutes: no port is opened for it, and no
+    member can ask.
+    """
+
+    probe: Probe
+
+    @classmethod
+    def of(cls, place: Path, authority: Authority, settings: FederationSettings) -> Monitor:
+        """Return the one for an operator's folder."""
+        return cls(probe(short_lived_context(place, authority, settings, OPERATOR, 1), settings))
+
+    def facts(self) -> dict[str, Any] | None:
+        """Return the server's facts (`now`, `version`, …); None: it does not answer."""
+        return self._ask("VARZ", {})
+
+    def is_connected(self, identity: str) -> bool | None:
+        """Return whether somebody with this identity is connected; None: it does not answer."""
+        found = self._ask("CONNZ", {"auth": True, "user": identity, "limit": 1})
+        return None if found is None else bool(found.get("connections"))
+
+    def _ask(self, kind: str, options: dict[str, Any]) -> dict[str, Any] | None:
+        subject, inbox = nats_config.QUESTION.format(kind), f"{nats_config.INBOX}.answer"
+        found = self.probe.ask(subject, inbox, options)
+        data = found.get("data") if isinstance(found, dict) else None
+        return data if isinstance(data, dict) else None

@@ -1,0 +1,152 @@
+"""An agent whose certificate is no good: its status says so, its log is quiet, it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+
+import pytest
+
+import fedglb as fg
+from fedglb.federation import connection
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.operator import operator
+from fedglb.federation.operator.authority import Authority
+from tests.federation.helpers.in_process import Serving, opened
+from tests.federation.helpers.nats_federation import federation, until
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """Attempts and looks at the files come often, and grow rare at once."""
+    monkeypatch.setattr(connection, "_LOOK", 0.02)
+    monkeypatch.setattr(connection, "_PAUSE", 0.02)
+    monkeypatch.setattr(connection, "_RAREST", 0.1)
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """Return the pauses after attempts that were refused, as they come."""
+    pauses, after = [], connection.Connection._after
+
+    def counted(self, error):
+        pauses.append(after(self, error))
+        return pauses[-1]
+
+    monkeypatch.setattr(connection.Connection, "_after", counted)
+    return pauses
+
+
+def wait(condition):
+    asyncio.run(until(condition))
+
+
+def complaints(caplog):
+    return [r.message for r in caplog.records if r.name == "fedglb.federation.connection"]
+
+
+def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
+    tmp_path, caplog, attempts
+):
+    with (
+        federation(tmp_path, ["a"]) as running,
+        Serving(running, tmp_path / "state.db") as serving,
+    ):
+        shutil.move(running.folder / "clients" / "a", tmp_path / "a")
+        problem = serving._bundle.agreement.problem
+        with (
+            caplog.at_level(logging.WARNING, "fedglb.federation"),
+            fg.Agent.open(tmp_path / "a.db", problem, bundle=tmp_path / "a", beat=0.05) as agent,
+        ):
+            wait(lambda: agent.status.welcome)
+            assert agent.status.refused is None
+            assert operator.revoke(running.folder, ["a"]).verified
+            wait(lambda: agent.status.refused)
+            said = agent.status
+            assert said.refused.startswith("revoked or unknown to the server: it does not admit a")
+            assert not said.welcome
+            wait(lambda: len(attempts) > 20)
+            assert not agent.status.connected
+            (line,) = complaints(caplog)
+            assert "revoked or unknown" in line
+            operator.add(running.folder, ["a"])
+            for name in ("key.pem", "cert.pem"):  # one after the other, as scp does it
+                shutil.copy(running.folder / "clients" / "a" / name, tmp_path / "a" / name)
+            wait(lambda: agent.status.welcome)
+            assert agent.status.refused is None
+
+
+def test_attempts_come_ever_more_rarely(tmp_path, attempts, monkeypatch):
+    monkeypatch.setattr(connection, "_RAREST", 1e9)
+    monkeypatch.setattr(connection, "_PAUSE", 1e-3)
+    with federation(tmp_path, ["a"]) as running:
+        shutil.move(running.folder / "clients" / "a", tmp_path / "a")
+        operator.revoke(running.folder, ["a"])
+        problem = running.coordinator_bundle.agreement.problem
+        with fg.Agent.open(tmp_path / "a.db", problem, bundle=tmp_path / "a"):
+            wait(lambda: len(attempts) >= 8)
+        for n, pause in enumerate(attempts[:8], 1):
+            assert 0.5 * 2**n * 1e-3 <= pause <= 2**n * 1e-3
+
+
+def test_a_complaint_is_repeated_once_an_hour(tmp_path, caplog, monkeypatch):
+    running = federation(tmp_path, ["a"])
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    talks = connection.Connection(running.bundle("a"), "x", None, None)
+    with caplog.at_level(logging.WARNING, "fedglb.federation"):
+        for moment in (0.0, 1.0, 3599.0, 3601.0, 3602.0, 7300.0):
+            now[0] = 1000.0 + moment
+            talks._log_rarely("no")
+    assert len(complaints(caplog)) == 3
+
+
+def test_a_server_that_is_away_is_tried_again_as_before(tmp_path, attempts):
+    with federation(tmp_path, ["a"]) as running, opened(running, tmp_path, "a") as agent:
+        wait(lambda: agent.status.connected)
+        running.kill()
+        wait(lambda: len(attempts) >= 2)
+        assert set(attempts) == {connection._PAUSE}
+        assert agent.status.refused is None
+        running.start()
+        wait(lambda: agent.status.connected)
+
+
+def test_an_expired_certificate_is_named(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        bundle, authority = running.bundle("a"), Authority.read(running.folder / "authority")
+        bundle.renew(authority.pem, authority.issue("fedglb://demo/a/1", days=-0.01))
+        with opened(running, tmp_path, "a") as agent:
+            wait(lambda: agent.status.refused)
+            ends = Certificate((bundle.folder / "cert.pem").read_bytes()).ends
+            assert f"the certificate of a expired on {ends.date()}" in agent.status.refused
+
+
+def test_a_server_of_another_authority_is_named(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        bundle = running.bundle("a")
+        (bundle.folder / "ca.pem").write_bytes(Authority.new("demo").pem)
+        with opened(running, tmp_path, "a") as agent:
+            wait(lambda: agent.status.refused)
+            assert "the server's certificate is not trusted" in agent.status.refused
+
+
+def test_a_renewed_certificate_that_is_no_good_leaves_the_connection_alone(tmp_path, caplog):
+    """Somebody copies the wrong folder: the agent says so, and goes on with what it has."""
+    with (
+        federation(tmp_path, ["a"]) as running,
+        Serving(running, tmp_path / "state.db"),
+        opened(running, tmp_path, "a", 2) as agent,
+        caplog.at_level(logging.WARNING, "fedglb.federation"),
+    ):
+        wait(lambda: agent.status.welcome)
+        authority = Authority.read(running.folder / "authority")
+        running.bundle("a").renew(authority.pem, authority.issue("fedglb://demo/a/7"))
+        wait(lambda: complaints(caplog))
+        assert "the renewed certificate is not used yet" in complaints(caplog)[0]
+        agent.request_update()
+        assert agent.wait_for_model(1, 300)
+        assert agent.status.connected
+        assert agent.status.welcome

@@ -1,0 +1,202 @@
+"""What `doctor` finds in the operator's folder, and at the running server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from fedglb.cli import main
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.operator import nats_server, renewal
+from fedglb.federation.operator.authority import Authority
+from fedglb.federation.operator.doctor import operator as doctor
+from tests.federation.helpers.in_process import Serving
+from tests.federation.helpers.nats_federation import federation
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("doctor")
+    with federation(folder, ["a", "b"]) as out, Serving(out, folder / "state.db"):
+        yield out
+
+
+@pytest.fixture
+def folder(running, tmp_path):
+    """Return a copy of the operator's folder, to be damaged; the server is that of the first."""
+    place = tmp_path / "copy"
+    shutil.copytree(running.folder, place)
+    path = place / "server" / "nats.conf"
+    path.write_text(path.read_text().replace(str(running.folder), str(place)))
+    return place
+
+
+def faults(found):
+    return {f.check: f for f in found if f.grade == "fault"}
+
+
+def warnings(found):
+    return {f.check: f for f in found if f.grade == "warning"}
+
+
+def test_a_sound_one(running):
+    found = doctor(running.folder)
+    assert {f.grade for f in found} == {"ok"}, found
+    assert {f.check for f in found} == {
+        "python", "fedglb", "nats-py", "cryptography", "nats-server", "permissions", "disk",
+        "authority", "certificate", "clock", "server files", "agreement", "state", "server", "tls",
+        "admitted", "coordinator",
+    }  # fmt: skip
+
+
+def test_it_changes_nothing(running):
+    def files():
+        return {
+            p: p.read_bytes() for p in running.folder.rglob("*") if p.is_file() and p.name != "log"
+        }
+
+    (running.folder / ".lock").touch()  # as any command leaves it
+    before = files()
+    doctor(running.folder)
+    assert files() == before
+
+
+def _permissions(folder):
+    (folder / "authority" / "ca.key").chmod(0o640)
+
+
+def _registry(folder):
+    (folder / "authority" / "registry.json").write_text("{")
+
+
+def _mismatch(folder):
+    Authority.new("demo").issue("x").write(folder / "server" / "x", folder / "server/server.key")
+
+
+def _foreign(folder):
+    issued = Authority.new("demo").issue("demo/server", ["127.0.0.1"])
+    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
+
+
+def _other_host(folder):
+    issued = Authority.read(folder / "authority").issue("demo/server", ["10.1.2.3"])
+    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
+
+
+def _accounts(folder):
+    path = folder / "server" / "accounts.conf"
+    path.write_text(path.read_text().replace("/a/1", "/a/9"))
+
+
+def _configuration(folder):
+    (folder / "server" / "nats.conf").write_text("listen: [")
+
+
+def _agreement(folder):
+    path = folder / "clients" / "a" / "federation.toml"
+    path.write_text(path.read_text().replace("max_clients = 10", "max_clients = 11"))
+
+
+def _state(folder):
+    (folder / "coordinator" / "state.db").write_text("x" * 5000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "check", "text", "remedy"),
+    [
+        (_permissions, "permissions", "others can read", "chmod 600"),
+        (_registry, "authority", "restore authority/ from its backup", ""),
+        (_mismatch, "server files", "not the key of server.pem", "renew"),
+        (_foreign, "server files", "not issued by this authority", "renew"),
+        (_other_host, "server files", "is for 10.1.2.3", "renew"),
+        (_accounts, "server files", "not what registry.json says", "--finish"),
+        (_configuration, "server files", "rejects the configuration", "nats.conf"),
+        (_agreement, "agreement", "max_clients: '11', the federation has '10'", "authority/"),
+        (_state, "state", "not a database", "backup"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_to_do(folder, damage, check, text, remedy):
+    damage(folder)
+    found = [f for f in doctor(folder) if f.grade == "fault" and f.check == check]
+    assert any(text in f.text and remedy in f.remedy for f in found), found
+
+
+def test_what_it_says_to_do_mends_it(folder):
+    for damage in (_mismatch, _accounts):
+        damage(folder)
+    (folder / "server" / "ca.pem").write_text("x")
+    assert "server files" in faults(doctor(folder))
+    renewal.renew(folder, ["server"])
+    assert "server files" not in faults(doctor(folder))
+
+
+def test_certificates_that_end_soon(folder):
+    renewal.renew(folder, ["a"], days=20)
+    found = [f for f in doctor(folder) if f.grade == "warning" and f.check == "certificate"]
+    assert ["that of a ends on" in f.text for f in found] == [True]
+    assert found[0].remedy == f"fedglb federation renew {folder} a"
+    own = Authority.read(folder / "authority").renewed(days=300)
+    own.write(folder / "authority")
+    found = [f for f in doctor(folder) if f.grade == "warning" and "authority" in f.text]
+    assert "no certificate outlasts it" in found[0].remedy
+    assert Certificate(own.pem).ends < Certificate(Authority.new("x").pem).ends
+
+
+def test_without_server_and_coordinator(tmp_path):
+    still = federation(tmp_path, ["a"])
+    found = doctor(still.folder)
+    assert "cannot be reached" in faults(found)["server"].text
+    assert "nats-server -c" in warnings(found)["server"].remedy
+    with still:
+        found = doctor(still.folder)
+        assert not faults(found)
+        assert "not connected" in warnings(found)["coordinator"].text
+
+
+def test_a_server_that_is_too_old_or_missing(running, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(nats_server, "found", lambda: None)
+        assert "none is on the PATH" in warnings(doctor(running.folder))["nats-server"].text
+
+
+def test_an_overlap_that_is_over(folder):
+    renewal.renew(folder, ["a"], overlap=0.0)
+    assert "--finish" in warnings(doctor(folder))["overlap"].remedy
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedglb", "federation", "doctor", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_the_command(running, folder, command):
+    code, out, _ = command(running.folder)
+    assert code == 0
+    assert {line[0] for line in out.splitlines()} == {"✓"}
+    code, out, _ = command(running.folder / "clients" / "a", "--json")
+    answer = json.loads(out)
+    assert (code, answer["sound"]) == (0, True)
+    assert {"check", "grade", "text", "remedy"} == set(answer["findings"][0])
+    _permissions(folder)
+    code, out, _ = command(folder)
+    assert code == 1
+    assert any(line.startswith("✗  permissions") and "→ chmod" in line for line in out.splitlines())
+    code, out, _ = command(folder, "--json")
+    assert (code, json.loads(out)["sound"]) == (1, False)
+    code, _, err = command(folder / "nowhere")
+    assert (code, "FOLDER" in err) == (2, True)
+    code, _, err = command(folder, "--file", "x")
+    assert (code, "--file" in err) == (2, True)

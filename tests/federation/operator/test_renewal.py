@@ -1,0 +1,286 @@
+"""Certificates renewed in a running federation: nobody is cut off, nobody counts twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import fedglb as fg
+from fedglb.federation import connection
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.operator import listing, nats_server, operator, renewal
+from fedglb.federation.operator.doctor import operator as doctor
+from fedglb.federation.operator.registry import Registry
+from tests.federation.helpers.in_process import Serving, opened
+from tests.federation.helpers.nats_federation import (
+    connected,
+    federation,
+    refused,
+    table,
+    until,
+)
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch):
+    """Agents and coordinator look at their files all the time."""
+    monkeypatch.setattr(connection, "_LOOK", 0.02)
+
+
+@pytest.fixture
+def still(tmp_path):
+    """A federation whose server does not run."""
+    return federation(tmp_path, ["a", "b"], table(max_clients=5))
+
+
+def member(running, name):
+    return Registry.read(running.folder / "authority").members[name]
+
+
+def accounts(running):
+    return (running.folder / "server" / "accounts.conf").read_text()
+
+
+def test_both_certificates_are_good_until_the_new_one_is_in_use(tmp_path):
+    with federation(tmp_path, ["a", "b"]) as running:
+        shutil.move(running.folder / "clients" / "a", tmp_path / "old")
+        old = Bundle.read(tmp_path / "old")
+
+        async def scene():
+            async with connected(running.bundle("b")) as b, connected(old) as first:
+                done = await asyncio.to_thread(renewal.renew, running.folder, ["a"])
+                assert done.verified
+                assert done.folders == {"a": running.folder / "clients" / "a"}
+                assert (set(done.overlapping), done.ended) == ({"a"}, ())
+                assert member(running, "a").admitted == [1, 2]
+                done = await asyncio.to_thread(renewal.renew, running.folder)
+                assert (set(done.overlapping), done.ended) == ({"a"}, ())  # nobody uses the new one
+                assert not first.lost.is_set()
+                async with connected(running.bundle("a")) as second:
+                    done = await asyncio.to_thread(renewal.renew, running.folder)
+                    assert (set(done.overlapping), done.ended) == (set(), ("a",))
+                    await first.lost.wait()  # only now
+                    assert "authorization violation" in (await refused(old)).lower()
+                    assert not second.lost.is_set()
+                assert not b.lost.is_set()
+
+        asyncio.run(scene())
+        assert member(running, "a").admitted == [2]
+
+
+def test_an_overlap_that_is_over_ends_also_if_the_new_certificate_was_never_used(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        shutil.move(running.folder / "clients" / "a", tmp_path / "old")
+        renewal.renew(running.folder, ["a"], overlap=0.0)
+        assert renewal.renew(running.folder).ended == ("a",)
+        asyncio.run(refused(Bundle.read(tmp_path / "old")))
+
+
+def test_an_agent_takes_its_new_certificate_without_a_restart(tmp_path):
+    """Nobody leaves, nobody joins anew: the update after it is as if nothing had happened."""
+    with (
+        federation(tmp_path, ["a", "b"]) as running,
+        Serving(running, tmp_path / "state.db") as serving,
+        opened(running, tmp_path, "a", 3) as a,
+        opened(running, tmp_path, "b", 3),
+    ):
+        for name in ("a", "b"):
+            serving.wait("joined", client=name)
+        done = renewal.renew(running.folder, everybody=True)
+        assert set(done.renewed) == {"a", "b", "coordinator", "server"}
+        assert "coordinator" in done.ended  # it has switched while `renew` waited for it
+
+        async def switched():
+            await until(lambda: not renewal.renew(running.folder).overlapping)
+
+        asyncio.run(switched())
+        assert {member(running, n).generation for n in ("a", "b", "coordinator")} == {2}
+        assert {len(member(running, n).admitted) for n in ("a", "b", "coordinator")} == {1}
+        a.request_update()
+        assert a.wait_for_model(1, 300)
+        assert serving.wait("updated").facts["clients"] == 2
+        assert serving.texts("left") == []
+        assert len(serving.texts("joined")) == 2
+        assert len(serving.session.members) == 2
+
+
+def test_a_client_with_both_certificates_at_once_is_one_member(tmp_path):
+    with federation(tmp_path, ["a", "b"]) as running:
+        old = tmp_path / "elsewhere"
+        shutil.copytree(running.folder / "clients" / "a", old)
+        with Serving(running, tmp_path / "state.db") as serving:
+            problem = running.bundle("a").agreement.problem
+            with fg.Agent.open(tmp_path / "one.db", problem, bundle=old, beat=0.1):
+                serving.wait("joined", client="a")
+                renewal.renew(running.folder, ["a"])
+                with opened(running, tmp_path, "a") as second:  # with the new certificate
+                    asyncio.run(until(lambda: second.status.refused))
+                    assert "another file already uses" in second.status.refused
+                    assert second.status.connected
+                    assert len(serving.session.members) == 1
+
+
+def test_the_server_gets_a_new_certificate_and_drops_nobody(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        path = running.folder / "server" / "server.pem"
+        before = Certificate(path.read_bytes())
+
+        async def scene():
+            async with connected(running.bundle("a")) as a:
+                done = await asyncio.to_thread(renewal.renew, running.folder, ["server"])
+                assert done.verified  # it was seen to show the new one
+                await a.flush()
+                assert not a.lost.is_set()
+            async with connected(running.bundle("a")):
+                pass
+
+        asyncio.run(scene())
+        after = Certificate(path.read_bytes())
+        assert after.serial != before.serial
+        assert after.hosts == before.hosts
+        assert after.has_key((running.folder / "server" / "server.key").read_bytes())
+
+
+def test_the_authority_is_renewed_and_old_and_new_understand_each_other(tmp_path):
+    with federation(tmp_path, ["a", "b"]) as running:
+        for name in ("a", "b"):
+            shutil.copytree(running.folder / "clients" / name, tmp_path / name)
+        before = Certificate((running.folder / "authority" / "ca.pem").read_bytes())
+
+        async def scene():
+            async with connected(Bundle.read(tmp_path / "a")) as a:
+                every = ["authority", "server", "coordinator", "b"]
+                done = await asyncio.to_thread(renewal.renew, running.folder, every)
+                assert done.verified
+                assert not a.lost.is_set()
+            async with connected(Bundle.read(tmp_path / "a")):
+                pass  # it trusts the server by the old certificate of the authority
+            async with connected(running.bundle("b")), connected(running.coordinator_bundle):
+                pass
+
+        asyncio.run(scene())
+        after = Certificate((running.folder / "authority" / "ca.pem").read_bytes())
+        assert after.serial != before.serial
+        assert after.ends >= before.ends
+        assert (tmp_path / "a" / "ca.pem").read_bytes() == before.content
+        for place in ("server", "coordinator", "clients/a", "clients/b"):
+            assert (running.folder / place / "ca.pem").read_bytes() == after.content
+        running.kill()
+        running.start()
+        asyncio.run(_both(Bundle.read(tmp_path / "a"), running.bundle("b")))
+
+
+async def _both(one, two):
+    async with connected(one), connected(two):
+        pass
+
+
+def test_who_is_revoked_during_an_overlap_is_cut_off_with_both(tmp_path):
+    with federation(tmp_path, ["a"]) as running:
+        shutil.copytree(running.folder / "clients" / "a", tmp_path / "old")
+        renewal.renew(running.folder, ["a"])
+        shutil.copytree(running.folder / "clients" / "a", tmp_path / "new")
+        assert operator.revoke(running.folder, ["a"]).verified
+        for name in ("old", "new"):
+            asyncio.run(refused(Bundle.read(tmp_path / name)))
+        operator.add(running.folder, ["a"])
+        assert member(running, "a").admitted == [3]
+
+
+def test_renewed_twice_all_that_may_be_in_use_are_good(still):
+    for _ in range(2):
+        renewal.renew(still.folder, ["a"])
+    assert member(still, "a").admitted == [1, 2, 3]
+    assert all(f"fedglb://demo/a/{g}" in accounts(still) for g in (1, 2, 3))
+    assert member(still, "a").since <= member(still, "a").issued
+    (line,) = [m for m in listing.members(still.folder) if m.name == "a"]
+    assert [e.generation for e in line.earlier] == [1, 2]
+
+
+def test_who_ends_soon(still):
+    operator.add(still.folder, ["c"], days=10)
+    assert set(renewal.renew(still.folder, everybody=True, within=30).renewed) == {"c"}
+    assert set(renewal.renew(still.folder, everybody=True, within=30).renewed) == set()
+    soon = datetime.now(UTC) + timedelta(days=729)
+    assert all(m.ends > soon for m in listing.members(still.folder))
+
+
+def test_the_coordinators_folder_keeps_what_else_is_in_it(still):
+    (still.folder / "coordinator" / "state.db").write_bytes(b"kept")
+    assert not renewal.renew(still.folder, ["coordinator"]).verified
+    assert (still.folder / "coordinator" / "state.db").read_bytes() == b"kept"
+    assert still.coordinator_bundle.certificate().identities == ["fedglb://demo/coordinator/2"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"names": ["nobody"]}, "client = 'nobody'.*one of the clients: a, b$"),
+        ({"names": ["a", "a"]}, "every name once"),
+        ({"names": ["a"], "days": 0}, "days = 0"),
+        ({"names": ["a"], "overlap": -1}, "overlap = -1"),
+        ({"everybody": True, "within": -1}, "within = -1"),
+    ],
+)
+def test_what_cannot_be_renewed_is_refused_and_changes_nothing(still, given, said):
+    before = accounts(still), member(still, "a")
+    with pytest.raises(fg.InvalidInput, match=said):
+        renewal.renew(still.folder, **given)
+    assert (accounts(still), member(still, "a")) == before
+
+
+def test_a_client_may_not_have_a_name_that_means_something_else(still):
+    for name in ("server", "authority"):
+        with pytest.raises(fg.InvalidInput, match="another name"):
+            operator.add(still.folder, [name])
+
+
+def test_a_configuration_that_the_server_refuses_renews_nothing(still, monkeypatch):
+    before = member(still, "a"), still.bundle("a").certificate().serial
+    monkeypatch.setattr(
+        renewal, "write_accounts", lambda *_: (_ for _ in ()).throw(nats_server.ServerFault("no"))
+    )
+    with pytest.raises(nats_server.ServerFault):
+        renewal.renew(still.folder, ["a", "server"])
+    assert (member(still, "a"), still.bundle("a").certificate().serial) == before
+
+
+def test_no_certificate_outlasts_its_authority(still):
+    renewal.renew(still.folder, ["a"], days=9999)
+    authority = Certificate((still.folder / "authority" / "ca.pem").read_bytes())
+    assert still.bundle("a").certificate().ends == authority.ends
+
+
+def test_a_renewal_that_is_interrupted_anywhere_can_be_made_again(still, tmp_path, monkeypatch):
+    """The old certificates stay good throughout, and the second attempt succeeds."""
+    replace, names = os.replace, ["authority", "server", "coordinator", "a"]
+    for failing in range(100):
+        place, calls = tmp_path / str(failing), iter(range(1000))
+        shutil.copytree(still.folder, place)
+        path = place / "server" / "nats.conf"
+        path.write_text(path.read_text().replace(str(still.folder), str(place)))
+
+        def full(*paths, calls=calls, failing=failing):
+            if next(calls) == failing:
+                raise OSError(28, "No space left on device")
+            replace(*paths)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("os.replace", full)
+            try:
+                renewal.renew(place, names)
+            except OSError:
+                pass
+            else:
+                break  # it has written less often than that
+        for who in ("a/1", "b/1", "coordinator/1"):
+            assert f'"fedglb://demo/{who}"' in (place / "server" / "accounts.conf").read_text()
+        renewal.renew(place, names)
+        found = [f for f in doctor(place) if f.grade == "fault"]
+        assert {f.check for f in found} == {"server"}, found  # which does not run
+    assert failing > 10
