@@ -118,6 +118,8 @@ LOOKS = {
     "async-linucb": Look("#009E73", ">", (0, (2, 1, 2, 1, 1, 1)), "white"),
     "one-ecolog": Look("#CC79A7", "H", (0, (8, 2)), "white"),
     "n-ecolog": Look("#444444", "8", (0, (1, 1)), "white"),
+    "one-ofuglb": Look("#E69F00", "H", (0, (3, 3)), "white"),
+    "n-ofuglb": Look("#666666", "8", (0, (4, 1, 1, 1)), "white"),
 }
 #: For all others and for further curves: 12 markers, 7 lines, 8 colours, so that no two of the
 #: first 56 have both line and colour in common.
