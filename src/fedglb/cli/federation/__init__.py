@@ -12,10 +12,12 @@ from fedglb.cli.federation.coordinator import coordinator
 from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.init import init
 from fedglb.cli.federation.revoke import revoke
+from fedglb.cli.federation.status import status
 
 app = typer.Typer(no_args_is_help=True, help="Make and run a federation; add and revoke clients.")
 app.command("init")(init)
 app.command("add")(add)
 app.command("revoke")(revoke)
 app.command("coordinator")(coordinator)
+app.command("status")(status)
 app.command("demo")(demo)

@@ -57,8 +57,10 @@ def coordinator(
     """
     with extra():
         from fedglb.federation.bundle import Bundle
+        from fedglb.federation.coordinator.board import Board
         from fedglb.federation.coordinator.policy import Policy
         from fedglb.federation.coordinator.service import serve
+        from fedglb.federation.operator.certificate_ends import certificate_ends
     announce_compilation()
     names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
@@ -66,13 +68,14 @@ def coordinator(
         policy = Policy(quorum, time_limit, absent_after, most_samples)
         found = Bundle.read(bundle)
         place = bundle / "state.db" if state is None else state
+        board = Board(lambda: certificate_ends(bundle))
         _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 
         def on_event(event: CoordinatorEvent) -> None:
             _print_event(event.kind, event.text, event.facts, as_json)
 
         try:
-            serve(found, place, policy, on_event, after)
+            serve(found, place, policy, on_event, after, board)
         except Unavailable as error:
             fail(str(error), 1)
 

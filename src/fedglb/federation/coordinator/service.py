@@ -17,9 +17,13 @@ from pathlib import Path
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
+from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.history import MOST_UPDATES, History
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
+from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR, down, up
@@ -88,6 +92,8 @@ class Service:
         Called with every event.
     after
         See `CoordinatorSession`.
+    board
+        Where its status is shown.
     """
 
     def __init__(
@@ -97,10 +103,20 @@ class Service:
         policy: Policy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
+        board: Board | None = None,
     ) -> None:
         warm_up(bundle.agreement)
         self._bundle = bundle
-        self.session = CoordinatorSession(bundle.agreement, store, policy, on_event, after)
+        self._board = Board() if board is None else board
+        self._history, self._began = History(store.last_updates(MOST_UPDATES)), time.time()
+        self._is_connected: Callable[[], bool] = lambda: False
+        self._connected_at = self._began
+
+        def emit(event: CoordinatorEvent) -> None:
+            self._history.add(event, time.time())
+            on_event(event)
+
+        self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after)
 
     async def run(self) -> None:
         """Serve until cancelled; the state is written then, if no update is in progress."""
@@ -115,13 +131,29 @@ class Service:
             await self._publish(self.session.start(time.monotonic()))
 
         self._connection = Connection(self._bundle, every_client, on_message, on_connect)
+        self._is_connected = lambda: self._connection.connected
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._connection.run())
                 tasks.create_task(self._process(inbox))
+                tasks.create_task(self._board.keep_current(self.status))
         except asyncio.CancelledError:
             self.session.stop()
             raise
+
+    def status(self) -> CoordinatorStatus:
+        """Return how the coordinator is doing."""
+        connected = self._is_connected()
+        if connected:
+            self._connected_at = time.time()
+        return status_of(
+            self._bundle,
+            self.session,
+            self._history,
+            self._board.certificates,
+            started=self._began,
+            lost=None if connected else self._connected_at,
+        )
 
     async def _process(self, inbox: Inbox) -> None:
         """Handle messages in the order of their arrival, and the clock in between."""
@@ -161,15 +193,19 @@ def serve(
     policy: Policy,
     on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
+    board: Board | None = None,
 ) -> None:
-    """Run a coordinator until SIGINT or SIGTERM; `state` is its file."""
+    """Run a coordinator until SIGINT or SIGTERM; `state` is its file.
+
+    How it is doing is said on a socket beside that file, and shown on `board`.
+    """
     if bundle.client != COORDINATOR:  # before there is a file
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
-        service = Service(bundle, store, policy, on_event, after)
+        service = Service(bundle, store, policy, on_event, after, board)
         gc.freeze()  # libraries and compiled code stay: no collection need look at them again
-        asyncio.run(_until_signal(service))
+        asyncio.run(_until_signal(service, state))
     except (sqlite3.Error, BaseExceptionGroup) as error:
         # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
@@ -181,10 +217,11 @@ def serve(
         store.close()
 
 
-async def _until_signal(service: Service) -> None:
+async def _until_signal(service: Service, state: str | Path) -> None:
     task, loop = asyncio.ensure_future(service.run()), asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it without this
             loop.add_signal_handler(sign, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with status_socket.answering(state, service.status):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

@@ -7,6 +7,7 @@ payloads.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
@@ -134,8 +135,16 @@ class CoordinatorSession:
             out += self._deliver(self.driver.restart_interrupted(now))
         return out + self._deliver(self.driver.tick(now))
 
+    def last_seen(self, client: str, now: float) -> float | None:
+        """Return when a client was last heard of, a Unix time, if that is known."""
+        silence = self.members.silence(client, now)
+        return self.records[client].seen if silence is None else time.time() - silence
+
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
+        if self._ticked is not None:
+            for client, record in self.records.items():
+                record.seen = self.last_seen(client, self._ticked)
         self.driver.save()
 
     def _reset_deadlines(self, now: float) -> None:
@@ -158,7 +167,9 @@ class CoordinatorSession:
         if hello.update > self.coordinator.finished:
             self.driver.lose_model()
         out: list[Outgoing] = []
-        record = self.records.setdefault(client, MemberRecord(hello.instance, True, 0, True))
+        new = MemberRecord(hello.instance, True, 0, True, joined=time.time())
+        record = self.records.setdefault(client, new)
+        record.software = one_line(hello.software)
         if record.instance != hello.instance:
             record.instance, record.model = hello.instance, 0
             out += self._deliver(self.driver.drop_samples(client, now))
@@ -179,6 +190,7 @@ class CoordinatorSession:
 
     def _leave(self, client: str, why: str, now: float) -> list[Outgoing]:
         self._emit("left", f"{client} has left: {why}", client=client)
+        self.records[client].seen = self.last_seen(client, now)
         out = self._deliver(self.driver.exclude([client], why, now))
         self.members.drop(client)
         self.coordinator.leave(client)

@@ -59,6 +59,7 @@ class UpdateDriver:
             store.skip_updates(after)
         self.coordinator.started = max(self.coordinator.started, number, after)
         self._started_at, self._bytes_before = 0.0, 0
+        self._left_out: dict[str, str] = {}  # of the update in progress, and why
         self._round: tuple[int, ...] = ()
         self._answered = 0  # how many answers of that round have arrived
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -80,6 +81,7 @@ class UpdateDriver:
         if not leaving:
             return []
         for client in leaving:
+            self._left_out[client] = why
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)
@@ -212,6 +214,7 @@ class UpdateDriver:
         asked_by = None if asked_by is None else str(asked_by)
         self._store.start_update(UpdateStarted(coordinator.started, coordinator.t, asked_by))
         self._started_at, self._bytes_before = now, self.traffic.size
+        self._left_out = {}
         text = f"update {coordinator.started} starts with {len(coordinator.participants)} clients"
         self._emit("updating", text, update=coordinator.started, asked_by=asked_by)
 
@@ -231,10 +234,12 @@ class UpdateDriver:
             gap=record.gap,
             seconds=now - self._started_at,
             bytes=self.traffic.size - self._bytes_before,
+            left_out=self._left_out,
         )
         for name, member in self.records.items():
             member.current = True
             member.model = coordinator.finished if name in coordinator.clients else member.model
+            member.seen = finished.at if name in coordinator.covered else member.seen
         arrays = coordinator.to_arrays()
         self._store.write_state(arrays, self.traffic.pack(), self.records, finished)
         text = (
