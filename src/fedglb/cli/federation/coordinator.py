@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from fedglb.cli.report_errors import fail
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
+    from fedglb.federation.coordinator.board import Board
     from fedglb.federation.coordinator.events import CoordinatorEvent
 
 
@@ -44,6 +46,18 @@ def coordinator(
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
     ] = 0,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve a live page here, such as 127.0.0.1:8732; port 0: any that is free.",
+            show_default="no page",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that the page's readers give.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The page's certificate, as PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
     ] = False,
@@ -52,6 +66,8 @@ def coordinator(
 
     Its state is in one file: it can be killed at any moment and started again, and then restarts
     the update that was interrupted. Events go to standard output, one per line.
+    `fedglb federation status` says how it is doing; --http shows it as a live page, to this machine
+    only, unless there are a token, a certificate and its key.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
@@ -64,6 +80,8 @@ def coordinator(
     announce_compilation()
     names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
+    names |= {"http": "--http", "token_file": "--token-file", "tls_cert": "--tls-cert"}
+    names |= {"tls_key": "--tls-key"}
     with report_errors(**names, path="--state"):
         policy = Policy(quorum, time_limit, absent_after, most_samples)
         found = Bundle.read(bundle)
@@ -75,9 +93,24 @@ def coordinator(
             _print_event(event.kind, event.text, event.facts, as_json)
 
         try:
-            serve(found, place, policy, on_event, after, board)
+            with _page(board, http, token_file, tls_cert, tls_key) as url:
+                if url is not None:
+                    _print_event("serving", f"the page is at {url}", {"url": url}, as_json)
+                serve(found, place, policy, on_event, after, board)
         except Unavailable as error:
             fail(str(error), 1)
+
+
+def _page(
+    board: Board, http: str | None, token: Path | None, certificate: Path | None, key: Path | None
+) -> AbstractContextManager[str | None]:
+    """Serve the page inside this block, if it is asked for."""
+    if http is None:
+        return nullcontext()
+    with extra("service", "starlette", "uvicorn", "prometheus_client"):
+        from fedglb.federation.coordinator.page.listen import Listen
+        from fedglb.federation.coordinator.page.server import serving
+    return serving(board, Listen.parse(http, token, certificate, key))
 
 
 def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:

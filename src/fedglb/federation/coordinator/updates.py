@@ -196,6 +196,8 @@ class UpdateDriver:
             self._write_finished(now)
         elif before != IDLE and self.idle:
             self._store.end_update(coordinator.started)
+        if self.idle:
+            self._left_out = {}
         progress = coordinator.update
         rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
@@ -214,7 +216,6 @@ class UpdateDriver:
         asked_by = None if asked_by is None else str(asked_by)
         self._store.start_update(UpdateStarted(coordinator.started, coordinator.t, asked_by))
         self._started_at, self._bytes_before = now, self.traffic.size
-        self._left_out = {}
         text = f"update {coordinator.started} starts with {len(coordinator.participants)} clients"
         self._emit("updating", text, update=coordinator.started, asked_by=asked_by)
 
