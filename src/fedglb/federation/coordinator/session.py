@@ -16,6 +16,7 @@ from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
 from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.coordinator.updates import UpdateDriver
@@ -72,6 +73,7 @@ class CoordinatorSession:
         self._store, self._on_event = store, on_event
         self.driver = UpdateDriver(agreement, store, policy, self._emit, after)
         self.members = Members(agreement, policy.absent_after)
+        self.rewards = ReportedRewards(self.coordinator.rewards)
         self._awaited = {name for name, record in self.records.items() if record.present}
         self._started: float | None = None
         self._ticked: float | None = None
@@ -260,6 +262,12 @@ class CoordinatorSession:
             integer("t", message.t, at_most=self.coordinator.t + LEAP)
 
     def _handle_heartbeat(self, client: str, beat: Heartbeat, now: float) -> list[Outgoing]:
+        if beat.rewards is not None:
+            session = self.members.session(client)
+            why = self.rewards.objection(client, session, beat.rewards)
+            if why is not None:
+                text = f"what {client} reports of its rewards is ignored: {why}"
+                self._emit_rarely("ignored", client, text, now)
         if not self.driver.idle:
             if self.driver.lacks_model(client, beat.update):
                 self.driver.resend(now)  # it answers as soon as it has the model

@@ -13,23 +13,11 @@ import msgspec
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_out
 from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.provenance import versions
 
 _MOST_MISSING = 20  # names of clients that an update waits for
-
-
-class RewardStatus(msgspec.Struct, frozen=True):
-    """What an agent that agreed to it reports of its rewards.
-
-    `count` and `total` are since its process started, `recent_count` and `recent_total` of the
-    newest ones among these.
-    """
-
-    count: int
-    total: float
-    recent_count: int
-    recent_total: float
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
@@ -181,6 +169,7 @@ def status_of(
             samples=covered.get(name, 0),
             share=covered.get(name, 0) / samples if samples else 0.0,
             left_out=missed.get(name, 0),
+            rewards=session.rewards.of(name),
         )
         for name, record in sorted(session.records.items())
     )

@@ -55,7 +55,7 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     >>> data[:4]
     b'fgb\x02'
     >>> decode_up(data, client="shop-17", dim=10)
-    ('s1', Heartbeat(update=3, wants=0))
+    ('s1', Heartbeat(update=3, wants=0, rewards=None))
     """
     kind = _TYPES.get(type(message))
     if kind is None:

@@ -121,7 +121,7 @@ def _members(status: CoordinatorStatus) -> str:
     ends = {each.name: each.ends for each in status.certificates}
     rows = [_member(m, ends.get(m.name)) for m in status.members[:_MOST_ROWS]]
     heads = (
-        ("", "client"), ("", "state"), ("wide", "joined"), ("n", "samples"), ("n", "share"),
+        ("", "client"), ("", ""), ("wide", "joined"), ("n", "samples"), ("n", "share"),
         ("n wide", "model"), ("n wide", "left out"), ("n wide", "mean reward"),
         ("wide", "certificate ends"), ("wide", "software"),
     )  # fmt: skip
@@ -135,7 +135,7 @@ def _member(m: MemberStatus, end: float | None) -> str:
         reward = f"{m.rewards.total / m.rewards.count:.3g}"
     return _row(
         f"m-{m.name}",
-        ("name", escape(m.name)), ("state", here), ("wide", day(m.joined)),
+        ("name", escape(m.name)), ("where", here), ("wide", day(m.joined)),
         ("n samples", f"{m.samples:,}"), ("n share", f"{m.share:.1%}"),
         ("n wide model", str(m.model)), ("n wide left", f"{m.left_out or ''}"),
         ("n wide reward", reward), ("wide", day(end)), ("wide soft", escape(m.software)),
@@ -152,7 +152,7 @@ def _events(status: CoordinatorStatus) -> str:
     rows = [
         f'<li><span class="soft">{clock(e.at)}</span> <span class="tag">{e.kind}</span> '
         f"{escape(e.text)}</li>"
-        for e in status.events[::-1][:_MOST_EVENTS]
+        for e in [e for e in status.events[::-1] if e.kind != "updating"][:_MOST_EVENTS]
     ]
     return f"<ul>{''.join(rows)}</ul>" if rows else '<p class="empty">Nothing happened yet.</p>'
 

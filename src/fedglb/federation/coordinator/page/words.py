@@ -6,8 +6,15 @@ import time
 
 
 def clock(at: float | None) -> str:
-    """Return a moment in the coordinator's time zone, to the second; empty if it is unknown."""
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    """Return a moment in the coordinator's time zone; empty if it is unknown.
+
+    Today's have no date.
+    """
+    if at is None:
+        return ""
+    moment = time.localtime(at)
+    today = moment[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", moment)
 
 
 def day(at: float | None) -> str:
