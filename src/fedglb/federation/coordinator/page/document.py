@@ -29,6 +29,7 @@ _PAGE = Template("""<!DOCTYPE html>
 <section aria-label="Totals"><div id="totals" class="tiles">$totals</div></section>
 <div class="pair">
 <section><h2>Samples in the model over time</h2><div id="updates-figure">$updates_figure</div>
+<h2>How long updates took</h2><div id="duration-figure">$duration_figure</div>
 <p class="soft">A dot is a global update; a ring, one without some of the clients.</p></section>
 <section><h2>Samples per client</h2><div id="samples-figure">$samples_figure</div></section>
 </div>

@@ -7,14 +7,14 @@ size on a phone, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 
 from fedglb.federation.coordinator.history import UpdateStatus
 from fedglb.federation.coordinator.page.words import clock, duration, size
 from fedglb.federation.coordinator.status import MemberStatus
 
-_HEIGHT, _TOP, _BOTTOM = 200, 22, 176  # of the plot, in pixels
+_ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _MOST_DOTS = 150
 _MOST_BARS, _ROW = 15, 24
 _NAME, _BAR = 34.0, 46.0  # shares of the width
@@ -24,22 +24,40 @@ def updates_figure(updates: Sequence[UpdateStatus]) -> str:
     """Return how many samples the model covered after each update, over time."""
     if not updates:
         return '<p class="empty">There was no update yet.</p>'
-    first, last = updates[0].at, updates[-1].at
-    most = _nice(max(u.samples for u in updates))
+    label = f"Samples in the model over time, {len(updates)} updates"
+    return _over_time(updates, [u.samples for u in updates], "{:,.0f}".format, label, 190)
+
+
+def duration_figure(updates: Sequence[UpdateStatus]) -> str:
+    """Return how long each update took, over time."""
+    if not updates:
+        return ""
+    label = f"How long updates took, {len(updates)} updates"
+    return _over_time(updates, [u.seconds for u in updates], duration, label, 110)
+
+
+def _over_time(
+    updates: Sequence[UpdateStatus],
+    values: Sequence[float],
+    said: Callable[[float], str],
+    label: str,
+    height: int,
+) -> str:
+    top, bottom = 18, height - 24
+    first, last, most = updates[0].at, updates[-1].at, _nice(max(values))
     places = [
         (
             1.5 + 97.0 * (u.at - first) / (last - first) if last > first else 50.0,
-            _BOTTOM - (_BOTTOM - _TOP) * u.samples / most,
+            bottom - (bottom - top) * value / most,
         )
-        for u in updates
+        for u, value in zip(updates, values, strict=True)
     ]
     steps = "".join(f"H{x:.2f}V{y:.1f}" for x, y in places[1:])
     line = f"M{places[0][0]:.2f} {places[0][1]:.1f}{steps}"
-    grid = "".join(
-        f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>'
-        f'<text class="tick" x="0" y="{y - 4}">{value:,.0f}</text>'
-        for value in (most, most / 2)
-        for y in [_BOTTOM - (_BOTTOM - _TOP) * value / most]
+    levels = [(value, bottom - (bottom - top) * value / most) for value in (most, most / 2)]
+    grid = "".join(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>' for _, y in levels)
+    ticks = "".join(
+        f'<text class="tick" x="0" y="{y - 4}">{said(value)}</text>' for value, y in levels
     )
     few = len(updates) <= _MOST_DOTS
     dots = "".join(
@@ -48,15 +66,14 @@ def updates_figure(updates: Sequence[UpdateStatus]) -> str:
         for u, (x, y) in zip(updates, places, strict=True)
         if few or u.left_out
     )
-    ends = f'<text class="tick" x="0" y="{_HEIGHT - 6}">{clock(first)}</text>'
+    ticks += f'<text class="tick" x="0" y="{height - 8}">{clock(first)}</text>'
     if last > first:
-        ends += f'<text class="tick end" x="100%" y="{_HEIGHT - 6}">{clock(last)}</text>'
+        ticks += f'<text class="tick end" x="100%" y="{height - 8}">{clock(last)}</text>'
     return (
-        f'<svg width="100%" height="{_HEIGHT}" role="img" '
-        f'aria-label="Samples in the model over time, {len(updates)} updates">{grid}'
-        f'<line class="axis" x1="0" x2="100%" y1="{_BOTTOM}" y2="{_BOTTOM}"/>'
-        f'<svg width="100%" height="{_HEIGHT}" viewBox="0 0 100 {_HEIGHT}" '
-        f'preserveAspectRatio="none"><path class="line" d="{line}"/></svg>{dots}{ends}</svg>'
+        f'<svg width="100%" height="{height}" role="img" aria-label="{label}">{grid}'
+        f'<line class="axis" x1="0" x2="100%" y1="{bottom}" y2="{bottom}"/>'
+        f'<svg width="100%" height="{height}" viewBox="0 0 100 {height}" '
+        f'preserveAspectRatio="none"><path class="line" d="{line}"/></svg>{dots}{ticks}</svg>'
     )
 
 
@@ -66,28 +83,32 @@ def samples_figure(members: Sequence[MemberStatus]) -> str:
     if not ranked:
         return '<p class="empty">The model has no samples yet.</p>'
     shown = ranked if len(ranked) <= _MOST_BARS else ranked[: _MOST_BARS - 1]
-    rows = [(m.name, m.samples, m.share, "bar") for m in shown]
+    bars = [
+        _bar(k, m.name, m.samples, m.share, m.samples / ranked[0].samples)
+        for k, m in enumerate(shown)
+    ]
     if others := ranked[len(shown) :]:
         total, share = sum(m.samples for m in others), sum(m.share for m in others)
-        rows.append((f"{len(others)} others", total, share, "bar others"))
-    longest = max(samples for _, samples, _, kind in rows if kind == "bar")
-    bars = "".join(
-        _bar(k * _ROW, *row, share_of_longest=min(1.0, row[1] / longest))
-        for k, row in enumerate(rows)
-    )
+        bars.append(_bar(len(shown), f"{len(others)} others", total, share, None))
     return (
-        f'<svg width="100%" height="{_ROW * len(rows)}" role="img" '
-        f'aria-label="Samples in the model per client">{bars}</svg>'
+        f'<svg width="100%" height="{_ROW * len(bars)}" role="img" '
+        f'aria-label="Samples in the model per client">{"".join(bars)}</svg>'
     )
 
 
-def _bar(y: int, name: str, samples: int, share: float, kind: str, share_of_longest: float) -> str:
+def _bar(row: int, name: str, samples: int, share: float, length: float | None) -> str:
+    """Return a row: name, bar (its length is a share of the longest) and number."""
     short = name if len(name) <= 15 else name[:14] + "…"
+    y = row * _ROW
+    bar = ""
+    if length is not None:
+        bar = (
+            f'<rect class="bar" x="{_NAME}%" y="{y + 4}" height="{_ROW - 8}" rx="2" '
+            f'width="{max(0.4, _BAR * length):.2f}%"/>'
+        )
     return (
         f"<g><title>{escape(name)}: {samples:,} samples, {share:.1%} of the model</title>"
-        f'<text class="name" x="0" y="{y + 16}">{escape(short)}</text>'
-        f'<rect class="{kind}" x="{_NAME}%" y="{y + 4}" height="{_ROW - 8}" rx="2" '
-        f'width="{max(0.4, _BAR * share_of_longest):.2f}%"/>'
+        f'<text class="name" x="0" y="{y + 16}">{escape(short)}</text>{bar}'
         f'<text class="value" x="100%" y="{y + 16}">{samples:,}</text></g>'
     )
 
@@ -103,8 +124,10 @@ def _told(update: UpdateStatus) -> str:
 
 
 def _nice(value: float) -> float:
-    """Return the next round number: 1, 2 or 5 times a power of ten."""
+    """Return the next round number."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= value)
+    return next(
+        m * power for m in (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0) if m * power >= value
+    )

@@ -47,19 +47,25 @@ filter.addEventListener("input", showRows);
 absent.addEventListener("change", showRows);
 showRows(); // a browser may have kept what was typed
 
-const source = new EventSource("/events");
-source.addEventListener("parts", (event) => {
-  const parts = JSON.parse(event.data);
-  for (const [id, html] of Object.entries(parts)) put(id, html);
-  if ("members" in parts) showRows();
-});
-source.addEventListener("open", () => {
-  document.body.classList.remove("lost");
-  document.body.dataset.live = "yes";
-  live.textContent = "";
-});
-source.addEventListener("error", () => {
-  document.body.classList.add("lost");
-  document.body.dataset.live = "no";
-  live.textContent = "· the coordinator does not answer: these values are old";
-});
+function listen() {
+  const source = new EventSource("/events");
+  source.addEventListener("parts", (event) => {
+    const parts = JSON.parse(event.data);
+    for (const [id, html] of Object.entries(parts)) put(id, html);
+    if ("members" in parts) showRows();
+  });
+  source.addEventListener("open", () => {
+    document.body.classList.remove("lost");
+    document.body.dataset.live = "yes";
+    live.textContent = "";
+  });
+  source.addEventListener("error", () => {
+    document.body.classList.add("lost");
+    document.body.dataset.live = "no";
+    live.textContent = "· the coordinator does not answer: these values are old";
+    // It tries again by itself where there is no answer, but not after a refusal, as when the
+    // coordinator is just starting.
+    if (source.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
+  });
+}
+listen();

@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from html import escape
 from itertools import starmap
 
-from fedglb.federation.coordinator.page.figures import samples_figure, updates_figure
+from fedglb.federation.coordinator.page.figures import (
+    duration_figure,
+    samples_figure,
+    updates_figure,
+)
 from fedglb.federation.coordinator.page.words import clock, day, duration, size
 from fedglb.federation.coordinator.status import CoordinatorStatus, MemberStatus
 
@@ -85,6 +89,10 @@ def _newest(status: CoordinatorStatus) -> str:
 
 def _updates_figure(status: CoordinatorStatus) -> str:
     return updates_figure(status.updates)
+
+
+def _duration_figure(status: CoordinatorStatus) -> str:
+    return duration_figure(status.updates)
 
 
 def _samples_figure(status: CoordinatorStatus) -> str:
@@ -190,6 +198,7 @@ _PARTS: dict[str, Callable[[CoordinatorStatus], str]] = {
     "alarms": _alarms,
     "totals": _totals,
     "updates-figure": _updates_figure,
+    "duration-figure": _duration_figure,
     "samples-figure": _samples_figure,
     "members-count": _count,
     "members": _members,
