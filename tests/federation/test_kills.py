@@ -60,8 +60,8 @@ AGENT = {
 HEAD = {
     "INSERT INTO started_updates": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS,
     "BEGIN": 1, "REPLACE INTO state": 1, "UPDATE members": 1, "DELETE FROM started_updates": 1,
-    "UPDATE started_updates": 1, "INSERT INTO finished_updates": 1, "COMMIT": 1,
-    "send NewModel": 3,
+    "UPDATE started_updates": 1, "INSERT INTO finished_updates": 1, "INSERT INTO left_out": 1,
+    "DELETE FROM left_out": 1, "COMMIT": 1, "send NewModel": 3,
 }  # fmt: skip
 #: With one exchange. Further rounds are rare: a process may come there, but none is killed there.
 ROUND = {"send Derivatives": ROUNDS, "send Evaluate": 3 * ROUNDS}
