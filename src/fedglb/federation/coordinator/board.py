@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from fedglb.federation.coordinator.status import CoordinatorStatus
 
 log = logging.getLogger(__name__)
-_EVERY = 0.5  # seconds between two pictures
+_EVERY = 1.0  # seconds between two pictures
 _CERTIFICATES_EVERY = 600.0  # seconds between two looks at the certificates' files
 
 
@@ -31,7 +31,7 @@ class Board:
         self.certificates: Mapping[str, float] = {}
 
     async def keep_current(self, status: Callable[[], CoordinatorStatus]) -> None:
-        """Take a picture every half second while it is watched, until cancelled."""
+        """Take a picture every second while it is watched, until cancelled."""
         read_at = -_CERTIFICATES_EVERY
         while True:
             if self._read_certificates and time.monotonic() - read_at >= _CERTIFICATES_EVERY:

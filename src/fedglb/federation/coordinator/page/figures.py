@@ -15,7 +15,7 @@ from fedglb.federation.coordinator.page.words import clock, duration, size
 from fedglb.federation.coordinator.status import MemberStatus
 
 _ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_MOST_DOTS = 150
+_MOST_SHOWN, _MOST_DOTS = 200, 100  # updates
 _MOST_BARS, _ROW = 15, 24
 _NAME, _BAR = 34.0, 46.0  # shares of the width
 
@@ -33,7 +33,7 @@ def duration_figure(updates: Sequence[UpdateStatus]) -> str:
     if not updates:
         return ""
     label = f"How long updates took, {len(updates)} updates"
-    return _over_time(updates, [u.seconds for u in updates], duration, label, 110)
+    return _over_time(updates, [u.seconds for u in updates], duration, label, 110, stems=True)
 
 
 def _over_time(
@@ -42,7 +42,10 @@ def _over_time(
     said: Callable[[float], str],
     label: str,
     height: int,
+    stems: bool = False,
 ) -> str:
+    """Return values over time: a line that steps from one to the next, or a stem for each."""
+    updates, values = updates[-_MOST_SHOWN:], values[-_MOST_SHOWN:]
     top, bottom = 18, height - 24
     first, last, most = updates[0].at, updates[-1].at, _nice(max(values))
     places = [
@@ -52,28 +55,40 @@ def _over_time(
         )
         for u, value in zip(updates, values, strict=True)
     ]
-    steps = "".join(f"H{x:.2f}V{y:.1f}" for x, y in places[1:])
-    line = f"M{places[0][0]:.2f} {places[0][1]:.1f}{steps}"
     levels = [(value, bottom - (bottom - top) * value / most) for value in (most, most / 2)]
     grid = "".join(f'<line class="grid" x1="0" x2="100%" y1="{y}" y2="{y}"/>' for _, y in levels)
     ticks = "".join(
         f'<text class="tick" x="0" y="{y - 4}">{said(value)}</text>' for value, y in levels
     )
-    few = len(updates) <= _MOST_DOTS
     dots = "".join(
         f'<circle class="{"short" if u.left_out else "dot"}" cx="{x:.2f}%" cy="{y:.1f}" r="3.5">'
         f"<title>{escape(_told(u))}</title></circle>"
-        for u, (x, y) in zip(updates, places, strict=True)
-        if few or u.left_out
+        for u, (x, y) in list(zip(updates, places, strict=True))[-_MOST_DOTS:]
     )
     ticks += f'<text class="tick" x="0" y="{height - 8}">{clock(first)}</text>'
     if last > first:
         ticks += f'<text class="tick end" x="100%" y="{height - 8}">{clock(last)}</text>'
+    line = _stems(places, bottom) if stems else _steps(places, height)
     return (
         f'<svg width="100%" height="{height}" role="img" aria-label="{label}">{grid}'
         f'<line class="axis" x1="0" x2="100%" y1="{bottom}" y2="{bottom}"/>'
+        f"{line}{dots}{ticks}</svg>"
+    )
+
+
+def _stems(places: Sequence[tuple[float, float]], bottom: int) -> str:
+    return "".join(
+        f'<line class="stem" x1="{x:.2f}%" x2="{x:.2f}%" y1="{bottom}" y2="{y:.1f}"/>'
+        for x, y in places
+    )
+
+
+def _steps(places: Sequence[tuple[float, float]], height: int) -> str:
+    (x, y), *others = places
+    path = f"M{x:.2f} {y:.1f}" + "".join(f"H{x:.2f}V{y:.1f}" for x, y in others)
+    return (  # a path has no shares of the width: it is stretched
         f'<svg width="100%" height="{height}" viewBox="0 0 100 {height}" '
-        f'preserveAspectRatio="none"><path class="line" d="{line}"/></svg>{dots}{ticks}</svg>'
+        f'preserveAspectRatio="none"><path class="line" d="{path}"/></svg>'
     )
 
 
