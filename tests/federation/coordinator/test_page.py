@@ -240,6 +240,8 @@ def test_a_token_is_asked_for_where_there_is_one(board, tmp_path):
             assert asked(port, "/status.json", Authorization=given)[0] == 200
         for given in ("Bearer wrong", "Basic !!", f"Basic {token}", token, "Bearer "):
             assert asked(port, "/status.json", Authorization=given)[0] == 401
+        assert asked(port, "/healthz")[0] == 200  # it tells nothing else
+        assert asked(port, "/healthz", Host="evil.example")[0] == 403
 
 
 def test_an_address_that_others_reach_needs_a_token_and_tls(tmp_path):

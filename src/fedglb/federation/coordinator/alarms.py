@@ -23,6 +23,10 @@ _STANDING = {
     "ignored": _HOUR,
     "abandoned": _DAY,  # until an update leads to a model
     "waiting": 5 * _MINUTE,  # repeated as long as it is so
+    "limited": _HOUR,
+    "samples": _DAY,
+    "restored": _DAY,
+    "rival": 5 * _MINUTE,  # repeated as long as it is so
 }
 _LAST, _OFTEN = 10, 3  # left out of so many of the last updates
 _ENDS_SOON = 30 * _DAY
@@ -36,6 +40,10 @@ AlarmKind: TypeAlias = Literal[
     "ignored",  # a client reported rewards that cannot be right
     "abandoned",  # an update was given up, and none has led to a model since
     "waiting",  # a client wants an update, and there are too few clients for one
+    "limited",  # a client sends more than it may
+    "samples",  # a client has fewer samples than before, or suddenly many more
+    "restored",  # a client came back with an older state than it had
+    "rival",  # another coordinator of this federation is there
     "left_out",  # a client was left out of several of the last updates
     "certificate",  # a certificate ends soon, or has ended
     "quiet",  # clients are present, and there was no update for a day

@@ -59,7 +59,7 @@ class UpdateDriver:
             store.skip_updates(after)
         self.coordinator.started = max(self.coordinator.started, number, after)
         self._started_at, self._bytes_before = 0.0, 0
-        self._left_out: dict[str, str] = {}  # of the update in progress, and why
+        self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
         self._round: tuple[int, ...] = ()
         self._answered = 0  # how many answers of that round have arrived
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -81,7 +81,7 @@ class UpdateDriver:
         if not leaving:
             return []
         for client in leaving:
-            self._left_out[client] = why
+            self._why_left_out[client] = why
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)
@@ -197,7 +197,7 @@ class UpdateDriver:
         elif before != IDLE and self.idle:
             self._store.end_update(coordinator.started)
         if self.idle:
-            self._left_out = {}
+            self._why_left_out = {}
         progress = coordinator.update
         rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
@@ -235,7 +235,7 @@ class UpdateDriver:
             gap=record.gap,
             seconds=now - self._started_at,
             bytes=self.traffic.size - self._bytes_before,
-            left_out=self._left_out,
+            left_out=self._why_left_out,
         )
         for name, member in self.records.items():
             member.current = True

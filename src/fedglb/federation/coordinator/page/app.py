@@ -140,7 +140,7 @@ def make_app(board: Board, listen: Listen, stopping: Callable[[], bool] = lambda
                 message = {**message, "headers": [*message["headers"], *added]}  # type: ignore[misc]
             await send(message)
 
-        refusal = listen.refusal(dict(scope["headers"]))
+        refusal = listen.refusal(scope["path"], dict(scope["headers"]))
         if refusal is None:
             await inner(scope, receive, with_headers)  # type: ignore[arg-type]
             return

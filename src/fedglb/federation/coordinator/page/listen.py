@@ -17,6 +17,7 @@ from fedglb.federation.errors import Unavailable
 
 _SHORTEST = 16  # characters of a token
 _LOCAL = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_OPEN = frozenset({"/healthz"})  # it tells nothing but that the coordinator is alive
 _log = logging.getLogger(__name__)
 
 
@@ -94,7 +95,7 @@ another loopback address, or add a token file, a certificate and its key: others
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'http' if self.certificate is None else 'https'}://{host}:{port}/"
 
-    def refusal(self, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """Return with which status and why a request is refused, or None if it is not.
 
         On loopback its Host must be this machine's own: a page from elsewhere can make a browser
@@ -103,7 +104,9 @@ another loopback address, or add a token file, a certificate and its key: others
         name = _name(headers.get(b"host", b""))
         if ipaddress.ip_address(self.host).is_loopback and name not in _LOCAL | {self.host}:
             return 403, f"the request's Host has to be one of {', '.join(sorted(_LOCAL))}"
-        if self.token is not None and not self._has_token(headers.get(b"authorization", b"")):
+        if self.token is None or path in _OPEN:
+            return None
+        if not self._has_token(headers.get(b"authorization", b"")):
             return 401, "the request needs the token: as Bearer, or as the password of a browser"
         return None
 
