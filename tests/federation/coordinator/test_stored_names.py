@@ -32,7 +32,7 @@ TABLES = {
 FACTS = ["agreement"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated",
+    "updated", "limited",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

@@ -41,6 +41,9 @@ def coordinator(
             help="Most samples that a client may claim to have.", show_default="any number"
         ),
     ] = None,
+    least_interval: Annotated[
+        float, typer.Option(help="Seconds from the start of an update to the next one's, at least.")
+    ] = 1.0,
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
     ] = 0,
@@ -62,8 +65,11 @@ def coordinator(
     announce_compilation()
     names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
+    names |= {"least_interval": "--least-interval", "after": "--after"}
     with report_errors(**names, path="--state"):
-        policy = Policy(quorum, time_limit, absent_after, most_samples)
+        policy = Policy(
+            quorum, time_limit, absent_after, most_samples, least_interval=least_interval
+        )
         found = Bundle.read(bundle)
         place = bundle / "state.db" if state is None else state
         _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)

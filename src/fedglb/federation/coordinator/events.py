@@ -16,6 +16,7 @@ EventKind: TypeAlias = Literal[
     "excluded",  # the update goes on without a client
     "abandoned",  # the update was given up
     "updated",  # the update has led to a model
+    "limited",  # a client sends more than it may, and some of it was dropped unread
 ]
 
 

@@ -109,7 +109,10 @@ class Service:
         prefix = len(every_client) - 1
 
         async def on_message(subject: str, payload: bytes) -> None:
-            inbox.put(subject[prefix:], payload)
+            client = subject[prefix:]
+            admitted = self.session.admits(client, payload, time.monotonic())
+            if admitted and not inbox.put(client, payload):
+                self.session.gate.count(client, "waiting")
 
         async def on_connect() -> None:
             await self._publish(self.session.start(time.monotonic()))

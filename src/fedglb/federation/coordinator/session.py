@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
@@ -15,6 +16,7 @@ from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
 from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.rates import Gate
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.coordinator.updates import UpdateDriver
@@ -32,13 +34,21 @@ from fedglb.federation.wire.messages import (
     Withdrawal,
 )
 from fedglb.protocol import Coordinator
-from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
+from fedglb.protocol.messages import (
+    Covariance,
+    CovarianceRequest,
+    Evaluate,
+    Message,
+    ModelSums,
+    SyncRequest,
+)
 
 log = logging.getLogger(__name__)
 
 #: A client, and the payload for it.
 Outgoing: TypeAlias = tuple[str, bytes]
 _QUIET = 10.0  # seconds between two events of one kind about one client
+_REPORT = 60.0  # seconds between two events about what was dropped of one client
 _PENALTY = 60.0  # seconds without updates on request for a client that sent something invalid
 _LATE = 2.0  # seconds after which a tick is late: then it was the coordinator that stood still
 
@@ -76,6 +86,10 @@ class CoordinatorSession:
         self._ticked: float | None = None
         self._emitted: dict[tuple[str, EventKind], float] = {}
         self._invalid_at: dict[str, float] = {}
+        self._now = 0.0  # of the last input
+        self._waiting: SyncRequest | None = None  # until an update may start again
+        dim = agreement.problem.dim
+        self.gate = Gate(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -100,12 +114,20 @@ class CoordinatorSession:
         Without it, the coordinator would have to wait for their heartbeats. While there was no
         connection no message could arrive, so all deadlines are reset.
         """
-        self._started = now
+        self._started = self._now = now
         self._reset_deadlines(now)
         return [self._encode(name, HelloRequest(), "") for name in self.records]
 
+    def admits(self, client: str, payload: bytes, now: float) -> bool:
+        """Return whether a payload is to be kept for `receive`; if not, its client sends too much.
+
+        It is called for every payload, when it arrives, and costs some microseconds.
+        """
+        return self.gate.admits(client, payload, now)
+
     def receive(self, client: str, payload: bytes, now: float) -> list[Outgoing]:
         """Handle a payload from a client's subject, on which only that client can publish."""
+        self._now = now
         try:
             session, message = decode_up(payload, client, self.agreement.problem.dim)
         except Malformed as error:
@@ -126,13 +148,28 @@ class CoordinatorSession:
         """Do what is due: drop silent clients, restart an interrupted update, resend requests."""
         if self._ticked is not None and now - self._ticked > _LATE:
             self._reset_deadlines(now)
-        self._ticked = now
+        self._ticked = self._now = now
+        for client, dropped in self.gate.reports(now, _REPORT):
+            count, kinds = sum(dropped.values()), ", ".join(sorted(dropped))
+            text = f"{client} sends too much: {count} messages were dropped unread ({kinds})"
+            self._emit("limited", text, client=client, dropped=dropped)
         out: list[Outgoing] = []
         for client in self.members.silent(now):
             out += self._leave(client, "silent for too long", now)
         if self._all_back(now):
             out += self._deliver(self.driver.restart_interrupted(now))
+        out += self._handle_waiting(now)
         return out + self._deliver(self.driver.tick(now))
+
+    def _handle_waiting(self, now: float) -> list[Outgoing]:
+        """Handle the request that came too soon after the update before it."""
+        request = self._waiting
+        if request is None or not self.driver.may_start(now):
+            return []
+        self._waiting = None
+        client = str(request.client)
+        wanted = client in self.members and self.driver.idle
+        return self._handle_member(client, request, now) if wanted else []
 
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
@@ -158,14 +195,17 @@ class CoordinatorSession:
         if hello.update > self.coordinator.finished:
             self.driver.lose_model()
         out: list[Outgoing] = []
+        new = client not in self.records
         record = self.records.setdefault(client, MemberRecord(hello.instance, True, 0, True))
+        before = replace(record)
         if record.instance != hello.instance:
             record.instance, record.model = hello.instance, 0
             out += self._deliver(self.driver.drop_samples(client, now))
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
         record.present = True
-        self._store.write_member(client, record)
+        if new or record != before:  # a write waits for the disk: not for every hello
+            self._store.write_member(client, record)
         self.members.admit(client, session, hello.instance, now)
         self.coordinator.join(client)
         self.driver.resend(now)  # it may have missed a request
@@ -215,6 +255,9 @@ class CoordinatorSession:
                 )  # the model that it asks for exists
             case SyncRequest() if not self._may_start(client, now):
                 return []  # its heartbeats repeat the request as long as it wants an update
+            case SyncRequest() if self.driver.idle and not self.driver.may_start(now):
+                self._waiting = self._waiting or message
+                return []
         assert isinstance(message, Message)
         try:
             self._check(message)
@@ -291,6 +334,8 @@ class CoordinatorSession:
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session
         payload = encode(message, to)
+        if isinstance(message, CovarianceRequest | Evaluate):
+            self.gate.grant(client, self._now)
         self.traffic.add(message.name, "down", len(payload))
         return client, payload
 

@@ -7,6 +7,7 @@ learns of it.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
@@ -58,7 +59,7 @@ class UpdateDriver:
         if after > max(self.coordinator.started, number):
             store.skip_updates(after)
         self.coordinator.started = max(self.coordinator.started, number, after)
-        self._started_at, self._bytes_before = 0.0, 0
+        self._started_at, self._bytes_before = -math.inf, 0
         self._round: tuple[int, ...] = ()
         self._answered = 0  # how many answers of that round have arrived
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -67,6 +68,10 @@ class UpdateDriver:
     def idle(self) -> bool:
         """Whether no update is in progress."""
         return self.coordinator.phase == IDLE
+
+    def may_start(self, now: float) -> bool:
+        """Return whether the last update started long enough ago for another one."""
+        return now - self._started_at >= self.policy.least_interval
 
     def receive(self, message: Message, now: float) -> list[Message]:
         """Pass a member's message on; on `InvalidInput` it cannot be right and nothing changed."""
