@@ -276,6 +276,8 @@ class CoordinatorSession:
             return False  # right after a restart: the update would go without the others
         if now - self._invalid_at.get(client, -_PENALTY) < _PENALTY:
             return False  # it would probably be excluded again: the others need not bother
+        if self.driver.is_paused(client, now):
+            return False  # likewise: it does not answer
         present, quorum = len(self.coordinator.clients), self.policy.quorum
         if present < quorum:
             text = f"{client} asks for an update; {present} are present, the quorum is {quorum}"

@@ -6,6 +6,7 @@ learns of it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import time
@@ -22,6 +23,7 @@ from fedglb.federation.coordinator.store import (
     UpdateFinished,
     UpdateStarted,
 )
+from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Message, SyncRequest
@@ -59,6 +61,7 @@ class UpdateDriver:
         if after > max(self.coordinator.started, number):
             store.skip_updates(after)
         self.coordinator.started = max(self.coordinator.started, number, after)
+        self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
         self._round: tuple[int, ...] = ()
         self._answered = 0  # how many answers of that round have arrived
@@ -73,9 +76,16 @@ class UpdateDriver:
         """Return whether the last update started long enough ago for another one."""
         return now - self._started_at >= self.policy.least_interval
 
+    def is_paused(self, client: str, now: float) -> bool:
+        """Return whether a client is not asked for a while: it did not answer."""
+        return self.stragglers.pause(client, self.policy.time_limit, now) > 0.0
+
     def receive(self, message: Message, now: float) -> list[Message]:
         """Pass a member's message on; on `InvalidInput` it cannot be right and nothing changed."""
-        return self._run(lambda: self.coordinator.receive(message), now, checked=True)
+        action: Callable[[], list[Message]] = functools.partial(self.coordinator.receive, message)
+        if isinstance(message, SyncRequest):
+            action = self._without_paused(action, str(message.client), now)
+        return self._run(action, now, checked=True)
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -140,8 +150,10 @@ class UpdateDriver:
         if self.idle:
             return []
         if now - self._asked_at > self.policy.time_limit:
-            why = f"no answer within {self.policy.time_limit:g} s"
-            return self.exclude([str(c) for c in self.coordinator.missing()], why, now)
+            missing = [str(client) for client in self.coordinator.missing()]
+            for client in missing:
+                self.stragglers.missed(client, now)
+            return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
         self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
@@ -158,14 +170,50 @@ class UpdateDriver:
             return []
         if started.asked_by is not None and started.asked_by in self.coordinator.clients:
             request = SyncRequest(started.asked_by, started.t, self.coordinator.finished)
-            return self._run(lambda: self.coordinator.receive(request), now)
-        return self._run(lambda: self.coordinator.begin(started.t), now)
+            action = functools.partial(self.coordinator.receive, request)
+        else:
+            action = functools.partial(self.coordinator.begin, started.t)
+        return self._run(self._without_paused(action, started.asked_by, now), now)
 
     def save(self) -> None:
         """Write the state if no update is in progress; one in progress is started again later."""
         if self.idle:
             arrays = self.coordinator.to_arrays()
             self._store.write_state(arrays, self.traffic.pack(), self.records)
+
+    def _without_paused(
+        self, start: Callable[[], list[Message]], asked_by: str | None, now: float
+    ) -> Callable[[], list[Message]]:
+        """Return `start`, for an update without the clients that are not asked for a while.
+
+        They stay members, and get its model; their samples are in a later one. If too few would
+        remain, everybody is asked.
+        """
+
+        def action() -> list[Message]:
+            coordinator, limit = self.coordinator, self.policy.time_limit
+            pauses = {
+                str(c): self.stragglers.pause(str(c), limit, now) for c in coordinator.clients
+            }
+            paused = [client for client, pause in pauses.items() if pause and client != asked_by]
+            remain = len(coordinator.clients) - len(paused)
+            if not self.idle or remain < max(1, self.policy.quorum):
+                return start()
+            for client in paused:
+                coordinator.leave(client)
+            try:
+                return sorted(start(), key=lambda m: self.stragglers.count(str(m.client)) > 0)
+            finally:
+                for client in paused:
+                    coordinator.join(client)
+                    if not self.idle:
+                        why = (
+                            f"{self.stragglers.count(client)} updates went without an answer of it"
+                        )
+                        text = f"{client} is not asked: {why}; again in {pauses[client]:.0f} s"
+                        self._emit("excluded", text, client=client)
+
+        return action
 
     # -- what every change goes through ----------------------------------------------------------
 
@@ -237,6 +285,8 @@ class UpdateDriver:
             seconds=now - self._started_at,
             bytes=self.traffic.size - self._bytes_before,
         )
+        for client in coordinator.covered:
+            self.stragglers.answered(str(client))
         for name, member in self.records.items():
             member.current = True
             member.model = coordinator.finished if name in coordinator.clients else member.model
