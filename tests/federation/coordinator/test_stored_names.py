@@ -29,10 +29,10 @@ TABLES = {
         "seconds", "bytes",
     ],
 }  # fmt: skip
-FACTS = ["agreement"]
+FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated", "limited",
+    "updated", "limited", "samples", "restored", "rival",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

@@ -12,7 +12,9 @@ import typer
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import fail
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Superseded, Unavailable
+
+_SUPERSEDED = 3  # exit code: another coordinator is there, so starting this one again is no use
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.events import CoordinatorEvent
@@ -38,7 +40,8 @@ def coordinator(
     most_samples: Annotated[
         int | None,
         typer.Option(
-            help="Most samples that a client may claim to have.", show_default="any number"
+            help="Most samples that a client may claim to have.",
+            show_default="20 times the median client's",
         ),
     ] = None,
     least_interval: Annotated[
@@ -79,6 +82,8 @@ def coordinator(
 
         try:
             serve(found, place, policy, on_event, after)
+        except Superseded as error:
+            fail(str(error), _SUPERSEDED)
         except Unavailable as error:
             fail(str(error), 1)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from fedglb.errors import integer, number
 from fedglb.federation.coordinator.rates import Rates
+from fedglb.federation.coordinator.weights import WeightRule
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Policy:
     quorum
         How many clients an update needs, from its start to its end.
     most_samples
-        How many samples a client may claim to have; None: any number. An update weights clients
-        by their samples, so a client that may claim any number can outweigh all others.
+        How many samples a client may claim to have; None: as `weights` says. An update weights
+        clients by their samples, so a client that may claim any number can outweigh all others.
     time_limit
         Seconds per answer; then the update goes on without the client.
     absent_after
@@ -34,6 +35,8 @@ class Policy:
         comes earlier waits. The command's default is a second.
     rates
         How many messages a client may send; what is above is dropped unread.
+    weights
+        How many samples a client may have beside the others, where there is no `most_samples`.
     """
 
     quorum: int = 1
@@ -44,6 +47,7 @@ class Policy:
     grace: float = 10.0
     least_interval: float = 0.0
     rates: Rates = field(default_factory=Rates)
+    weights: WeightRule = field(default_factory=WeightRule)
 
     def __post_init__(self) -> None:
         integer("quorum", self.quorum)

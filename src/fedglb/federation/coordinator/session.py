@@ -7,6 +7,7 @@ payloads.
 from __future__ import annotations
 
 import logging
+import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeAlias
@@ -19,8 +20,9 @@ from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.rates import Gate
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
-from fedglb.federation.coordinator.updates import UpdateDriver
-from fedglb.federation.names import one_line
+from fedglb.federation.coordinator.updates import FARTHEST, UpdateDriver
+from fedglb.federation.coordinator.weights import Change
+from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
     Downward,
@@ -76,7 +78,6 @@ class CoordinatorSession:
         after: int = 0,
     ) -> None:
         integer("quorum", policy.quorum, at_most=agreement.max_clients)
-        integer("after", after, at_least=0, at_most=2**52)
         self.agreement, self.policy = agreement, policy
         self._store, self._on_event = store, on_event
         self.driver = UpdateDriver(agreement, store, policy, self._emit, after)
@@ -85,7 +86,11 @@ class CoordinatorSession:
         self._started: float | None = None
         self._ticked: float | None = None
         self._emitted: dict[tuple[str, EventKind], float] = {}
-        self._invalid_at: dict[str, float] = {}
+        self._barred_at: dict[str, float] = {}  # of who may not ask for updates for a while
+        self._claims: dict[str, int] = {}  # the updates whose models rejected clients hold
+        self._held: dict[str, int] = {}  # the newest model that each client said it holds
+        covered = self.coordinator.covered
+        self._samples = {str(client): part.samples for client, part in covered.items()}
         self._now = 0.0  # of the last input
         self._waiting: SyncRequest | None = None  # until an update may start again
         dim = agreement.problem.dim
@@ -171,6 +176,11 @@ class CoordinatorSession:
         wanted = client in self.members and self.driver.idle
         return self._handle_member(client, request, now) if wanted else []
 
+    def note_rival(self, who: str, now: float) -> bool:
+        """Report another coordinator, which has to stop; return whether it is a first word."""
+        text = f"another coordinator of this federation is there, and has to stop: {who}"
+        return self._emit_rarely("rival", COORDINATOR, text, now)
+
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
         self.driver.save()
@@ -183,23 +193,21 @@ class CoordinatorSession:
 
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
-        newest = self.coordinator.started
-        if reason is None and hello.update > newest:
-            reason = (
-                f"{client} holds the model of update {hello.update}, and the coordinator's last "
-                f"is {newest}: its file was lost; restore it, or start the coordinator with "
-                f"--after {hello.update}"
-            )
+        if reason is None:
+            reason = self._unknown_model(client, hello.update)
         if reason is not None:
             return self._reject(client, session, reason, now)
+        self._claims.pop(client, None)
         if hello.update > self.coordinator.finished:
             self.driver.lose_model()
+        self._note_held(client, hello)
         out: list[Outgoing] = []
         new = client not in self.records
         record = self.records.setdefault(client, MemberRecord(hello.instance, True, 0, True))
         before = replace(record)
         if record.instance != hello.instance:
             record.instance, record.model = hello.instance, 0
+            self._samples.pop(client, None)
             out += self._deliver(self.driver.drop_samples(client, now))
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
@@ -211,6 +219,44 @@ class CoordinatorSession:
         self.driver.resend(now)  # it may have missed a request
         out.append(self._encode(client, Welcome(self.coordinator.finished)))
         return out + self._newer_model(client, hello.update)
+
+    def _unknown_model(self, client: str, update: int) -> str | None:
+        """Return why a client that holds this model is not admitted, or None if it may hold it.
+
+        Nobody can verify the number. So it is bounded, and the operator is told who says it and
+        what most others say.
+        """
+        newest = self.coordinator.started
+        if update <= max(self.coordinator.finished, self.driver.lost_up_to):
+            return None
+        says = f"{client} says that it holds the model of update {update}"
+        if update > newest + FARTHEST or update <= newest:
+            return f"{says}, which there cannot be: the coordinator's last update is {newest}"
+        self._claims[client] = update
+        most = statistics.median_high(self._claims.values())
+        above = sorted(name for name, claim in self._claims.items() if claim > most)
+        text = (
+            f"{says}, and the coordinator's last is {newest}: its file was lost, or is an old "
+            f"copy; restore it, or start the coordinator with --after {most}"
+        )
+        if above:
+            text += (
+                f" (of {len(self._claims)} such clients at least half hold that of update {most} "
+                f"or an earlier one; a later one, if you trust them: {', '.join(above)})"
+            )
+        return text
+
+    def _note_held(self, client: str, hello: Hello) -> None:
+        """Report a client that holds an older model than it said before, with the same file."""
+        record = self.records.get(client)
+        before = self._held.get(client, 0)
+        if record is not None and record.instance == hello.instance and hello.update < before:
+            text = (
+                f"{client} holds the model of update {hello.update} and held that of {before}: an "
+                "old backup of its file was restored, and its later samples are lost"
+            )
+            self._emit("restored", text, client=client, model=hello.update, before=before)
+        self._held[client] = hello.update
 
     def _newer_model(self, client: str, held: int) -> list[Outgoing]:
         """Send the newest model to a client that holds an older one."""
@@ -261,9 +307,23 @@ class CoordinatorSession:
         assert isinstance(message, Message)
         try:
             self._check(message)
+            self._note_samples(client, message, now)
             return self._deliver(self.driver.receive(message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
+
+    def _note_samples(self, client: str, message: Message, now: float) -> None:
+        """Report a jump or a fall in a client's number of samples."""
+        update = self.coordinator.update
+        if not isinstance(message, Covariance | ModelSums):
+            return
+        if update is None or not update.awaits(message):
+            return
+        before, samples = self._samples.get(client), message.samples
+        self._samples[client] = samples
+        text = None if before is None else Change(before, samples).text(client)
+        if text is not None:
+            self._emit_rarely("samples", client, text, now, samples=samples, before=before)
 
     def _is_repeated(self, client: str, request: SyncRequest) -> bool:
         """Return whether this is the request that started the update in progress."""
@@ -274,7 +334,7 @@ class CoordinatorSession:
         """Return whether an update starts if this client requests one."""
         if not self._all_back(now):
             return False  # right after a restart: the update would go without the others
-        if now - self._invalid_at.get(client, -_PENALTY) < _PENALTY:
+        if now - self._barred_at.get(client, -_PENALTY) < _PENALTY:
             return False  # it would probably be excluded again: the others need not bother
         if self.driver.is_paused(client, now):
             return False  # likewise: it does not answer
@@ -293,6 +353,8 @@ class CoordinatorSession:
             integer("t", message.t, at_most=self.coordinator.t + LEAP)
 
     def _handle_heartbeat(self, client: str, beat: Heartbeat, now: float) -> list[Outgoing]:
+        held = min(beat.update, self.coordinator.finished)
+        self._held[client] = max(held, self._held.get(client, 0))
         if not self.driver.idle:
             if self.driver.lacks_model(client, beat.update):
                 self.driver.resend(now)  # it answers as soon as it has the model
@@ -311,7 +373,7 @@ class CoordinatorSession:
 
     def _reject_message(self, client: str, reason: str, now: float) -> list[Outgoing]:
         """Exclude a client from the update because of an invalid message; tell it the reason."""
-        self._invalid_at[client] = now
+        self._barred_at[client] = now
         if client in self.coordinator.participants:
             self._emitted.pop((client, "invalid"), None)  # it costs an update: always report it
         text = f"{client} sent an invalid message: {reason}"
@@ -320,18 +382,25 @@ class CoordinatorSession:
         answer = Rejected(one_line(reason), member=client in self.members)
         return [*out, self._encode(client, answer)] if reported else out
 
-    def _emit_rarely(self, kind: EventKind, client: str, text: str, now: float) -> bool:
+    def _emit_rarely(
+        self, kind: EventKind, client: str, text: str, now: float, **facts: object
+    ) -> bool:
         """Report an event that a client can cause at will, unless there was one just before."""
         if now - self._emitted.get((client, kind), -_QUIET) < _QUIET:
             return False
         self._emitted[client, kind] = now
-        self._emit(kind, text, client=client)
+        self._emit(kind, text, client=client, **facts)
         return True
 
     # -- output ----------------------------------------------------------------------------------
 
     def _deliver(self, messages: Iterable[Message]) -> list[Outgoing]:
-        return [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
+        out = [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
+        for client, why in self.driver.left_out:
+            self._barred_at[client] = self._now  # it would be left out again
+            out.append(self._encode(client, Rejected(one_line(why), member=True)))
+        self.driver.left_out.clear()
+        return out
 
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session

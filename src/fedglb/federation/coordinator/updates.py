@@ -10,10 +10,10 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import Emit
 from fedglb.federation.coordinator.policy import Policy
@@ -26,10 +26,13 @@ from fedglb.federation.coordinator.store import (
 from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
-from fedglb.protocol.messages import Message, SyncRequest
+from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
+#: How far ahead of the last known update another one may be: a hundred years of one per second.
+#: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
+FARTHEST = 2**32
 _LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
@@ -58,9 +61,15 @@ class UpdateDriver:
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
         number, self._interrupted = store.last_started()
-        if after > max(self.coordinator.started, number):
+        known = max(self.coordinator.started, number)
+        integer("after", after, at_least=0, at_most=known + FARTHEST)
+        if after > known:
             store.skip_updates(after)
-        self.coordinator.started = max(self.coordinator.started, number, after)
+        #: An update that agents may have the model of, and the file not: it was lost, or is old.
+        self.lost_up_to = self.coordinator.started = max(known, after)
+        self._typical = store.typical_samples()
+        #: Clients that were left out, and why: they are told.
+        self.left_out: list[tuple[str, str]] = []
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
         self._round: tuple[int, ...] = ()
@@ -82,6 +91,10 @@ class UpdateDriver:
 
     def receive(self, message: Message, now: float) -> list[Message]:
         """Pass a member's message on; on `InvalidInput` it cannot be right and nothing changed."""
+        if isinstance(message, Covariance | ModelSums):
+            out = self._exclude_overweight(message, now)
+            if str(message.client) not in self.coordinator.participants:
+                return out
         action: Callable[[], list[Message]] = functools.partial(self.coordinator.receive, message)
         if isinstance(message, SyncRequest):
             action = self._without_paused(action, str(message.client), now)
@@ -96,9 +109,48 @@ class UpdateDriver:
             return []
         for client in leaving:
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
+        leaving += self._overweight(self._claims(leaving))  # if these were the last ones missing
+        return self._leave_out(leaving, now)
+
+    def _leave_out(self, leaving: Sequence[str], now: float) -> list[Message]:
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)
         return self._run(lambda: self.coordinator.exclude(*leaving), now)
+
+    def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
+        """Return how many samples each participant has; nothing as long as one has not said it."""
+        update, leaving = self.coordinator.update, set(without)
+        if update is None:
+            return {}
+        names = [str(client) for client in update.participants if client not in leaving]
+        found = {c: update.gathered[c].samples for c in names if c in update.gathered}
+        return found if len(found) == len(names) else {}
+
+    def _overweight(self, claims: Mapping[str, int]) -> list[str]:
+        """Report the clients that have too many samples beside the others', and return them."""
+        rule = self.policy.weights
+        most = None if self.policy.most_samples is not None else rule.limit(claims, self._typical)
+        found = [] if most is None else [c for c, samples in claims.items() if samples > most]
+        for client in found:
+            why = (
+                f"its {claims[client]} samples are more than {most}, {rule.times:g} times the "
+                "median client's; if they are real, start the coordinator with --most-samples"
+            )
+            self._emit("excluded", f"{client} is excluded: {why}", client=client)
+            self.left_out.append((client, why))
+        return found
+
+    def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Message]:
+        """Exclude those that have too many samples, if this message is the last to say how many."""
+        update = self.coordinator.update
+        if update is None or not update.awaits(last):
+            return []
+        claims = self._claims(without=[str(last.client)])
+        alone = len(update.participants) == 1
+        if not claims and not alone:
+            return []
+        found = self._overweight({**claims, str(last.client): last.samples})
+        return self._leave_out(found, now) if found else []
 
     def drop_samples(self, client: str, now: float) -> list[Message]:
         """Count a client's samples as lost: it has another file now."""
@@ -290,8 +342,10 @@ class UpdateDriver:
         for name, member in self.records.items():
             member.current = True
             member.model = coordinator.finished if name in coordinator.clients else member.model
-        arrays = coordinator.to_arrays()
-        self._store.write_state(arrays, self.traffic.pack(), self.records, finished)
+        claims = [part.samples for part in coordinator.covered.values()]
+        self._typical = self.policy.weights.typical(claims, self._typical)
+        arrays, traffic = coordinator.to_arrays(), self.traffic.pack()
+        self._store.write_state(arrays, traffic, self.records, finished, self._typical)
         text = (
             f"update {finished.number}: {finished.samples} samples of {finished.clients} clients, "
             f"{finished.rounds} rounds, {1e3 * finished.seconds:.1f} ms"

@@ -210,7 +210,7 @@ def _accounts(registry: Registry) -> bytes:
 
 
 def _limits(settings: FederationSettings) -> nats_config.Limits:
-    agreement = settings.agreement
+    agreement = settings.agreement.build()
     return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
 
 
