@@ -39,6 +39,7 @@ from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
 
 D, RATE, SAMPLES = 10, 10_000, 20
 HONEST, FLOODER = ("a", "b", "c"), "f"
+FAST = 40_000  # more than is aimed at
 LARGE = 200 * 1024
 LARGE_RATE = 250  # of these, 50 MB a second
 INTERVAL = 0.2  # seconds between updates, at least: five times as many as by default
@@ -197,6 +198,7 @@ def kinds(agent: Agent) -> dict[str, tuple[list[bytes], int]]:
         "Derivatives": Derivatives(FLOODER, 1, 1, np.zeros(D), np.eye(D)),
     }
     out = {name: ([encode(message, session.session)], RATE) for name, message in small.items()}
+    out[f"Heartbeat, {FAST:,} a second"] = (out["Heartbeat"][0], FAST)
     rng = np.random.default_rng(1)
     out["garbage, 60 bytes"] = ([rng.bytes(60) for _ in range(50)], RATE)
     out[f"garbage, {LARGE // 1024} kB"] = ([b"fgb\x02" + bytes(LARGE)], LARGE_RATE)
