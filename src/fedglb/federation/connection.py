@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import nats
 from nats.aio.client import Client as Nats
@@ -28,14 +28,14 @@ logging.getLogger("asyncio").addFilter(_matters)
 
 
 class Connection:
-    """Subscribes to one subject and publishes; the protocol repeats whatever is lost.
+    """Subscribes to subjects and publishes; the protocol repeats whatever is lost.
 
     Parameters
     ----------
     bundle
         The member's bundle: its certificate and the server's address.
-    subject
-        The subject to subscribe to.
+    subjects
+        The subject to subscribe to, or several.
     on_message
         Awaited with subject and payload, one message after the other. Messages with headers or a
         reply subject are dropped: no member sends such messages, so an attacker made the server
@@ -49,12 +49,13 @@ class Connection:
     def __init__(
         self,
         bundle: Bundle,
-        subject: str,
+        subjects: str | Sequence[str],
         on_message: Callable[[str, bytes], Awaitable[None]],
         on_connect: Callable[[], Awaitable[None]],
         turns: asyncio.Semaphore | None = None,
     ) -> None:
-        self._bundle, self._subject = bundle, subject
+        self._bundle = bundle
+        self._subjects = [subjects] if isinstance(subjects, str) else list(subjects)
         self._on_message, self._on_connect = on_message, on_connect
         self._turns = asyncio.Semaphore() if turns is None else turns
         self._nats: Nats | None = None
@@ -102,7 +103,8 @@ class Connection:
             _TIMEOUT,
         )
         self._last_error = ""
-        await self._nats.subscribe(self._subject, cb=self._received)
+        for subject in self._subjects:
+            await self._nats.subscribe(subject, cb=self._received)
         await self._on_connect()
 
     def _log_once(self, error: Exception) -> None:

@@ -32,10 +32,10 @@ TABLES = {
     ],
     "left_out": ["number", "client", "why"],
 }  # fmt: skip
-FACTS = ["agreement"]
+FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated", "ignored",
+    "updated", "limited", "samples", "restored", "rival", "ignored",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

@@ -13,7 +13,9 @@ import typer
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import fail
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Superseded, Unavailable
+
+_SUPERSEDED = 3  # exit code: another coordinator is there, so starting this one again is no use
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.board import Board
@@ -40,9 +42,13 @@ def coordinator(
     most_samples: Annotated[
         int | None,
         typer.Option(
-            help="Most samples that a client may claim to have.", show_default="any number"
+            help="Most samples that a client may claim to have.",
+            show_default="20 times the median client's",
         ),
     ] = None,
+    least_interval: Annotated[
+        float, typer.Option(help="Seconds from the start of an update to the next one's, at least.")
+    ] = 1.0,
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
     ] = 0,
@@ -82,8 +88,11 @@ def coordinator(
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
     names |= {"http": "--http", "token_file": "--token-file", "tls_cert": "--tls-cert"}
     names |= {"tls_key": "--tls-key"}
+    names |= {"least_interval": "--least-interval", "after": "--after"}
     with report_errors(**names, path="--state"):
-        policy = Policy(quorum, time_limit, absent_after, most_samples)
+        policy = Policy(
+            quorum, time_limit, absent_after, most_samples, least_interval=least_interval
+        )
         found = Bundle.read(bundle)
         place = bundle / "state.db" if state is None else state
         board = Board(lambda: certificate_ends(bundle))
@@ -97,6 +106,8 @@ def coordinator(
                 if url is not None:
                     _print_event("serving", f"the page is at {url}", {"url": url}, as_json)
                 serve(found, place, policy, on_event, after, board)
+        except Superseded as error:
+            fail(str(error), _SUPERSEDED)
         except Unavailable as error:
             fail(str(error), 1)
 

@@ -22,15 +22,18 @@ from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.history import MOST_UPDATES, History
 from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.rival import Presence, describe
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.errors import Unavailable
-from fedglb.federation.names import COORDINATOR, down, up
+from fedglb.federation.errors import Superseded, Unavailable
+from fedglb.federation.names import COORDINATOR, down, present, up
 from fedglb.federation.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
+_ANNOUNCE = 1.0  # seconds between two words to other coordinators
+_LISTEN = 0.3  # seconds on a new connection in which another coordinator can be noticed
 _MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
 
 
@@ -117,6 +120,10 @@ class Service:
             on_event(event)
 
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after)
+        self._presence, self._both = Presence(), present(bundle.federation)
+        self._announced = 0  # times on this connection
+        self._listens_until: float | None = None  # None: it speaks to clients
+        self._rival: Superseded | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; the state is written then, if no update is in progress."""
@@ -125,12 +132,20 @@ class Service:
         prefix = len(every_client) - 1
 
         async def on_message(subject: str, payload: bytes) -> None:
-            inbox.put(subject[prefix:], payload)
+            if subject == self._both:
+                await self._hear_coordinator(payload)
+                return
+            client = subject[prefix:]
+            admitted = self.session.admits(client, payload, time.monotonic())
+            if admitted and not inbox.put(client, payload):
+                self.session.gate.count(client, "waiting")
 
         async def on_connect() -> None:
-            await self._publish(self.session.start(time.monotonic()))
+            self._announced, self._listens_until = 0, time.monotonic() + _LISTEN
+            await self._announce()
 
-        self._connection = Connection(self._bundle, every_client, on_message, on_connect)
+        subjects = [every_client, self._both]
+        self._connection = Connection(self._bundle, subjects, on_message, on_connect)
         self._is_connected = lambda: self._connection.connected
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -157,9 +172,20 @@ class Service:
 
     async def _process(self, inbox: Inbox) -> None:
         """Handle messages in the order of their arrival, and the clock in between."""
-        next_tick = time.monotonic()
+        next_tick = next_word = time.monotonic()
         while True:
+            if self._rival is not None:
+                raise self._rival
             now = time.monotonic()
+            if self._listens_until is not None:
+                if now < self._listens_until or not self._connection.connected:
+                    await asyncio.sleep(_TICK)
+                    continue
+                self._listens_until = None
+                await self._publish(self.session.start(now))
+            if now >= next_word:
+                next_word = now + _ANNOUNCE
+                await self._announce()
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
                 await self._handle(lambda: self.session.tick(time.monotonic()), "the clock")
@@ -171,6 +197,30 @@ class Service:
                     functools.partial(self.session.receive, client, payload, now),
                     f"a message of {client}",
                 )
+
+    async def _announce(self) -> None:
+        """Tell other coordinators that this one is there.
+
+        A server whose list of members was written by an earlier release does not allow it: then
+        one does not hear one's own word, and does not go on.
+        """
+        if self._presence.heard_itself or self._announced < 3:
+            self._announced += 1
+            word = self._presence.announce(self.session.coordinator.started)
+            await self._connection.publish(self._both, word)
+
+    async def _hear_coordinator(self, payload: bytes) -> None:
+        other = self._presence.read(payload)
+        if other is None:
+            return
+        if self._presence.yields_to(other, self.session.coordinator.started):
+            self._rival = Superseded(
+                f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
+                "and this one stops: it is the younger one, or knows of fewer updates. If this "
+                "one is to stay, stop the other first"
+            )
+        elif self.session.note_rival(describe(other), time.monotonic()):
+            await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
         try:

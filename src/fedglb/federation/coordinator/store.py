@@ -52,7 +52,10 @@ CREATE TABLE left_out(
 """
 }
 _REMEMBERED = 1000  # updates whose missing clients are kept: they are what makes the file grow
-_AGREEMENT = "agreement"  # the one fact
+_AGREEMENT = "agreement"
+_TYPICAL = (
+    "typical_samples"  # of a client: see `WeightRule`; not in files made before there was one
+)
 
 
 @dataclass
@@ -182,9 +185,12 @@ class CoordinatorStore:
         traffic: bytes,
         members: Mapping[str, MemberRecord],
         finished: UpdateFinished | None = None,
+        typical: int = 0,
     ) -> None:
         """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
+            if typical:
+                self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_TYPICAL, typical))
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
             self._db.executemany(
                 "UPDATE members SET model = ?, current = ?, seen = ? WHERE name = ?",
@@ -207,6 +213,11 @@ class CoordinatorStore:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
         row = self._db.execute("SELECT arrays, traffic FROM state").fetchone()
         return None if row is None else (unpack(row[0]), row[1])
+
+    def typical_samples(self) -> int:
+        """Return how many samples a client typically had, as of the last `write_state`."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_TYPICAL,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def last_started(self) -> tuple[int, UpdateStarted | None]:
         """Return the highest number of an update, and that update if it has not ended."""

@@ -178,7 +178,7 @@ def _build(
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
     atomic_write(server / nats_config.ACCOUNTS, _accounts(registry), mode=0o600)
     for folder in (unfinished, place):  # checked where it is now, then written for its place
-        text = nats_config.nats(folder / SERVER, settings.bind, settings.port)
+        text = nats_config.nats(folder / SERVER, settings.bind, settings.port, _limits(settings))
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
         if folder is unfinished and nats_server.found():
             nats_server.check(server)
@@ -204,8 +204,14 @@ def _bundle(folder: Path, settings: FederationSettings) -> Bundle:
 
 def _accounts(registry: Registry) -> bytes:
     head = registry.members[COORDINATOR].generation
-    text = nats_config.accounts(registry.settings.federation, head, registry.clients)
-    return text.encode()
+    settings = registry.settings
+    limits = _limits(settings)
+    return nats_config.accounts(settings.federation, head, registry.clients, limits).encode()
+
+
+def _limits(settings: FederationSettings) -> nats_config.Limits:
+    agreement = settings.agreement.build()
+    return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
 
 
 def _write_accounts(folder: Path, registry: Registry) -> None:
