@@ -176,7 +176,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
     assert out.stderr.count("pip install 'fedglb[federation]'") == 3
 
 
-@pytest.mark.parametrize("command", ["init", "add", "revoke"])
+@pytest.mark.parametrize("command", ["init", "add", "revoke", "status"])
 def test_help_has_an_example(federation, command):
     assert f"Example: fedglb federation {command}" in federation(command, "--help").stdout
 

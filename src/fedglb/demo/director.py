@@ -129,6 +129,7 @@ class Director:
     def _start_coordinator(self) -> Child:
         bundle = self._folder / "federation" / COORDINATOR
         command = ["federation", "coordinator", str(bundle), "--absent-after", str(_ABSENT)]
+        command += ["--least-interval", "0"]  # what it shows is over in half a minute
         return self._children.start(
             COORDINATOR, [*_python("fedglb.cli"), *command, "--json"], dies_with_parent=True
         )

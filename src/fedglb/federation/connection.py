@@ -8,7 +8,7 @@ import logging
 import random
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 
 import nats
@@ -43,14 +43,14 @@ logging.getLogger("asyncio").addFilter(_matters)
 
 
 class Connection:
-    """Subscribes to one subject and publishes; the protocol repeats whatever is lost.
+    """Subscribes to subjects and publishes; the protocol repeats whatever is lost.
 
     Parameters
     ----------
     bundle
         The member's bundle: its certificate and the server's address.
-    subject
-        The subject to subscribe to.
+    subjects
+        The subject to subscribe to, or several.
     on_message
         Awaited with subject and payload, one message after the other. Messages with headers or a
         reply subject are dropped: no member sends such messages, so an attacker made the server
@@ -68,13 +68,14 @@ class Connection:
     def __init__(
         self,
         bundle: Bundle,
-        subject: str,
+        subjects: str | Sequence[str],
         on_message: Callable[[str, bytes], Awaitable[None]],
         on_connect: Callable[[], Awaitable[None]],
         turns: asyncio.Semaphore | None = None,
         on_refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        self._bundle, self._subject = bundle, subject
+        self._bundle = bundle
+        self._subjects = [subjects] if isinstance(subjects, str) else list(subjects)
         self._on_message, self._on_connect = on_message, on_connect
         self._turns = asyncio.Semaphore() if turns is None else turns
         self._on_refused, self._refusals = on_refused, 0
@@ -175,7 +176,8 @@ class Connection:
                 ),
                 _TIMEOUT,
             )
-            await connection.subscribe(self._subject, cb=self._received)
+            for subject in self._subjects:
+                await connection.subscribe(subject, cb=self._received)
             await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
         except BaseException as error:
             await _close(connection)

@@ -21,6 +21,16 @@ class Unavailable(RuntimeError):
     """
 
 
+class Superseded(Unavailable):
+    """The coordinator has to stop: another one of the same federation is there.
+
+    Examples
+    --------
+    >>> issubclass(Superseded, Unavailable)
+    True
+    """
+
+
 class UnknownDecision(KeyError):
     """There is no decision of this id in the agent's file, or it was forgotten.
 

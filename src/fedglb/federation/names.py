@@ -50,6 +50,11 @@ def down(federation: str, client: str) -> str:
     return f"fed.{federation}.down.{client}"
 
 
+def present(federation: str) -> str:
+    """Return the subject on which a coordinator says that it is there, to other coordinators."""
+    return f"fed.{federation}.{COORDINATOR}"
+
+
 def identity(federation: str, name: str, generation: int) -> str:
     """Return the URI by which a certificate names its holder: the user's name for NATS.
 

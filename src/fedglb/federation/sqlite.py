@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -146,6 +147,40 @@ def connect(
         raise
     _open[id(db)] = db
     return db
+
+
+def read_copy(
+    path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
+) -> sqlite3.Connection:
+    """Return a copy in memory of a file that nobody has open, with the tables of `version`.
+
+    The file itself is not changed; if it is not there, the copy is empty. Raises as `connect` does.
+    """
+    facts = _KINDS[kind]
+    copy = sqlite3.connect(":memory:", isolation_level=None)
+    if not Path(path).exists():
+        copy.executescript(schema)
+        return copy
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
+        ) as db:
+            db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            db.backup(copy)
+            found = _check(copy, path, facts, version, migrations)
+        if found != version:
+            copy.executescript(migrations[found])
+    except sqlite3.Error as error:
+        copy.close()
+        if "locked" in str(error):
+            raise Unavailable(f"{path} is open: {facts.owner} is using it") from None
+        allowed = f"a file that {facts.owner} can use ({error})"
+        raise InvalidInput("path", str(path), allowed) from None
+    except BaseException:
+        copy.close()
+        raise
+    return copy
 
 
 def _check_descriptors(path: str | Path) -> None:

@@ -18,21 +18,24 @@ from fedglb.federation.coordinator.events import EventKind
 from fedglb.federation.coordinator.store import CoordinatorStore
 from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
 
-VERSION = 2
+VERSION = 3
 TABLES = {
     "facts": ["name", "value"],
-    "members": ["name", "instance", "present", "model", "current"],
+    "members": [
+        "name", "instance", "present", "model", "current", "joined", "seen", "software",
+    ],
     "state": ["id", "arrays", "traffic"],
     "started_updates": ["number", "t", "asked_by", "ended"],
     "finished_updates": [
         "number", "at", "t", "asked_by", "clients", "samples", "rounds", "gradient_norm", "gap",
         "seconds", "bytes",
     ],
+    "left_out": ["number", "client", "why"],
 }  # fmt: skip
-FACTS = ["agreement"]
+FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated",
+    "updated", "limited", "samples", "restored", "rival", "ignored",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {
@@ -43,7 +46,7 @@ TRAFFIC = {
 EVENT_FACTS = {
     "joined": {"client"},
     "updating": {"update", "asked_by"},
-    "updated": {*TABLES["finished_updates"], "scalars", "total_bytes"},
+    "updated": {*TABLES["finished_updates"], "left_out", "scalars", "total_bytes"},
     "invalid": {"client"},
 }
 

@@ -6,17 +6,21 @@ import asyncio
 import json
 import socket
 import ssl
+from contextlib import AsyncExitStack
 
 import pytest
 
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.operator.folder import Monitor
+from fedglb.federation.operator.nats_config import Limits
 from fedglb.federation.operator.registry import Registry
-from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, until
+from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, refused, until
 
+LIMITS = Limits(dim=3, max_clients=10)
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
 DOWN_A, DOWN_B = "fed.demo.down.a", "fed.demo.down.b"
+BOTH = "fed.demo.coordinator"  # where coordinators notice each other
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +78,7 @@ def test_the_way_up_and_the_way_down(running):
         UP_B,
         DOWN_A,
         DOWN_B,
+        BOTH,
         "fed.other.up.a",
         "$SYS.REQ.SERVER.PING",
         "_INBOX.x",
@@ -96,8 +101,8 @@ def test_a_client_speaks_on_its_own_subject_only(running, subject):
 
 @pytest.mark.parametrize(
     "subject",
-    [DOWN_B, UP_B, UP_A, ">", "*", "fed.>", "fed.demo.down.*", "fed.demo.up.*", "fed.*.down.b",
-     "_INBOX.>", "$SYS.>", "$JS.>"],
+    [DOWN_B, UP_B, UP_A, BOTH, ">", "*", "fed.>", "fed.demo.down.*", "fed.demo.up.*",
+     "fed.*.down.b", "_INBOX.>", "$SYS.>", "$JS.>"],
 )  # fmt: skip
 def test_a_client_hears_its_own_subject_only(running, subject):
     async def scene(a, b, head):
@@ -199,8 +204,8 @@ def test_a_message_that_is_too_large_costs_its_sender_the_connection(running):
     def shout():
         door, info = raw(running.bundle("a"))
         with door:
-            assert info["max_payload"] == 8 * 1024 * 1024
-            size = info["max_payload"] + 1
+            assert info["max_payload"] == 8 * 1024 * 1024  # the server's; a client's is less
+            size = LIMITS.payload + 1
             said = b""
             try:
                 door.sendall(f"PUB {UP_A} {size}\r\n".encode() + b"x" * size + b"\r\n")
@@ -225,10 +230,51 @@ def test_a_message_that_is_too_large_costs_its_sender_the_connection(running):
 
 def test_a_large_message_within_the_limit_arrives(running):
     async def scene(a, b, head):
-        await a.say(UP_A, b"x" * (8 * 1024 * 1024))
+        await a.say(UP_A, b"x" * LIMITS.payload)
         await a.flush()
         await until(lambda: head.heard)
-        assert len(head.heard[0][1]) == 8 * 1024 * 1024
+        assert len(head.heard[0][1]) == LIMITS.payload
+
+    asyncio.run(everybody(running, scene))
+
+
+def test_too_many_subscriptions_cost_their_client_the_connection(running):
+    async def scene(a, b, head):
+        for _ in range(20):
+            await a.nc.subscribe(DOWN_A)
+        await until(a.lost.is_set)
+        await b.say(UP_B, b"last")
+        await b.flush()
+        await until(lambda: (UP_B, b"last") in head.heard)
+
+    asyncio.run(everybody(running, scene))
+    assert "maximum subscriptions exceeded" in running.log
+
+
+def test_coordinators_hear_each_other_and_no_client_hears_them(running):
+    async def scene(a, b, head):
+        async with connected(running.coordinator_bundle) as other:
+            await other.listen(BOTH)
+            await head.say(BOTH, b"here")
+            await head.flush()
+            await until(lambda: other.heard)
+        await settle(a, b, head)
+        assert (a.heard, b.heard) == ([], [(DOWN_B, b"last")])
+
+    asyncio.run(everybody(running, scene))
+
+
+def test_connections_of_clients_end_at_a_number_and_the_coordinators_are_not_among_them(running):
+    async def scene(a, b, head):
+        async with AsyncExitStack() as stack:
+            for _ in range(LIMITS.connections - 2):
+                await stack.enter_async_context(connected(running.bundle("a")))
+            assert (
+                "maximum account active connections" in (await refused(running.bundle("a"))).lower()
+            )
+            async with connected(running.coordinator_bundle):
+                pass
+            await settle(a, b, head)
 
     asyncio.run(everybody(running, scene))
 

@@ -16,7 +16,7 @@ from tests.federation.wire.test_codec import downward, upward
 #: What each message holds on the wire, of version 2 of the format.
 SENT = {
     "Hello": {"session", "instance", "update", "software", "agreement"},
-    "Heartbeat": {"session", "update", "wants"},
+    "Heartbeat": {"session", "update", "wants", "rewards"},
     "Goodbye": {"session"},
     "Withdrawal": {"session", "update"},
     "SyncRequest": {"session", "t", "update"},

@@ -15,6 +15,7 @@ from fedglb.cli.federation.init import init
 from fedglb.cli.federation.list_members import list_members
 from fedglb.cli.federation.renew import renew
 from fedglb.cli.federation.revoke import revoke
+from fedglb.cli.federation.status import status
 
 app = typer.Typer(no_args_is_help=True, help="Make and run a federation; add and revoke clients.")
 app.command("init")(init)
@@ -24,4 +25,5 @@ app.command("renew")(renew)
 app.command("list")(list_members)
 app.command("doctor")(doctor)
 app.command("coordinator")(coordinator)
+app.command("status")(status)
 app.command("demo")(demo)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,12 @@ import typer
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import fail
-from fedglb.federation.errors import Unavailable
+from fedglb.federation.errors import Superseded, Unavailable
+
+_SUPERSEDED = 3  # exit code: another coordinator is there, so starting this one again is no use
 
 if TYPE_CHECKING:
+    from fedglb.federation.coordinator.board import Board
     from fedglb.federation.coordinator.events import CoordinatorEvent
 
 
@@ -38,12 +42,28 @@ def coordinator(
     most_samples: Annotated[
         int | None,
         typer.Option(
-            help="Most samples that a client may claim to have.", show_default="any number"
+            help="Most samples that a client may claim to have.",
+            show_default="20 times the median client's",
         ),
     ] = None,
+    least_interval: Annotated[
+        float, typer.Option(help="Seconds from the start of an update to the next one's, at least.")
+    ] = 1.0,
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
     ] = 0,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            help="Serve a live page here, such as 127.0.0.1:8732; port 0: any that is free.",
+            show_default="no page",
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="A file with the token that the page's readers give.")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="The page's certificate, as PEM.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
     ] = False,
@@ -52,30 +72,57 @@ def coordinator(
 
     Its state is in one file: it can be killed at any moment and started again, and then restarts
     the update that was interrupted. Events go to standard output, one per line.
+    `fedglb federation status` says how it is doing; --http shows it as a live page, to this machine
+    only, unless there are a token, a certificate and its key.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
     with extra():
         from fedglb.federation.bundle import Bundle
+        from fedglb.federation.coordinator.board import Board
         from fedglb.federation.coordinator.policy import Policy
         from fedglb.federation.coordinator.service import serve
+        from fedglb.federation.operator.certificate_ends import certificate_ends
     announce_compilation()
     names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
     names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
+    names |= {"http": "--http", "token_file": "--token-file", "tls_cert": "--tls-cert"}
+    names |= {"tls_key": "--tls-key"}
+    names |= {"least_interval": "--least-interval", "after": "--after"}
     with report_errors(**names, path="--state"):
-        policy = Policy(quorum, time_limit, absent_after, most_samples)
+        policy = Policy(
+            quorum, time_limit, absent_after, most_samples, least_interval=least_interval
+        )
         found = Bundle.read(bundle)
         found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state
+        board = Board(lambda: certificate_ends(bundle))
         _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 
         def on_event(event: CoordinatorEvent) -> None:
             _print_event(event.kind, event.text, event.facts, as_json)
 
         try:
-            serve(found, place, policy, on_event, after)
+            with _page(board, http, token_file, tls_cert, tls_key) as url:
+                if url is not None:
+                    _print_event("serving", f"the page is at {url}", {"url": url}, as_json)
+                serve(found, place, policy, on_event, after, board)
+        except Superseded as error:
+            fail(str(error), _SUPERSEDED)
         except Unavailable as error:
             fail(str(error), 1)
+
+
+def _page(
+    board: Board, http: str | None, token: Path | None, certificate: Path | None, key: Path | None
+) -> AbstractContextManager[str | None]:
+    """Serve the page inside this block, if it is asked for."""
+    if http is None:
+        return nullcontext()
+    with extra("service", "starlette", "uvicorn", "prometheus_client"):
+        from fedglb.federation.coordinator.page.listen import Listen
+        from fedglb.federation.coordinator.page.server import serving
+    return serving(board, Listen.parse(http, token, certificate, key))
 
 
 def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:

@@ -12,12 +12,12 @@ _EXTRA = ("nats", "cryptography")
 
 
 @contextmanager
-def extra(name: str = "federation") -> Iterator[None]:
+def extra(name: str = "federation", *modules: str) -> Iterator[None]:
     """Import what an extra brings inside this block; if it is missing, say how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
+        if (error.name or "").partition(".")[0] not in (modules or _EXTRA):
             raise
         fail(f"{error.name} is not installed: run pip install 'fedglb[{name}]'", 1)
 

@@ -16,6 +16,7 @@ from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.decisions import Decision, DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
@@ -86,6 +87,7 @@ class Agent:
         expire_after: float = DecisionRules.expire_after,
         most_pending: int = DecisionRules.most_pending,
         beat: float = 2.0,
+        report_rewards: bool = False,
     ) -> Agent:
         """Open an agent's file, or make it, and join the federation in the background.
 
@@ -118,6 +120,9 @@ class Agent:
             newer ones wait; its reward is then refused.
         beat
             Seconds between two heartbeats to the coordinator, at most.
+        report_rewards
+            Whether heartbeats say how many rewards there were since the process started, and their
+            sum, of all and of the last thousand: the federation's operator then sees them.
 
         Returns
         -------
@@ -164,6 +169,7 @@ class Agent:
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, _software())
+            session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
             from fedglb.federation.agent.connection import AgentConnection
@@ -247,6 +253,8 @@ class Agent:
         1
         """
         step = self._client.observe(id, reward)
+        if self._session.rewards is not None:
+            self._session.rewards.add(reward)
         if step and self._session.want(step) and self._connection is not None:
             self._connection.wake()
 

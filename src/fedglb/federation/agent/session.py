@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.wire.messages import (
     Downward,
     Goodbye,
@@ -93,6 +94,7 @@ class AgentSession:
         self.session = secrets.token_hex(8)
         self.welcome = False
         self.refused: str | None = None
+        self.rewards: RewardTotals | None = None  # what is reported, if that was agreed to
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
         self._wanted = client.triggered_at()  # the step of a request that is not fulfilled
@@ -112,7 +114,8 @@ class AgentSession:
         """Return a heartbeat, which repeats a request for an update; before admission, hello."""
         if not self.welcome:
             return self.hello()
-        return Heartbeat(self.client.adopted, self._wanted)
+        rewards = None if self.rewards is None else self.rewards.numbers()
+        return Heartbeat(self.client.adopted, self._wanted, rewards)
 
     def want(self, step: int) -> bool:
         """Remember that the trigger fired in this step; return whether to send a request now.

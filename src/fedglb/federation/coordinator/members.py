@@ -99,6 +99,10 @@ class Members:
         """Return the id of a client's session, empty if it has none."""
         return self._sessions[client].id if client in self._sessions else ""
 
+    def silence(self, client: str, now: float) -> float | None:
+        """Return for how many seconds a client has sent nothing; None: it has no session."""
+        return now - self._sessions[client].last_seen if client in self._sessions else None
+
     def silent(self, now: float) -> list[str]:
         """Return the clients that sent nothing for more than `absent_after` seconds."""
         return [c for c, s in self._sessions.items() if now - s.last_seen > self._absent_after]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedglb.errors import integer, number
+from fedglb.federation.coordinator.rates import Rates
+from fedglb.federation.coordinator.weights import WeightRule
 
 
 @dataclass(frozen=True)
@@ -16,8 +18,8 @@ class Policy:
     quorum
         How many clients an update needs, from its start to its end.
     most_samples
-        How many samples a client may claim to have; None: any number. An update weights clients
-        by their samples, so a client that may claim any number can outweigh all others.
+        How many samples a client may claim to have; None: as `weights` says. An update weights
+        clients by their samples, so a client that may claim any number can outweigh all others.
     time_limit
         Seconds per answer; then the update goes on without the client.
     absent_after
@@ -28,6 +30,13 @@ class Policy:
     grace
         Seconds that a restarted coordinator waits for the clients that were present before, until
         it starts an update: a new one, or again the one that the crash interrupted.
+    least_interval
+        Seconds from the start of an update to the start of the next, at least. A request that
+        comes earlier waits. The command's default is a second.
+    rates
+        How many messages a client may send; what is above is dropped unread.
+    weights
+        How many samples a client may have beside the others, where there is no `most_samples`.
     """
 
     quorum: int = 1
@@ -36,6 +45,9 @@ class Policy:
     most_samples: int | None = None
     resend: float = 0.25
     grace: float = 10.0
+    least_interval: float = 0.0
+    rates: Rates = field(default_factory=Rates)
+    weights: WeightRule = field(default_factory=WeightRule)
 
     def __post_init__(self) -> None:
         integer("quorum", self.quorum)
@@ -43,3 +55,4 @@ class Policy:
             integer("most_samples", self.most_samples)
         for name in ("time_limit", "absent_after", "resend", "grace"):
             number(name, getattr(self, name), above=0.0)
+        number("least_interval", self.least_interval, at_least=0.0)

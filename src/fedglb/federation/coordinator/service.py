@@ -17,17 +17,24 @@ from pathlib import Path
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
+from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.history import MOST_UPDATES, History
 from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.rival import Presence, describe
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
+from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.damage import as_coordinators, remedy
-from fedglb.federation.errors import Unavailable
-from fedglb.federation.names import COORDINATOR, down, up
+from fedglb.federation.errors import Superseded, Unavailable
+from fedglb.federation.names import COORDINATOR, down, present, up
 from fedglb.federation.warm_up import warm_up
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
+_ANNOUNCE = 1.0  # seconds between two words to other coordinators
+_LISTEN = 0.3  # seconds on a new connection in which another coordinator can be noticed
 _MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
 
 
@@ -89,6 +96,8 @@ class Service:
         Called with every event.
     after
         See `CoordinatorSession`.
+    board
+        Where its status is shown.
     """
 
     def __init__(
@@ -98,10 +107,24 @@ class Service:
         policy: Policy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
+        board: Board | None = None,
     ) -> None:
         warm_up(bundle.agreement)
         self._bundle = bundle
-        self.session = CoordinatorSession(bundle.agreement, store, policy, on_event, after)
+        self._board = Board() if board is None else board
+        self._history, self._began = History(store.last_updates(MOST_UPDATES)), time.time()
+        self._is_connected: Callable[[], bool] = lambda: False
+        self._connected_at = self._began
+
+        def emit(event: CoordinatorEvent) -> None:
+            self._history.add(event, time.time())
+            on_event(event)
+
+        self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after)
+        self._presence, self._both = Presence(), present(bundle.federation)
+        self._announced = 0  # times on this connection
+        self._listens_until: float | None = None  # None: it speaks to clients
+        self._rival: Superseded | None = None
 
     async def run(self) -> None:
         """Serve until cancelled; the state is written then, if no update is in progress."""
@@ -110,25 +133,60 @@ class Service:
         prefix = len(every_client) - 1
 
         async def on_message(subject: str, payload: bytes) -> None:
-            inbox.put(subject[prefix:], payload)
+            if subject == self._both:
+                await self._hear_coordinator(payload)
+                return
+            client = subject[prefix:]
+            admitted = self.session.admits(client, payload, time.monotonic())
+            if admitted and not inbox.put(client, payload):
+                self.session.gate.count(client, "waiting")
 
         async def on_connect() -> None:
-            await self._publish(self.session.start(time.monotonic()))
+            self._announced, self._listens_until = 0, time.monotonic() + _LISTEN
+            await self._announce()
 
-        self._connection = Connection(self._bundle, every_client, on_message, on_connect)
+        subjects = [every_client, self._both]
+        self._connection = Connection(self._bundle, subjects, on_message, on_connect)
+        self._is_connected = lambda: self._connection.connected
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._connection.run())
                 tasks.create_task(self._process(inbox))
+                tasks.create_task(self._board.keep_current(self.status))
         except asyncio.CancelledError:
             self.session.stop()
             raise
 
+    def status(self) -> CoordinatorStatus:
+        """Return how the coordinator is doing."""
+        connected = self._is_connected()
+        if connected:
+            self._connected_at = time.time()
+        return status_of(
+            self._bundle,
+            self.session,
+            self._history,
+            self._board.certificates,
+            started=self._began,
+            lost=None if connected else self._connected_at,
+        )
+
     async def _process(self, inbox: Inbox) -> None:
         """Handle messages in the order of their arrival, and the clock in between."""
-        next_tick = time.monotonic()
+        next_tick = next_word = time.monotonic()
         while True:
+            if self._rival is not None:
+                raise self._rival
             now = time.monotonic()
+            if self._listens_until is not None:
+                if now < self._listens_until or not self._connection.connected:
+                    await asyncio.sleep(_TICK)
+                    continue
+                self._listens_until = None
+                await self._publish(self.session.start(now))
+            if now >= next_word:
+                next_word = now + _ANNOUNCE
+                await self._announce()
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
                 await self._handle(lambda: self.session.tick(time.monotonic()), "the clock")
@@ -140,6 +198,30 @@ class Service:
                     functools.partial(self.session.receive, client, payload, now),
                     f"a message of {client}",
                 )
+
+    async def _announce(self) -> None:
+        """Tell other coordinators that this one is there.
+
+        A server whose list of members was written by an earlier release does not allow it: then
+        one does not hear one's own word, and does not go on.
+        """
+        if self._presence.heard_itself or self._announced < 3:
+            self._announced += 1
+            word = self._presence.announce(self.session.coordinator.started)
+            await self._connection.publish(self._both, word)
+
+    async def _hear_coordinator(self, payload: bytes) -> None:
+        other = self._presence.read(payload)
+        if other is None:
+            return
+        if self._presence.yields_to(other, self.session.coordinator.started):
+            self._rival = Superseded(
+                f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
+                "and this one stops: it is the younger one, or knows of fewer updates. If this "
+                "one is to stay, stop the other first"
+            )
+        elif self.session.note_rival(describe(other), time.monotonic()):
+            await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
         try:
@@ -162,16 +244,20 @@ def serve(
     policy: Policy,
     on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
+    board: Board | None = None,
 ) -> None:
-    """Run a coordinator until SIGINT or SIGTERM; `state` is its file."""
+    """Run a coordinator until SIGINT or SIGTERM; `state` is its file.
+
+    How it is doing is said on a socket beside that file, and shown on `board`.
+    """
     if bundle.client != COORDINATOR:  # before there is a file
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
         with as_coordinators(state):
-            service = Service(bundle, store, policy, on_event, after)
+            service = Service(bundle, store, policy, on_event, after, board)
         gc.freeze()  # libraries and compiled code stay: no collection need look at them again
-        asyncio.run(_until_signal(service))
+        asyncio.run(_until_signal(service, state))
     except (sqlite3.Error, BaseExceptionGroup) as error:
         # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
@@ -183,10 +269,11 @@ def serve(
         store.close()
 
 
-async def _until_signal(service: Service) -> None:
+async def _until_signal(service: Service, state: str | Path) -> None:
     task, loop = asyncio.ensure_future(service.run()), asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it without this
             loop.add_signal_handler(sign, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+    async with status_socket.answering(state, service.status):
+        with contextlib.suppress(asyncio.CancelledError):
+            await task

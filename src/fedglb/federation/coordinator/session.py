@@ -7,7 +7,10 @@ payloads.
 from __future__ import annotations
 
 import logging
+import statistics
+import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
@@ -15,10 +18,13 @@ from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
 from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.rates import Gate
+from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
-from fedglb.federation.coordinator.updates import UpdateDriver
-from fedglb.federation.names import one_line
+from fedglb.federation.coordinator.updates import FARTHEST, UpdateDriver
+from fedglb.federation.coordinator.weights import Change
+from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
     Downward,
@@ -32,13 +38,21 @@ from fedglb.federation.wire.messages import (
     Withdrawal,
 )
 from fedglb.protocol import Coordinator
-from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
+from fedglb.protocol.messages import (
+    Covariance,
+    CovarianceRequest,
+    Evaluate,
+    Message,
+    ModelSums,
+    SyncRequest,
+)
 
 log = logging.getLogger(__name__)
 
 #: A client, and the payload for it.
 Outgoing: TypeAlias = tuple[str, bytes]
 _QUIET = 10.0  # seconds between two events of one kind about one client
+_REPORT = 60.0  # seconds between two events about what was dropped of one client
 _PENALTY = 60.0  # seconds without updates on request for a client that sent something invalid
 _LATE = 2.0  # seconds after which a tick is late: then it was the coordinator that stood still
 
@@ -66,16 +80,24 @@ class CoordinatorSession:
         after: int = 0,
     ) -> None:
         integer("quorum", policy.quorum, at_most=agreement.max_clients)
-        integer("after", after, at_least=0, at_most=2**52)
         self.agreement, self.policy = agreement, policy
         self._store, self._on_event = store, on_event
         self.driver = UpdateDriver(agreement, store, policy, self._emit, after)
         self.members = Members(agreement, policy.absent_after)
+        self.rewards = ReportedRewards(self.coordinator.rewards)
         self._awaited = {name for name, record in self.records.items() if record.present}
         self._started: float | None = None
         self._ticked: float | None = None
         self._emitted: dict[tuple[str, EventKind], float] = {}
-        self._invalid_at: dict[str, float] = {}
+        self._barred_at: dict[str, float] = {}  # of who may not ask for updates for a while
+        self._claims: dict[str, int] = {}  # the updates whose models rejected clients hold
+        self._held: dict[str, int] = {}  # the newest model that each client said it holds
+        covered = self.coordinator.covered
+        self._samples = {str(client): part.samples for client, part in covered.items()}
+        self._now = 0.0  # of the last input
+        self._waiting: SyncRequest | None = None  # until an update may start again
+        dim = agreement.problem.dim
+        self.gate = Gate(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -100,12 +122,20 @@ class CoordinatorSession:
         Without it, the coordinator would have to wait for their heartbeats. While there was no
         connection no message could arrive, so all deadlines are reset.
         """
-        self._started = now
+        self._started = self._now = now
         self._reset_deadlines(now)
         return [self._encode(name, HelloRequest(), "") for name in self.records]
 
+    def admits(self, client: str, payload: bytes, now: float) -> bool:
+        """Return whether a payload is to be kept for `receive`; if not, its client sends too much.
+
+        It is called for every payload, when it arrives, and costs some microseconds.
+        """
+        return self.gate.admits(client, payload, now)
+
     def receive(self, client: str, payload: bytes, now: float) -> list[Outgoing]:
         """Handle a payload from a client's subject, on which only that client can publish."""
+        self._now = now
         try:
             session, message = decode_up(payload, client, self.agreement.problem.dim)
         except Malformed as error:
@@ -126,16 +156,44 @@ class CoordinatorSession:
         """Do what is due: drop silent clients, restart an interrupted update, resend requests."""
         if self._ticked is not None and now - self._ticked > _LATE:
             self._reset_deadlines(now)
-        self._ticked = now
+        self._ticked = self._now = now
+        for client, dropped in self.gate.reports(now, _REPORT):
+            count, kinds = sum(dropped.values()), ", ".join(sorted(dropped))
+            text = f"{client} sends too much: {count} messages were dropped unread ({kinds})"
+            self._emit("limited", text, client=client, dropped=dropped)
         out: list[Outgoing] = []
         for client in self.members.silent(now):
             out += self._leave(client, "silent for too long", now)
         if self._all_back(now):
             out += self._deliver(self.driver.restart_interrupted(now))
+        out += self._handle_waiting(now)
         return out + self._deliver(self.driver.tick(now))
+
+    def _handle_waiting(self, now: float) -> list[Outgoing]:
+        """Handle the request that came too soon after the update before it."""
+        request = self._waiting
+        if request is None or not self.driver.may_start(now):
+            return []
+        self._waiting = None
+        client = str(request.client)
+        wanted = client in self.members and self.driver.idle
+        return self._handle_member(client, request, now) if wanted else []
+
+    def note_rival(self, who: str, now: float) -> bool:
+        """Report another coordinator, which has to stop; return whether it is a first word."""
+        text = f"another coordinator of this federation is there, and has to stop: {who}"
+        return self._emit_rarely("rival", COORDINATOR, text, now)
+
+    def last_seen(self, client: str, now: float) -> float | None:
+        """Return when a client was last heard of, a Unix time, if that is known."""
+        silence = self.members.silence(client, now)
+        return self.records[client].seen if silence is None else time.time() - silence
 
     def stop(self) -> None:
         """Write the state, if no update is in progress."""
+        if self._ticked is not None:
+            for client, record in self.records.items():
+                record.seen = self.last_seen(client, self._ticked)
         self.driver.save()
 
     def _reset_deadlines(self, now: float) -> None:
@@ -146,31 +204,72 @@ class CoordinatorSession:
 
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
-        newest = self.coordinator.started
-        if reason is None and hello.update > newest:
-            reason = (
-                f"{client} holds the model of update {hello.update}, and the coordinator's last "
-                f"is {newest}: its file was lost; restore it, or start the coordinator with "
-                f"--after {hello.update}"
-            )
+        if reason is None:
+            reason = self._unknown_model(client, hello.update)
         if reason is not None:
             return self._reject(client, session, reason, now)
+        self._claims.pop(client, None)
         if hello.update > self.coordinator.finished:
             self.driver.lose_model()
+        self._note_held(client, hello)
         out: list[Outgoing] = []
-        record = self.records.setdefault(client, MemberRecord(hello.instance, True, 0, True))
+        new = client not in self.records
+        first = MemberRecord(hello.instance, True, 0, True, joined=time.time())
+        record = self.records.setdefault(client, first)
+        before = replace(record)
+        record.software = one_line(hello.software)
         if record.instance != hello.instance:
             record.instance, record.model = hello.instance, 0
+            self._samples.pop(client, None)
             out += self._deliver(self.driver.drop_samples(client, now))
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
         record.present = True
-        self._store.write_member(client, record)
+        if new or record != before:  # a write waits for the disk: not for every hello
+            self._store.write_member(client, record)
         self.members.admit(client, session, hello.instance, now)
         self.coordinator.join(client)
         self.driver.resend(now)  # it may have missed a request
         out.append(self._encode(client, Welcome(self.coordinator.finished)))
         return out + self._newer_model(client, hello.update)
+
+    def _unknown_model(self, client: str, update: int) -> str | None:
+        """Return why a client that holds this model is not admitted, or None if it may hold it.
+
+        Nobody can verify the number. So it is bounded, and the operator is told who says it and
+        what most others say.
+        """
+        newest = self.coordinator.started
+        if update <= max(self.coordinator.finished, self.driver.lost_up_to):
+            return None
+        says = f"{client} says that it holds the model of update {update}"
+        if update > newest + FARTHEST or update <= newest:
+            return f"{says}, which there cannot be: the coordinator's last update is {newest}"
+        self._claims[client] = update
+        most = statistics.median_high(self._claims.values())
+        above = sorted(name for name, claim in self._claims.items() if claim > most)
+        text = (
+            f"{says}, and the coordinator's last is {newest}: its file was lost, or is an old "
+            f"copy; restore it, or start the coordinator with --after {most}"
+        )
+        if above:
+            text += (
+                f" (of {len(self._claims)} such clients at least half hold that of update {most} "
+                f"or an earlier one; a later one, if you trust them: {', '.join(above)})"
+            )
+        return text
+
+    def _note_held(self, client: str, hello: Hello) -> None:
+        """Report a client that holds an older model than it said before, with the same file."""
+        record = self.records.get(client)
+        before = self._held.get(client, 0)
+        if record is not None and record.instance == hello.instance and hello.update < before:
+            text = (
+                f"{client} holds the model of update {hello.update} and held that of {before}: an "
+                "old backup of its file was restored, and its later samples are lost"
+            )
+            self._emit("restored", text, client=client, model=hello.update, before=before)
+        self._held[client] = hello.update
 
     def _newer_model(self, client: str, held: int) -> list[Outgoing]:
         """Send the newest model to a client that holds an older one."""
@@ -179,6 +278,7 @@ class CoordinatorSession:
 
     def _leave(self, client: str, why: str, now: float) -> list[Outgoing]:
         self._emit("left", f"{client} has left: {why}", client=client)
+        self.records[client].seen = self.last_seen(client, now)
         out = self._deliver(self.driver.exclude([client], why, now))
         self.members.drop(client)
         self.coordinator.leave(client)
@@ -215,12 +315,29 @@ class CoordinatorSession:
                 )  # the model that it asks for exists
             case SyncRequest() if not self._may_start(client, now):
                 return []  # its heartbeats repeat the request as long as it wants an update
+            case SyncRequest() if self.driver.idle and not self.driver.may_start(now):
+                self._waiting = self._waiting or message
+                return []
         assert isinstance(message, Message)
         try:
             self._check(message)
+            self._note_samples(client, message, now)
             return self._deliver(self.driver.receive(message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
+
+    def _note_samples(self, client: str, message: Message, now: float) -> None:
+        """Report a jump or a fall in a client's number of samples."""
+        update = self.coordinator.update
+        if not isinstance(message, Covariance | ModelSums):
+            return
+        if update is None or not update.awaits(message):
+            return
+        before, samples = self._samples.get(client), message.samples
+        self._samples[client] = samples
+        text = None if before is None else Change(before, samples).text(client)
+        if text is not None:
+            self._emit_rarely("samples", client, text, now, samples=samples, before=before)
 
     def _is_repeated(self, client: str, request: SyncRequest) -> bool:
         """Return whether this is the request that started the update in progress."""
@@ -231,8 +348,10 @@ class CoordinatorSession:
         """Return whether an update starts if this client requests one."""
         if not self._all_back(now):
             return False  # right after a restart: the update would go without the others
-        if now - self._invalid_at.get(client, -_PENALTY) < _PENALTY:
+        if now - self._barred_at.get(client, -_PENALTY) < _PENALTY:
             return False  # it would probably be excluded again: the others need not bother
+        if self.driver.is_paused(client, now):
+            return False  # likewise: it does not answer
         present, quorum = len(self.coordinator.clients), self.policy.quorum
         if present < quorum:
             text = f"{client} asks for an update; {present} are present, the quorum is {quorum}"
@@ -248,6 +367,14 @@ class CoordinatorSession:
             integer("t", message.t, at_most=self.coordinator.t + LEAP)
 
     def _handle_heartbeat(self, client: str, beat: Heartbeat, now: float) -> list[Outgoing]:
+        if beat.rewards is not None:
+            session = self.members.session(client)
+            why = self.rewards.objection(client, session, beat.rewards)
+            if why is not None:
+                text = f"what {client} reports of its rewards is ignored: {why}"
+                self._emit_rarely("ignored", client, text, now)
+        held = min(beat.update, self.coordinator.finished)
+        self._held[client] = max(held, self._held.get(client, 0))
         if not self.driver.idle:
             if self.driver.lacks_model(client, beat.update):
                 self.driver.resend(now)  # it answers as soon as it has the model
@@ -266,7 +393,7 @@ class CoordinatorSession:
 
     def _reject_message(self, client: str, reason: str, now: float) -> list[Outgoing]:
         """Exclude a client from the update because of an invalid message; tell it the reason."""
-        self._invalid_at[client] = now
+        self._barred_at[client] = now
         if client in self.coordinator.participants:
             self._emitted.pop((client, "invalid"), None)  # it costs an update: always report it
         text = f"{client} sent an invalid message: {reason}"
@@ -275,22 +402,31 @@ class CoordinatorSession:
         answer = Rejected(one_line(reason), member=client in self.members)
         return [*out, self._encode(client, answer)] if reported else out
 
-    def _emit_rarely(self, kind: EventKind, client: str, text: str, now: float) -> bool:
+    def _emit_rarely(
+        self, kind: EventKind, client: str, text: str, now: float, **facts: object
+    ) -> bool:
         """Report an event that a client can cause at will, unless there was one just before."""
         if now - self._emitted.get((client, kind), -_QUIET) < _QUIET:
             return False
         self._emitted[client, kind] = now
-        self._emit(kind, text, client=client)
+        self._emit(kind, text, client=client, **facts)
         return True
 
     # -- output ----------------------------------------------------------------------------------
 
     def _deliver(self, messages: Iterable[Message]) -> list[Outgoing]:
-        return [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
+        out = [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
+        for client, why in self.driver.left_out:
+            self._barred_at[client] = self._now  # it would be left out again
+            out.append(self._encode(client, Rejected(one_line(why), member=True)))
+        self.driver.left_out.clear()
+        return out
 
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session
         payload = encode(message, to)
+        if isinstance(message, CovarianceRequest | Evaluate):
+            self.gate.grant(client, self._now)
         self.traffic.add(message.name, "down", len(payload))
         return client, payload
 

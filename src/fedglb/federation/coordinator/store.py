@@ -7,8 +7,9 @@ answer to the new one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -18,16 +19,17 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, transaction
+from fedglb.federation.sqlite import close, connect, read_copy, transaction
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
-_VERSION = 2
+_VERSION = 3
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
     name TEXT PRIMARY KEY, instance TEXT NOT NULL, present INTEGER NOT NULL,
-    model INTEGER NOT NULL, current INTEGER NOT NULL) WITHOUT ROWID;
+    model INTEGER NOT NULL, current INTEGER NOT NULL,
+    joined REAL, seen REAL, software TEXT NOT NULL DEFAULT '') WITHOUT ROWID;
 CREATE TABLE state(
     id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
 CREATE TABLE started_updates(
@@ -35,9 +37,26 @@ CREATE TABLE started_updates(
 CREATE TABLE finished_updates(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, t INTEGER NOT NULL, asked_by TEXT,
     clients INTEGER NOT NULL, samples INTEGER NOT NULL, rounds INTEGER NOT NULL,
-    gradient_norm REAL, gap REAL, seconds REAL NOT NULL, bytes INTEGER NOT NULL)
+    gradient_norm REAL, gap REAL, seconds REAL NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE left_out(
+    number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (number, client)) WITHOUT ROWID
 """
-_AGREEMENT = "agreement"  # the one fact
+_MIGRATIONS = {
+    2: """
+ALTER TABLE members ADD COLUMN joined REAL;
+ALTER TABLE members ADD COLUMN seen REAL;
+ALTER TABLE members ADD COLUMN software TEXT NOT NULL DEFAULT '';
+CREATE TABLE left_out(
+    number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
+    PRIMARY KEY (number, client)) WITHOUT ROWID
+"""
+}
+_REMEMBERED = 1000  # updates whose missing clients are kept: they are what makes the file grow
+_AGREEMENT = "agreement"
+_TYPICAL = (
+    "typical_samples"  # of a client: see `WeightRule`; not in files made before there was one
+)
 
 
 @dataclass
@@ -54,12 +73,21 @@ class MemberRecord:
         The update of the last model that was sent to it.
     current
         Whether that file is the one whose samples the last model may cover.
+    joined
+        When it was first admitted, a Unix time; None: before such times were kept.
+    seen
+        When it was last heard of before it left, or before the last update or stop.
+    software
+        What it said it was when it was last admitted.
     """
 
     instance: str
     present: bool
     model: int
     current: bool = True
+    joined: float | None = None
+    seen: float | None = None
+    software: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +103,8 @@ class UpdateStarted:
 class UpdateFinished:
     """An update that led to a model.
 
-    `gap` is the proven bound on F(θ) − min F, `bytes` what it cost on the wire, `at` a Unix time.
+    `gap` is the proven bound on F(θ) − min F, `bytes` what it cost on the wire, `at` a Unix time,
+    `left_out` who was present and is not in the model, and why.
     """
 
     number: int
@@ -89,13 +118,14 @@ class UpdateFinished:
     gap: float
     seconds: float
     bytes: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 class CoordinatorStore:
     """All that is read from and written to the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
-        self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
+        self._db = connect(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
             with as_coordinators(path):
@@ -104,6 +134,17 @@ class CoordinatorStore:
         except BaseException:
             close(self._db)
             raise
+
+    @classmethod
+    def copy_of(cls, path: str | Path) -> CoordinatorStore:
+        """Return a copy in memory of a file that no coordinator has open; nothing is changed.
+
+        It has the tables of this version, also where the file has older ones. `InvalidInput` and
+        `Unavailable` are raised as by opening it. Of no file the copy is empty.
+        """
+        self = cls.__new__(cls)
+        self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
+        return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
         """Write what was agreed on into a new file; an older one must have the same."""
@@ -119,12 +160,15 @@ class CoordinatorStore:
 
     def members(self) -> dict[str, MemberRecord]:
         """Return all clients that were ever admitted."""
-        rows = self._db.execute("SELECT name, instance, present, model, current FROM members")
-        return {r[0]: MemberRecord(r[1], bool(r[2]), r[3], bool(r[4])) for r in rows}
+        rows = self._db.execute(
+            "SELECT name, instance, present, model, current, joined, seen, software FROM members"
+        )
+        return {r[0]: MemberRecord(r[1], bool(r[2]), r[3], bool(r[4]), *r[5:]) for r in rows}
 
     def write_member(self, name: str, record: MemberRecord) -> None:
         """Write what is remembered of a client."""
-        self._db.execute("REPLACE INTO members VALUES (?, ?, ?, ?, ?)", (name, *astuple(record)))
+        places = ", ".join("?" * 8)
+        self._db.execute(f"REPLACE INTO members VALUES ({places})", (name, *astuple(record)))
 
     def start_update(self, started: UpdateStarted) -> None:
         """Write that an update starts, before any client is told."""
@@ -144,26 +188,39 @@ class CoordinatorStore:
         traffic: bytes,
         members: Mapping[str, MemberRecord],
         finished: UpdateFinished | None = None,
+        typical: int = 0,
     ) -> None:
         """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
+            if typical:
+                self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_TYPICAL, typical))
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
             self._db.executemany(
-                "UPDATE members SET model = ?, current = ? WHERE name = ?",
-                [(record.model, record.current, name) for name, record in members.items()],
+                "UPDATE members SET model = ?, current = ?, seen = ? WHERE name = ?",
+                [(m.model, m.current, m.seen, name) for name, m in members.items()],
             )
             if finished is not None:
                 self._db.execute("DELETE FROM started_updates WHERE number < ?", (finished.number,))
                 self.end_update(finished.number)
-                self._db.execute(
-                    "INSERT INTO finished_updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    astuple(finished),
+                *row, left_out = astuple(finished)
+                places = ", ".join("?" * len(row))
+                self._db.execute(f"INSERT INTO finished_updates VALUES ({places})", row)
+                self._db.executemany(
+                    "INSERT INTO left_out VALUES (?, ?, ?)",
+                    [(finished.number, client, why) for client, why in left_out.items()],
                 )
+                oldest = finished.number - _REMEMBERED
+                self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
 
     def state(self) -> tuple[Arrays, bytes] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
         row = self._db.execute("SELECT arrays, traffic FROM state").fetchone()
         return None if row is None else (unpack(row[0]), row[1])
+
+    def typical_samples(self) -> int:
+        """Return how many samples a client typically had, as of the last `write_state`."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_TYPICAL,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def last_started(self) -> tuple[int, UpdateStarted | None]:
         """Return the highest number of an update, and that update if it has not ended."""
@@ -179,9 +236,29 @@ class CoordinatorStore:
         rows = self._db.execute("SELECT * FROM finished_updates ORDER BY number").fetchall()
         return pl.DataFrame(rows, schema=_FRAME, orient="row")
 
+    def last_updates(self, most: int) -> list[UpdateFinished]:
+        """Return the last finished updates, oldest first, with who was left out of them."""
+        rows = self._db.execute(
+            "SELECT * FROM finished_updates ORDER BY number DESC LIMIT ?", (most,)
+        ).fetchall()[::-1]
+        missing: dict[int, dict[str, str]] = {row[0]: {} for row in rows}
+        if rows:
+            excluded = self._db.execute("SELECT * FROM left_out WHERE number >= ?", (rows[0][0],))
+            for number, client, why in excluded:
+                missing.get(number, {})[client] = why
+        found = [replace(UpdateFinished(*row), left_out=missing[row[0]]) for row in rows]
+        # SQLite stores nan as NULL
+        return [
+            replace(u, gradient_norm=_or_nan(u.gradient_norm), gap=_or_nan(u.gap)) for u in found
+        ]
+
     def close(self) -> None:
         """Close the file."""
         close(self._db)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 _FRAME = {

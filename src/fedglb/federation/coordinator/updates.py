@@ -6,12 +6,14 @@ learns of it.
 
 from __future__ import annotations
 
+import functools
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import Emit
 from fedglb.federation.coordinator.policy import Policy
@@ -21,12 +23,16 @@ from fedglb.federation.coordinator.store import (
     UpdateFinished,
     UpdateStarted,
 )
+from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.protocol import Coordinator
-from fedglb.protocol.messages import Message, SyncRequest
+from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
+#: How far ahead of the last known update another one may be: a hundred years of one per second.
+#: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
+FARTHEST = 2**32
 _LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
@@ -55,10 +61,18 @@ class UpdateDriver:
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
         number, self._interrupted = store.last_started()
-        if after > max(self.coordinator.started, number):
+        known = max(self.coordinator.started, number)
+        integer("after", after, at_least=0, at_most=known + FARTHEST)
+        if after > known:
             store.skip_updates(after)
-        self.coordinator.started = max(self.coordinator.started, number, after)
-        self._started_at, self._bytes_before = 0.0, 0
+        #: An update that agents may have the model of, and the file not: it was lost, or is old.
+        self.lost_up_to = self.coordinator.started = max(known, after)
+        self._typical = store.typical_samples()
+        #: Clients that were left out, and why: they are told.
+        self.left_out: list[tuple[str, str]] = []
+        self.stragglers = Stragglers()
+        self._started_at, self._bytes_before = -math.inf, 0
+        self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
         self._round: tuple[int, ...] = ()
         self._answered = 0  # how many answers of that round have arrived
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
@@ -68,9 +82,24 @@ class UpdateDriver:
         """Whether no update is in progress."""
         return self.coordinator.phase == IDLE
 
+    def may_start(self, now: float) -> bool:
+        """Return whether the last update started long enough ago for another one."""
+        return now - self._started_at >= self.policy.least_interval
+
+    def is_paused(self, client: str, now: float) -> bool:
+        """Return whether a client is not asked for a while: it did not answer."""
+        return self.stragglers.pause(client, self.policy.time_limit, now) > 0.0
+
     def receive(self, message: Message, now: float) -> list[Message]:
         """Pass a member's message on; on `InvalidInput` it cannot be right and nothing changed."""
-        return self._run(lambda: self.coordinator.receive(message), now, checked=True)
+        if isinstance(message, Covariance | ModelSums):
+            out = self._exclude_overweight(message, now)
+            if str(message.client) not in self.coordinator.participants:
+                return out
+        action: Callable[[], list[Message]] = functools.partial(self.coordinator.receive, message)
+        if isinstance(message, SyncRequest):
+            action = self._without_paused(action, str(message.client), now)
+        return self._run(action, now, checked=True)
 
     # -- clients ---------------------------------------------------------------------------------
 
@@ -80,10 +109,51 @@ class UpdateDriver:
         if not leaving:
             return []
         for client in leaving:
+            self._why_left_out[client] = why
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
+        leaving += self._overweight(self._claims(leaving))  # if these were the last ones missing
+        return self._leave_out(leaving, now)
+
+    def _leave_out(self, leaving: Sequence[str], now: float) -> list[Message]:
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)
         return self._run(lambda: self.coordinator.exclude(*leaving), now)
+
+    def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
+        """Return how many samples each participant has; nothing as long as one has not said it."""
+        update, leaving = self.coordinator.update, set(without)
+        if update is None:
+            return {}
+        names = [str(client) for client in update.participants if client not in leaving]
+        found = {c: update.gathered[c].samples for c in names if c in update.gathered}
+        return found if len(found) == len(names) else {}
+
+    def _overweight(self, claims: Mapping[str, int]) -> list[str]:
+        """Report the clients that have too many samples beside the others', and return them."""
+        rule = self.policy.weights
+        most = None if self.policy.most_samples is not None else rule.limit(claims, self._typical)
+        found = [] if most is None else [c for c, samples in claims.items() if samples > most]
+        for client in found:
+            why = (
+                f"its {claims[client]} samples are more than {most}, {rule.times:g} times the "
+                "median client's; if they are real, start the coordinator with --most-samples"
+            )
+            self._emit("excluded", f"{client} is excluded: {why}", client=client)
+            self.left_out.append((client, why))
+            self._why_left_out[client] = why
+        return found
+
+    def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Message]:
+        """Exclude those that have too many samples, if this message is the last to say how many."""
+        update = self.coordinator.update
+        if update is None or not update.awaits(last):
+            return []
+        claims = self._claims(without=[str(last.client)])
+        alone = len(update.participants) == 1
+        if not claims and not alone:
+            return []
+        found = self._overweight({**claims, str(last.client): last.samples})
+        return self._leave_out(found, now) if found else []
 
     def drop_samples(self, client: str, now: float) -> list[Message]:
         """Count a client's samples as lost: it has another file now."""
@@ -135,8 +205,10 @@ class UpdateDriver:
         if self.idle:
             return []
         if now - self._asked_at > self.policy.time_limit:
-            why = f"no answer within {self.policy.time_limit:g} s"
-            return self.exclude([str(c) for c in self.coordinator.missing()], why, now)
+            missing = [str(client) for client in self.coordinator.missing()]
+            for client in missing:
+                self.stragglers.missed(client, now)
+            return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
         self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
@@ -153,14 +225,51 @@ class UpdateDriver:
             return []
         if started.asked_by is not None and started.asked_by in self.coordinator.clients:
             request = SyncRequest(started.asked_by, started.t, self.coordinator.finished)
-            return self._run(lambda: self.coordinator.receive(request), now)
-        return self._run(lambda: self.coordinator.begin(started.t), now)
+            action = functools.partial(self.coordinator.receive, request)
+        else:
+            action = functools.partial(self.coordinator.begin, started.t)
+        return self._run(self._without_paused(action, started.asked_by, now), now)
 
     def save(self) -> None:
         """Write the state if no update is in progress; one in progress is started again later."""
         if self.idle:
             arrays = self.coordinator.to_arrays()
             self._store.write_state(arrays, self.traffic.pack(), self.records)
+
+    def _without_paused(
+        self, start: Callable[[], list[Message]], asked_by: str | None, now: float
+    ) -> Callable[[], list[Message]]:
+        """Return `start`, for an update without the clients that are not asked for a while.
+
+        They stay members, and get its model; their samples are in a later one. If too few would
+        remain, everybody is asked.
+        """
+
+        def action() -> list[Message]:
+            coordinator, limit = self.coordinator, self.policy.time_limit
+            pauses = {
+                str(c): self.stragglers.pause(str(c), limit, now) for c in coordinator.clients
+            }
+            paused = [client for client, pause in pauses.items() if pause and client != asked_by]
+            remain = len(coordinator.clients) - len(paused)
+            if not self.idle or remain < max(1, self.policy.quorum):
+                return start()
+            for client in paused:
+                coordinator.leave(client)
+            try:
+                return sorted(start(), key=lambda m: self.stragglers.count(str(m.client)) > 0)
+            finally:
+                for client in paused:
+                    coordinator.join(client)
+                    if not self.idle:
+                        why = (
+                            f"{self.stragglers.count(client)} updates went without an answer of it"
+                        )
+                        self._why_left_out[client] = f"not asked: {why}"
+                        text = f"{client} is not asked: {why}; again in {pauses[client]:.0f} s"
+                        self._emit("excluded", text, client=client)
+
+        return action
 
     # -- what every change goes through ----------------------------------------------------------
 
@@ -194,6 +303,8 @@ class UpdateDriver:
             self._write_finished(now)
         elif before != IDLE and self.idle:
             self._store.end_update(coordinator.started)
+        if self.idle:
+            self._why_left_out = {}
         progress = coordinator.update
         rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
@@ -231,12 +342,18 @@ class UpdateDriver:
             gap=record.gap,
             seconds=now - self._started_at,
             bytes=self.traffic.size - self._bytes_before,
+            left_out=self._why_left_out,
         )
+        for client in coordinator.covered:
+            self.stragglers.answered(str(client))
         for name, member in self.records.items():
             member.current = True
             member.model = coordinator.finished if name in coordinator.clients else member.model
-        arrays = coordinator.to_arrays()
-        self._store.write_state(arrays, self.traffic.pack(), self.records, finished)
+            member.seen = finished.at if name in coordinator.covered else member.seen
+        claims = [part.samples for part in coordinator.covered.values()]
+        self._typical = self.policy.weights.typical(claims, self._typical)
+        arrays, traffic = coordinator.to_arrays(), self.traffic.pack()
+        self._store.write_state(arrays, traffic, self.records, finished, self._typical)
         text = (
             f"update {finished.number}: {finished.samples} samples of {finished.clients} clients, "
             f"{finished.rounds} rounds, {1e3 * finished.seconds:.1f} ms"

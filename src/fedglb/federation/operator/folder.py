@@ -83,7 +83,14 @@ def bundle(folder: Path, settings: FederationSettings) -> Bundle:
 
 def accounts(registry: Registry) -> bytes:
     """Return the server's list of members."""
-    return nats_config.accounts(registry.settings.federation, registry.admitted).encode()
+    settings = registry.settings
+    return nats_config.accounts(settings.federation, registry.admitted, limits(settings)).encode()
+
+
+def limits(settings: FederationSettings) -> nats_config.Limits:
+    """Return what the server allows a federation of this size."""
+    agreement = settings.agreement.build()
+    return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
 
 
 def write_accounts(folder: Path, registry: Registry) -> None:

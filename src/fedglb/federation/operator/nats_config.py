@@ -9,16 +9,61 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fedglb.federation.names import COORDINATOR, OPERATOR, down, identity, up
+from fedglb.federation.names import COORDINATOR, OPERATOR, down, identity, present, up
 
 NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
 #: The subjects on which the operator asks the server itself, and gets the answer.
 QUESTION, INBOX = "$SYS.REQ.SERVER.PING.{}", "_INBOX.operator"
+_KIB, _MIB = 1024, 1024 * 1024
+_LARGEST = 8 * _MIB  # what the wire format allows
 
 
-def nats(folder: Path, bind: str, port: int) -> str:
+@dataclass(frozen=True)
+class Limits:
+    """What nats-server allows, by the size of the federation.
+
+    Parameters
+    ----------
+    dim
+        d of the problem: a client's largest message has d(d+1)/2 + d numbers.
+    max_clients
+        How many clients there may be: the coordinator gets a message of each at the same time.
+
+    Examples
+    --------
+    >>> Limits(dim=10, max_clients=20).payload, Limits(dim=1000, max_clients=20).payload
+    (262144, 8024000)
+    >>> Limits(dim=10, max_clients=20).pending, Limits(dim=1000, max_clients=20).pending
+    (16777216, 268435456)
+    """
+
+    dim: int
+    max_clients: int
+
+    @property
+    def _sums(self) -> int:
+        return 8 * (self.dim * (self.dim + 1) // 2 + self.dim)
+
+    @property
+    def payload(self) -> int:
+        """Bytes of one message of a client: above, it loses its connection."""
+        return min(_LARGEST, max(256 * _KIB, 2 * self._sums))
+
+    @property
+    def pending(self) -> int:
+        """Bytes that may wait for one reader: a flood waits there before everybody's messages."""
+        return min(256 * _MIB, max(16 * _MIB, 4 * self.max_clients * self._sums))
+
+    @property
+    def connections(self) -> int:
+        """Connections of all clients together."""
+        return 64 + 4 * self.max_clients
+
+
+def nats(folder: Path, bind: str, port: int, limits: Limits) -> str:
     """Return `nats.conf`, which never changes; `folder` is where it will be.
 
     The paths of certificates are absolute, because nats-server resolves relative ones against the
@@ -32,8 +77,13 @@ def nats(folder: Path, bind: str, port: int) -> str:
 # moves, change them. Members are in {ACCOUNTS}, which `add`, `revoke` and `renew` rewrite.
 listen: {_quoted(f"{host}:{port}")}
 pid_file: {_quoted(str(place / PID))}
+# What a client may send is limited further in {ACCOUNTS}. What waits for a reader that is too slow
+# is in this server's memory: as much as all clients' messages of one moment, and not more.
 max_payload: 8MB
-max_pending: 256MB
+max_pending: {limits.pending}
+max_subscriptions: 10000
+ping_interval: "20s"
+ping_max: 2
 tls {{
   cert_file: {_quoted(str(place / "server.pem"))}
   key_file: {_quoted(str(place / "server.key"))}
@@ -47,14 +97,17 @@ include {_quoted(ACCOUNTS)}
 """
 
 
-def accounts(federation: str, admitted: Mapping[str, Sequence[int]]) -> str:
+def accounts(federation: str, admitted: Mapping[str, Sequence[int]], limits: Limits) -> str:
     """Return `accounts.conf`: the members, each with the generations that are admitted.
 
     The operator may ask the server who is connected, and nothing else.
 
+    The limits of an account are those of each of its connections, but for `max_connections`.
+
     Examples
     --------
-    >>> print(accounts("demo", {"coordinator": [1], "shop-1": [2]}))  # doctest: +ELLIPSIS
+    >>> limits = Limits(dim=10, max_clients=20)
+    >>> print(accounts("demo", {"coordinator": [1], "shop-1": [2]}, limits))  # doctest: +ELLIPSIS
     # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
     accounts {
       $SYS {
@@ -63,12 +116,14 @@ def accounts(federation: str, admitted: Mapping[str, Sequence[int]]) -> str:
         ]
       }
       FED {
+        limits {max_connections: 4}
         users: [
-          {user: "fedglb://demo/coordinator/1", permissions: {publish: ["fed.demo.down.*"], \
-subscribe: ["fed.demo.up.*"]}}
+          {user: "fedglb://demo/coordinator/1", permissions: {publish: ["fed.demo.down.*", \
+"fed.demo.coordinator"], subscribe: ["fed.demo.up.*", "fed.demo.coordinator"]}}
         ]
         ...
       CLIENTS {
+        limits {max_connections: 144, max_subscriptions: 8, max_payload: 262144}
         users: [
           {user: "fedglb://demo/shop-1/2", permissions: {publish: ["fed.demo.up.shop-1"], \
 subscribe: ["fed.demo.down.shop-1"]}}
@@ -76,18 +131,24 @@ subscribe: ["fed.demo.down.shop-1"]}}
     ...
     """
     every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
+    both = present(federation)  # for coordinators alone: no other account imports it
     heads = [
-        _user(identity(federation, COORDINATOR, each), [down(federation, "*")], up(federation, "*"))
+        _user(
+            identity(federation, COORDINATOR, each),
+            [down(federation, "*"), both],
+            [up(federation, "*"), both],
+        )
         for each in admitted.get(COORDINATOR, ())
     ]
     members = [
-        _user(identity(federation, name, each), [up(federation, name)], down(federation, name))
+        _user(identity(federation, name, each), [up(federation, name)], [down(federation, name)])
         for name, generations in sorted(admitted.items())
         for each in generations
         if name != COORDINATOR
     ]
     questions = [QUESTION.format(kind) for kind in ("CONNZ", "VARZ")]
-    asks = _user(identity(federation, OPERATOR, 1), questions, f"{INBOX}.>")
+    asks = _user(identity(federation, OPERATOR, 1), questions, [f"{INBOX}.>"])
+    most, size = limits.connections, limits.payload
     return f"""\
 # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
 accounts {{
@@ -97,6 +158,7 @@ accounts {{
     ]
   }}
   FED {{
+    limits {{max_connections: 4}}
     users: [
 {_lines(heads)}
     ]
@@ -104,6 +166,7 @@ accounts {{
     imports: [{{stream: {{account: CLIENTS, subject: {every_up}}}}}]
   }}
   CLIENTS {{
+    limits {{max_connections: {most}, max_subscriptions: 8, max_payload: {size}}}
     users: [
 {_lines(members)}
     ]
@@ -118,9 +181,9 @@ def _lines(users: Sequence[str]) -> str:
     return "\n".join(users)
 
 
-def _user(user: str, publish: Sequence[str], subscribe: str) -> str:
-    subjects = ", ".join(_quoted(subject) for subject in publish)
-    rights = f"{{publish: [{subjects}], subscribe: [{_quoted(subscribe)}]}}"
+def _user(user: str, publish: Sequence[str], subscribe: Sequence[str]) -> str:
+    speak, hear = ", ".join(map(_quoted, publish)), ", ".join(map(_quoted, subscribe))
+    rights = f"{{publish: [{speak}], subscribe: [{hear}]}}"
     return f"      {{user: {_quoted(user)}, permissions: {rights}}}"
 
 

@@ -22,6 +22,7 @@ from fedglb.federation.operator.folder import (
     accounts,
     bundle,
     issue,
+    limits,
     opened,
     place_of,
     short_lived_context,
@@ -156,7 +157,7 @@ def _build(
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
     atomic_write(server / nats_config.ACCOUNTS, accounts(registry), mode=0o600)
     for folder in (unfinished, place):  # checked where it is now, then written for its place
-        text = nats_config.nats(folder / SERVER, settings.bind, settings.port)
+        text = nats_config.nats(folder / SERVER, settings.bind, settings.port, limits(settings))
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
         if folder is unfinished and nats_server.found():
             nats_server.check(server)

@@ -27,6 +27,7 @@ from fedglb.federation.operator.folder import (
     Monitor,
     bundle,
     issue,
+    limits,
     opened,
     place_of,
     probe,
@@ -176,7 +177,7 @@ def _write_server(place: Path, authority: Authority, registry: Registry) -> Issu
     """Write the server's certificate, and what else is missing from its folder."""
     settings, configuration = registry.settings, place / SERVER / nats_config.NATS
     if not configuration.exists():
-        text = nats_config.nats(place / SERVER, settings.bind, settings.port)
+        text = nats_config.nats(place / SERVER, settings.bind, settings.port, limits(settings))
         atomic_write(configuration, text.encode(), mode=0o600)
     atomic_write(place / SERVER / CA, authority.pem, mode=0o644)
     issued = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS)

@@ -55,7 +55,7 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     >>> data[:4]
     b'fgb\x02'
     >>> decode_up(data, client="shop-17", dim=10)
-    ('s1', Heartbeat(update=3, wants=0))
+    ('s1', Heartbeat(update=3, wants=0, rewards=None))
     """
     kind = _TYPES.get(type(message))
     if kind is None:
@@ -92,6 +92,25 @@ def decode_down(data: bytes, client: str, dim: int) -> tuple[str, Downward]:
         raise Malformed(_short(error)) from None
 
 
+def kind_of(data: bytes) -> str | None:
+    """Return the name that a message says it has, without reading the rest; None: it says none.
+
+    It costs a microsecond, and nothing of the message is checked.
+
+    Examples
+    --------
+    >>> from fedglb.federation.wire.messages import Heartbeat
+    >>> kind_of(encode(Heartbeat(update=3, wants=0), session="s1"))
+    'Heartbeat'
+    """
+    if not data.startswith(_HEADER):
+        return None
+    try:
+        return _KIND.decode(memoryview(data)[len(_HEADER) :]).type
+    except Exception:  # as above
+        return None
+
+
 # Numbers that are not finite pass: a loss may be infinite, and the rest is refused, with the
 # field's name, where client and coordinator check what a message says (protocol/checks.py).
 
@@ -123,6 +142,13 @@ def _reader(kinds: list[type[Any]]) -> msgspec.msgpack.Decoder[Any]:
     return msgspec.msgpack.Decoder(Union[tuple(_TYPES[kind].struct for kind in kinds)])  # noqa: UP007
 
 
+class _Kind(msgspec.Struct):
+    """Any message: of its fields only its name."""
+
+    type: str
+
+
+_KIND = msgspec.msgpack.Decoder(_Kind)
 _GOING_UP, _GOING_DOWN = list(get_args(Upward)), list(get_args(Downward))
 _TYPES: dict[type[Any], PacketType[Any]] = {
     kind: PacketType(kind, kind.name) for kind in _GOING_UP + _GOING_DOWN

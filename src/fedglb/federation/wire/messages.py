@@ -19,7 +19,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
-from fedglb.typing import Count
+from fedglb.typing import Count, Numbers
 
 Name: TypeAlias = Annotated[str, Meta(max_length=64)]
 Text: TypeAlias = Annotated[str, Meta(max_length=200)]
@@ -69,12 +69,16 @@ class Heartbeat(SessionMessage):
         The update whose model it holds, 0 for none.
     wants
         The step of its request for an update that is not fulfilled yet, 0 for none.
+    rewards
+        If its owner agreed to report them: how many rewards it has had since its process started,
+        their sum, how many of these are recent, and the sum of the recent ones.
     """
 
     name = "Heartbeat"
     upward = True
     update: Count
     wants: Count
+    rewards: Numbers | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,169 @@
+"""`fedglb federation status`: how a federation is doing."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fedglb.cli.federation.report_errors import extra, report_errors
+from fedglb.cli.report_errors import fail
+from fedglb.federation.errors import Unavailable
+
+if TYPE_CHECKING:
+    from fedglb.federation.coordinator.status import CoordinatorStatus
+
+_UPDATES = 5  # the last ones, in the table
+
+
+def status(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="FOLDER", help="The operator's folder, or the coordinator's."),
+    ],
+    state: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file with the coordinator's state.", show_default="coordinator/state.db"
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON document, for scripts.")
+    ] = False,
+) -> None:
+    """Say how a federation is doing: members, updates, alarms.
+
+    Run it as the user and on the machine of the coordinator. If the coordinator does not run, it
+    says so and shows what its file has. The exit code is 0 if there is no alarm and 1 if there is
+    one (that the coordinator does not run is one, too).
+
+    Example: fedglb federation status ./demo
+    """
+    with extra():
+        from fedglb.federation.bundle import FILE
+        from fedglb.federation.names import COORDINATOR
+    inside = folder / COORDINATOR
+    bundle = inside if (inside / FILE).is_file() else folder
+    place = bundle / "state.db" if state is None else state
+    with report_errors(bundle="FOLDER", path="--state"):
+        try:
+            found = _found(bundle, place)
+        except Unavailable as error:
+            fail(f"{error}; it does not answer: an older fedglb, or it stands still", 1)
+    if as_json:
+        typer.echo(found.to_json().decode())
+    else:
+        _show(found)
+    raise typer.Exit(1 if found.alarms else 0)
+
+
+def _found(bundle: Path, state: Path) -> CoordinatorStatus:
+    """Return the status: from the running coordinator, or else from its file."""
+    from fedglb.errors import InvalidInput
+    from fedglb.federation.bundle import Bundle
+    from fedglb.federation.coordinator import status_socket
+    from fedglb.federation.coordinator.stored_status import stored_status
+    from fedglb.federation.names import COORDINATOR
+    from fedglb.federation.operator.certificate_ends import certificate_ends
+
+    running = status_socket.ask(state)
+    if running is not None:
+        return running
+    found = Bundle.read(bundle)
+    if found.client != COORDINATOR:
+        raise InvalidInput("bundle", str(bundle), "the operator's folder, or the coordinator's")
+    return stored_status(found, state, certificate_ends(bundle))
+
+
+def _show(found: CoordinatorStatus) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
+    if found.running and found.started is not None:
+        say(f"Federation {found.federation}: the coordinator runs since {_when(found.started)}.")
+    else:
+        say(f"Federation {found.federation}: the coordinator does not run. What its file has:")
+    totals = found.totals
+    say(
+        f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
+        f"{totals.samples:,} samples in the model, {totals.rounds:,} rounds, "
+        f"{_size(totals.bytes)} on the wire."
+    )
+    if found.updating is not None:
+        say(f"Update {found.updating} is in progress; it waits for {_names(found.waiting_for)}.")
+    for alarm in found.alarms:
+        when = "" if alarm.since is None else f" ({_when(alarm.since)})"
+        say(f"ALARM {alarm.kind}: {alarm.text}{when}")
+    for table in (_members(found), _updates(found)):
+        if table.row_count:
+            console.print()
+            console.print(table)
+
+
+def _members(found: CoordinatorStatus) -> Table:
+    ends = {each.name: each.ends for each in found.certificates}
+    table = Table(box=None, pad_edge=False)
+    for name in ("client", "here", "joined", "last seen"):
+        table.add_column(name, no_wrap=True)
+    for name in ("samples", "share", "left out"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("certificate ends", no_wrap=True)
+    for m in found.members:
+        end = ends.get(m.name)
+        table.add_row(
+            m.name, "yes" if m.present else "no", _day(m.joined), _ago(m.seen, found.time),
+            f"{m.samples:,}", f"{m.share:.1%}", f"{m.left_out}" if m.left_out else "", _day(end),
+        )  # fmt: skip
+    return table
+
+
+def _updates(found: CoordinatorStatus) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("update", justify="right", no_wrap=True)
+    table.add_column("when", no_wrap=True)
+    for name in ("clients", "samples", "rounds", "ms", "bytes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("left out")
+    for u in found.updates[-_UPDATES:]:
+        table.add_row(
+            str(u.number), _ago(u.at, found.time), f"{u.clients}", f"{u.samples:,}", f"{u.rounds}",
+            f"{1e3 * u.seconds:,.0f}", _size(u.bytes),
+            "; ".join(f"{client}: {why}" for client, why in u.left_out.items()),
+        )  # fmt: skip
+    return table
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nobody"
+
+
+def _when(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+
+
+def _day(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d", time.localtime(at))
+
+
+def _ago(at: float | None, now: float) -> str:
+    if at is None:
+        return ""
+    seconds = max(0.0, now - at)
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
+
+
+def _size(size: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} GB"

@@ -1,0 +1,208 @@
+"""What can be seen of a coordinator: one frozen picture of its state, without any sample or model.
+
+The live page, `fedglb federation status` and the metrics all show this picture, so they agree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import msgspec
+
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_out
+from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.rewards import RewardStatus
+from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.provenance import versions
+
+_MOST_MISSING = 20  # names of clients that an update waits for
+
+
+class MemberStatus(msgspec.Struct, frozen=True):
+    """A client that was ever admitted.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    present
+        Whether it is present now.
+    joined, seen
+        When it was first admitted and when it was last heard of, as Unix times; None: unknown.
+    software
+        What it said it was.
+    model
+        The update of the newest model that was sent to it.
+    samples, share
+        How many of its samples the newest model covers, and their share of all that it covers.
+    left_out
+        Of how many of the last ten updates it was left out.
+    rewards
+        What it reports of its rewards, if it does.
+    """
+
+    name: str
+    present: bool
+    joined: float | None
+    seen: float | None
+    software: str
+    model: int
+    samples: int
+    share: float
+    left_out: int
+    rewards: RewardStatus | None = None
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Sums over the life of the coordinator's file.
+
+    `messages`, `transfers` and `scalars` are the protocol's ledger, which counts every message of
+    an update once; `sent` and `bytes` count all that went over the wire.
+    """
+
+    updates: int
+    rounds: int
+    samples: int
+    messages: int
+    transfers: int
+    scalars: int
+    sent: int
+    bytes: int
+
+
+class CertificateStatus(msgspec.Struct, frozen=True):
+    """Whose certificate ends when (a Unix time)."""
+
+    name: str
+    ends: float
+
+
+class CoordinatorStatus(msgspec.Struct, frozen=True):
+    """A coordinator at one moment.
+
+    Parameters
+    ----------
+    federation, server, software
+        The federation's name, the address of its NATS server, and what the coordinator is.
+    running, connected
+        Whether the coordinator runs, and whether it is connected to the NATS server.
+    time, started
+        When the picture was taken, and when the coordinator started (None: it does not run).
+    model
+        The number of the last update that led to a model, 0 for none.
+    updating, waiting_for
+        The number of the update in progress (None: there is none), and clients (up to 20) whose
+        answers it waits for.
+    quorum, max_clients
+        How many clients an update needs, and how many there may be.
+    totals, members, updates, events, alarms, certificates
+        See the classes. Updates and events are the last ones, oldest first.
+    event_counts
+        How often each kind of event happened since the coordinator started.
+    """
+
+    federation: str
+    server: str
+    software: str
+    running: bool
+    connected: bool
+    time: float
+    started: float | None
+    model: int
+    updating: int | None
+    waiting_for: tuple[str, ...]
+    quorum: int
+    max_clients: int
+    totals: Totals
+    members: tuple[MemberStatus, ...]
+    updates: tuple[UpdateStatus, ...]
+    events: tuple[EventStatus, ...]
+    event_counts: dict[str, int]
+    alarms: tuple[Alarm, ...]
+    certificates: tuple[CertificateStatus, ...]
+
+    @property
+    def present(self) -> int:
+        """How many clients are present."""
+        return sum(member.present for member in self.members)
+
+    def to_json(self) -> bytes:
+        """Return it as JSON: what `/status.json` and ``status --json`` give."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> CoordinatorStatus:
+        """Return what `to_json` made bytes of; `msgspec.MsgspecError` if it is something else."""
+        return msgspec.json.decode(data, type=cls)
+
+
+def status_of(
+    bundle: Bundle,
+    session: CoordinatorSession,
+    history: History,
+    certificates: Mapping[str, float],
+    *,
+    started: float | None = None,
+    lost: float | None = None,
+) -> CoordinatorStatus:
+    """Return the picture of a coordinator.
+
+    `started` is when it did (None: it does not run), `lost` since when it has no connection to
+    the NATS server (None: it has one).
+    """
+    now, monotonic = time.time(), time.monotonic()
+    coordinator, traffic = session.coordinator, session.traffic
+    ledger = coordinator.ledger
+    missed = times_left_out(history.updates)
+    covered = {str(client): c.samples for client, c in coordinator.covered.items()}
+    samples = sum(covered.values())
+    members = tuple(
+        MemberStatus(
+            name=name,
+            present=started is not None and name in session.members,
+            joined=record.joined,
+            seen=session.last_seen(name, monotonic),
+            software=record.software,
+            model=record.model,
+            samples=covered.get(name, 0),
+            share=covered.get(name, 0) / samples if samples else 0.0,
+            left_out=missed.get(name, 0),
+            rewards=session.rewards.of(name),
+        )
+        for name, record in sorted(session.records.items())
+    )
+    ends = tuple(CertificateStatus(*item) for item in sorted(certificates.items()))
+    return CoordinatorStatus(
+        federation=bundle.federation,
+        server=bundle.server,
+        software=software(),
+        running=started is not None,
+        connected=started is not None and lost is None,
+        time=now,
+        started=started,
+        model=coordinator.finished,
+        updating=None if session.driver.idle else coordinator.started,
+        waiting_for=tuple(str(client) for client in coordinator.missing()[:_MOST_MISSING]),
+        quorum=session.policy.quorum,
+        max_clients=session.agreement.max_clients,
+        totals=Totals(
+            coordinator.syncs, coordinator.rounds, samples,
+            ledger.messages, ledger.transfers, ledger.scalars, traffic.messages, traffic.size,
+        ),
+        members=members,
+        updates=tuple(history.updates),
+        events=tuple(history.events),
+        event_counts=dict(history.counts),
+        alarms=alarms_of(
+            history, certificates, now,
+            started=started, lost=lost, present=len(session.members),
+        ),
+        certificates=ends,
+    )  # fmt: skip
+
+
+def software() -> str:
+    """Return name and version of this package."""
+    return f"fedglb {versions(('fedglb',)).get('fedglb', '')}".strip()

@@ -1,0 +1,95 @@
+"""How much one client may weigh in an update: a multiple of what the median client does.
+
+An update weights clients by their number of samples, which nobody can verify. A client above the
+limit is left out, not scaled down: scaled sums are the sums of no samples, so neither the fit nor
+the confidence sets would be what is proven of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from fedglb.errors import integer, number
+
+
+@dataclass(frozen=True)
+class WeightRule:
+    """No client has more samples in an update than `times` the median client.
+
+    Parameters
+    ----------
+    times
+        The multiple.
+    floor
+        So many samples are allowed in any case: a new federation has a small median.
+    clients
+        So many clients with samples make a median, at least.
+
+    Examples
+    --------
+    >>> rule = WeightRule()
+    >>> rule.limit({"a": 500, "b": 700, "c": 10**9}, typical=0)
+    14000
+    >>> rule.limit({"a": 5, "b": 900}, typical=0) is None  # too few clients
+    True
+    """
+
+    times: int = 20
+    floor: int = 1000
+    clients: int = 3
+
+    def __post_init__(self) -> None:
+        number("times", self.times, at_least=1.0)
+        integer("floor", self.floor, at_least=0)
+        integer("clients", self.clients, at_least=3)
+
+    def typical(self, samples: Iterable[int], before: int) -> int:
+        """Return the median of the clients that have samples, but no less than `before`.
+
+        The largest median of all updates counts: clients that are new do not make one too heavy
+        that was not so before.
+        """
+        some = [n for n in samples if n > 0]
+        return max(before, statistics.median_low(some) if len(some) >= self.clients else 0)
+
+    def limit(self, samples: Mapping[str, int], typical: int) -> int | None:
+        """Return how many samples a client may have; None: any number.
+
+        Parameters
+        ----------
+        samples
+            What the clients of an update claim to have.
+        typical
+            What `typical` returned for the update before.
+        """
+        median = self.typical(samples.values(), typical)
+        return None if not median else max(self.floor, int(self.times * median))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is remarkable about a client's number of samples, beside that of its last answer.
+
+    Examples
+    --------
+    >>> Change(before=500, now=400).text("a")
+    'a has 400 samples and had 500: some were forgotten, or an old backup was restored'
+    >>> Change(before=500, now=600).text("a") is None
+    True
+    """
+
+    before: int
+    now: int
+    times: int = 10
+    floor: int = 1000
+
+    def text(self, client: str) -> str | None:
+        """Return what to say of it; None: it is nothing remarkable."""
+        both = f"{client} has {self.now} samples and had {self.before}"
+        if self.now < self.before:
+            return f"{both}: some were forgotten, or an old backup was restored"
+        if self.now > self.times * self.before and self.now - self.before > self.floor:
+            return f"{both} at its last update: a jump"
+        return None

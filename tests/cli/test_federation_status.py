@@ -1,0 +1,143 @@
+"""`fedglb federation status`: with a coordinator that runs, was stopped, killed, or never ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import time
+
+import pytest
+
+from fedglb.federation.coordinator import status_socket
+from fedglb.federation.operator.certificate_ends import certificate_ends
+from tests.cli.test_federation import INIT, federation  # noqa: F401
+from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
+from tests.federation.helpers.nats_federation import federation as nats_federation
+from tests.federation.helpers.nats_federation import table
+
+
+@pytest.fixture
+def command(federation):  # noqa: F811
+    def run(*arguments):
+        out = federation("status", *arguments)
+        return out.returncode, out.stdout, out.stderr
+
+    return run
+
+
+def until_present(command, folder, names: set[str]) -> dict:
+    """Wait until these clients are present; return the status."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        _, out, _ = command(folder, "--json")
+        found = json.loads(out) if out else {"members": []}
+        if {m["name"] for m in found["members"] if m["present"]} == names:
+            return found
+        assert time.monotonic() < deadline, out
+
+
+def test_running_killed_and_running_again(command, tmp_path):
+    with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
+        state = running.folder / "coordinator" / "state.db"
+        with coordinator(running, state) as head, agent(running, "a", tmp_path) as a:
+            a.next()
+            a.ask(do="play", arms=[[1.0, 0.0, 0.0]], rewards=[1.0], t=1)
+            until_present(command, running.folder, {"a"})
+            a.ask(do="request")
+            head.hear(lambda line: line["event"] == "updated")
+            found = until_present(command, running.folder, {"a"})
+            assert (found["running"], found["totals"]["updates"]) == (True, 1)
+            code, out, _ = command(running.folder / "coordinator")  # this folder will do, too
+            assert code == 0
+            assert "the coordinator runs since" in out
+            assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
+            socket = status_socket.place_of(state)
+            assert stat.S_IMODE(socket.stat().st_mode) == 0o600
+            head.process.send_signal(signal.SIGKILL)
+            head.process.wait(PATIENCE)
+            assert socket.exists()  # it could not remove it
+            code, out, _ = command(running.folder)
+            assert code == 1
+            assert "the coordinator does not run" in out
+            assert "ALARM stopped" in out
+            assert "0 of 1 clients present; 1 updates, 1 samples in the model" in out
+            with coordinator(running, state) as again:
+                found = until_present(command, running.folder, {"a"})
+                assert found["totals"]["updates"] == 1
+                assert again.process.poll() is None
+        assert not socket.exists()
+        code, out, _ = command(running.folder, "--json")
+        found = json.loads(out)
+        assert (code, found["running"]) == (1, False)
+        assert [alarm["kind"] for alarm in found["alarms"]] == ["stopped"]
+        names = [each["name"] for each in found["certificates"]]
+        assert names == ["a", "b", "the authority", "the coordinator", "the server"]
+
+
+def test_one_that_never_ran(command, federation, tmp_path):  # noqa: F811
+    folder = tmp_path / "demo"
+    federation("init", folder, *INIT, "--clients", "shop-1")
+    before = sorted(folder.rglob("*"))
+    code, out, _ = command(folder)
+    assert code == 1
+    assert "0 of 0 clients present; 0 updates" in out
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_a_certificate_that_ends_soon_is_an_alarm(command, federation, tmp_path):  # noqa: F811
+    folder = tmp_path / "demo"
+    federation("init", folder, *INIT, "--clients", "shop-1", "--days", 5)
+    code, out, _ = command(folder)
+    assert code == 1
+    assert "ALARM certificate: the certificate of shop-1 ends on" in out
+    assert set(certificate_ends(folder / "coordinator")) == {
+        "shop-1", "the authority", "the coordinator", "the server",
+    }  # fmt: skip
+
+
+def test_what_is_no_federation(command, federation, tmp_path):  # noqa: F811
+    code, _, err = command(tmp_path)
+    assert code == 2
+    assert "FOLDER" in err
+    folder = tmp_path / "demo"
+    federation("init", folder, *INIT, "--clients", "shop-1")
+    code, _, err = command(folder / "clients" / "shop-1")
+    assert code == 2
+    assert "the operator's folder, or the coordinator's" in err
+
+
+def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_path):
+    """As a coordinator of an older fedglb, which has no socket."""
+    from fedglb.federation.coordinator.store import CoordinatorStore
+
+    running = nats_federation(tmp_path, ["a"], table(4, 3))
+    state = running.folder / "coordinator" / "state.db"
+    store = CoordinatorStore(state, running.coordinator_bundle.agreement)
+    try:
+        code, _, err = command(running.folder)
+    finally:
+        store.close()
+    assert code == 1
+    assert "it does not answer" in err
+
+
+def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
+    import asyncio
+
+    from tests.federation.coordinator.test_page import picture
+
+    folder = tmp_path / ("long" * 20) / ("longer" * 10)
+    folder.mkdir(parents=True)
+    assert len(os.fsencode(folder)) > 108
+    state = folder / "state.db"
+
+    async def scene() -> object:
+        async with status_socket.answering(state, picture):
+            return await asyncio.to_thread(status_socket.ask, state)
+
+    found = asyncio.run(scene())
+    assert found is not None
+    assert found.federation == "demo"
+    assert status_socket.ask(state) is None  # nobody is there any more

@@ -1,0 +1,197 @@
+"""What one client may send, and what the others notice of one that sends more: nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import numpy as np
+import pytest
+
+from fedglb.federation.coordinator.rates import Gate, Rate, Rates
+from fedglb.federation.wire.codec import MAX_BYTES, encode, kind_of
+from fedglb.federation.wire.messages import Goodbye, Heartbeat, Hello, Welcome, Withdrawal
+from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
+from tests.federation.helpers.in_process import same
+from tests.federation.helpers.lossy_network import DIM, POLICY, ask, joined, texts
+
+FLOOD = 10_000
+RATES = Rates()
+
+
+def messages(running) -> dict[str, bytes]:
+    """One valid payload of each kind that the client c can send, and two that are none."""
+    part = running.nodes["c"].agent_session
+    x = np.zeros(DIM)
+    kinds = {
+        "hello": part.hello(),
+        "heartbeat": Heartbeat(0, 0),
+        "sync_request": SyncRequest("c", 4, 0),
+        "goodbye": Goodbye(),
+        "withdrawal": Withdrawal(1),
+        "covariance": Covariance("c", 1, 4, np.eye(DIM)),
+        "derivatives": Derivatives("c", 1, 1, x),
+    }
+    return {
+        **{name: encode(message, part.session) for name, message in kinds.items()},
+        "garbage": b"\x00garbage",
+        "large": bytes(MAX_BYTES),
+    }
+
+
+def flood(running, payload: bytes, count: int = FLOOD) -> int:
+    """Send a payload very often at one moment; return how many were read."""
+    read = 0
+    for _ in range(count):
+        if running.session.admits("c", payload, running.now):
+            read += 1
+            running.tell(running.session.receive("c", payload, running.now))
+    return read
+
+
+KINDS = [
+    "hello", "heartbeat", "sync_request", "goodbye", "withdrawal", "covariance", "derivatives",
+    "garbage", "large",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_flood_is_dropped_unread_counted_and_reported_once(tmp_path, kind, monkeypatch):
+    running = joined(tmp_path)
+    try:
+        running.run(1.0)
+        writes = []
+        write = running.file.write_member
+        monkeypatch.setattr(
+            running.file, "write_member", lambda *given: writes.append(given[0]) or write(*given)
+        )
+        read = flood(running, messages(running)[kind])
+        assert read <= RATES.heartbeat.burst  # the largest burst
+        assert running.session.gate.dropped == {"c": FLOOD - read}
+        assert len(writes) <= (2 if kind == "goodbye" else 0)
+        running.run(30.0)
+        assert len(texts(running, "limited")) == 1
+        [event] = [e for e in running.events if e.kind == "limited"]
+        assert event.facts["client"] == "c"
+        assert sum(event.facts["dropped"].values()) == FLOOD - read
+    finally:
+        running.close()
+
+
+def folder(tmp_path, name):
+    out = tmp_path / name
+    out.mkdir()
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_others_update_while_one_client_floods(tmp_path, kind):
+    """Their model is that of an update with its honest answers, or without it: to the bit."""
+    running = joined(folder(tmp_path, "flooded"))
+    try:
+        payload, step = messages(running)[kind], running.step
+
+        def flooded() -> None:
+            flood(running, payload, 500)  # 10,000 a second
+            step()
+
+        running.step = flooded
+        ask(running)
+        running.until(lambda: running.coordinator.finished > 0 and running.idle)
+        fitted = sorted(running.coordinator.covered)
+        assert fitted in (["a", "b"], ["a", "b", "c"])
+        assert running.session.gate.dropped["a"] == running.session.gate.dropped["b"] == 0
+    finally:
+        running.close()
+    quiet = joined(folder(tmp_path, "quiet"), names=fitted)
+    try:
+        ask(quiet)
+        quiet.until(quiet.shared)
+        assert same(running.coordinator.model, quiet.coordinator.model)
+    finally:
+        quiet.close()
+
+
+def test_answers_that_were_asked_for_are_always_read():
+    gate = Gate(Rates(answer=Rate(1.0, burst=1), bytes=Rate(1.0, burst=10)), answer_size=200)
+    answer = encode(Covariance("a", 1, 4, np.eye(DIM)), "s")
+    assert not gate.admits("a", answer, 0.0)  # too large for somebody who was not asked
+    for now in range(100):
+        gate.grant("a", float(now))
+        assert gate.admits("a", answer, float(now))
+    for _ in range(1000):  # repeated requests to somebody who is silent
+        gate.grant("a", 100.0)
+    assert sum(gate.admits("a", answer, 100.0) for _ in range(1000)) <= 5
+
+
+def test_a_bucket_fills_again_and_not_above_its_burst():
+    gate = Gate(Rates(heartbeat=Rate(2.0, burst=4)), answer_size=0)
+    beat = encode(Heartbeat(0, 0), "s")
+    assert [gate.admits("a", beat, 0.0) for _ in range(5)] == [True] * 4 + [False]
+    assert [gate.admits("a", beat, 1.0) for _ in range(3)] == [True] * 2 + [False]
+    assert [gate.admits("a", beat, 1e6) for _ in range(5)] == [True] * 4 + [False]
+    assert gate.admits("a", beat, 5.0) is False  # a clock that runs backwards gives nothing
+
+
+def test_the_kind_is_read_in_any_order_of_keys():
+    body = {"session": "s", "wants": 0, "update": 1, "type": "Heartbeat"}
+    assert kind_of(b"fgb\x02" + msgspec.msgpack.encode(body)) == "Heartbeat"
+    for wrong in ("", "81", "80", "81a47479706501", "c1", "ff"):
+        assert kind_of(b"fgb\x02" + bytes.fromhex(wrong)) is None
+    assert kind_of(b"fgb\x01" + msgspec.msgpack.encode(body)) is None
+    assert kind_of(b"") is kind_of(b"fgb") is None
+
+
+def test_updates_keep_an_interval_and_the_request_waits(tmp_path):
+    running = joined(tmp_path, policy=dataclasses.replace(POLICY, least_interval=3.0))
+    session = running.nodes["b"].agent_session.session
+    try:
+        for _ in range(200):  # 10 s
+            request = SyncRequest("b", 5, running.coordinator.finished)
+            running.tell(running.session.receive("b", encode(request, session), running.now))
+            running.step()
+        started = [e for e in running.events if e.kind == "updating"]
+        assert len(started) == 4  # at 0, 3, 6 and 9 s
+        assert running.coordinator.ledger.entries["SyncRequest", "up"].messages == 4
+    finally:
+        running.close()
+
+
+def test_a_request_that_waits_ends_with_its_client(tmp_path):
+    running = joined(tmp_path, policy=dataclasses.replace(POLICY, least_interval=30.0))
+    try:
+        ask(running)
+        running.until(running.shared)
+        running.feed()
+        ask(running, "c")
+        running.run(1.0)
+        running.leave("c")
+        running.run(60.0)
+        assert running.coordinator.finished == 1
+        assert running.idle
+    finally:
+        running.close()
+
+
+def test_a_hello_that_changes_nothing_writes_nothing(tmp_path, monkeypatch):
+    running = joined(tmp_path)
+    try:
+        monkeypatch.setattr(running.file, "write_member", lambda *_: pytest.fail("written"))
+        running.say(running.nodes["a"], running.nodes["a"].agent_session.hello())
+        del running.said[:]
+        running.run(1.0)
+        assert len(running.heard("down", Welcome, "a")) == 1
+    finally:
+        running.close()
+
+
+def test_a_hello_of_another_file_is_written(tmp_path):
+    running = joined(tmp_path)
+    try:
+        facts = running.agreement.facts()
+        running.session.members.drop("c")
+        hello = Hello("another", 0, "test", facts)
+        running.session.receive("c", encode(hello, "new"), running.now)
+        assert running.file.members()["c"].instance == "another"
+    finally:
+        running.close()

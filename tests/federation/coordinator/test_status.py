@@ -1,0 +1,318 @@
+"""The picture of a coordinator: what it says is what the coordinator's state and file say."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.coordinator.alarms import alarms_of
+from fedglb.federation.coordinator.events import CoordinatorEvent
+from fedglb.federation.coordinator.history import MOST_EVENTS, MOST_UPDATES, History
+from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
+from fedglb.federation.coordinator.store import CoordinatorStore, UpdateFinished
+from fedglb.federation.coordinator.stored_status import stored_status
+from fedglb.federation.errors import Unavailable
+from fedglb.protocol.messages import Derivatives
+from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
+
+
+@dataclass(frozen=True)
+class FakeBundle:
+    """What a status needs to know of a bundle."""
+
+    agreement: object
+    federation: str = "demo"
+    server: str = "tls://127.0.0.1:4222"
+    folder: Path = Path()
+
+
+@pytest.fixture
+def running(tmp_path):
+    out = joined(tmp_path)
+    yield out
+    out.close()
+
+
+def seen(running, **more) -> CoordinatorStatus:
+    """What its status says now, after the way over JSON."""
+    history = History(running.file.last_updates(MOST_UPDATES))
+    for event in running.events:
+        if event.kind != "updated":  # the file has it
+            history.add(event, time.time())
+    given = {"started": time.time(), **more}
+    found = status_of(FakeBundle(running.agreement), running.session, history, {}, **given)
+    return CoordinatorStatus.from_json(found.to_json())
+
+
+def test_it_says_what_the_coordinators_state_says(running):
+    ask(running)
+    running.until(running.shared)
+    found, coordinator = seen(running), running.coordinator
+    assert (found.running, found.connected, found.present) == (True, True, 3)
+    assert [(m.name, m.present, m.samples, m.model) for m in found.members] == [
+        (name, True, 4, 1) for name in "abc"
+    ]
+    assert sum(m.share for m in found.members) == pytest.approx(1.0)
+    assert found.members[0].software == "test"
+    assert (found.model, found.updating, found.waiting_for) == (1, None, ())
+    totals, ledger = found.totals, coordinator.ledger
+    assert (totals.updates, totals.rounds, totals.samples) == (1, coordinator.rounds, 12)
+    assert (totals.messages, totals.scalars) == (ledger.messages, ledger.scalars)
+    assert (totals.sent, totals.bytes) == (running.session.traffic.messages, found.totals.bytes)
+    (update,) = found.updates
+    assert (update.number, update.clients, update.samples, update.left_out) == (1, 3, 12, {})
+    assert found.alarms == ()
+    assert [event.kind for event in found.events][:3] == ["joined"] * 3
+
+
+def test_an_update_in_progress_and_for_whom_it_waits(running):
+    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
+    ask(running)
+    running.run(1.0)
+    found = seen(running)
+    assert (found.updating, found.waiting_for, found.model) == (1, ("c",), 0)
+
+
+def test_who_was_left_out_and_why_is_kept_over_a_restart(running):
+    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
+    ask(running)
+    running.until(running.shared)
+    running.crash()
+    (update,) = seen(running).updates
+    assert update.left_out == {"c": "no answer within 5 s"}
+    assert (update.clients, update.samples) == (2, 8)
+    members = {m.name: m for m in seen(running).members}
+    assert (members["c"].left_out, members["c"].samples, members["c"].share) == (1, 0, 0.0)
+    assert members["a"].joined is not None
+
+
+def test_who_was_left_out_is_kept_of_the_last_thousand_updates(tmp_path):
+    with harness(tmp_path / "long") as running:
+        arrays = running.coordinator.to_arrays()
+        done = UpdateFinished(1, 0.0, 1, None, 1, 1, 1, float("nan"), float("nan"), 0.1, 100)
+        for number in (1, 2, 1001):
+            finished = replace(done, number=number, left_out={"b": "late"})
+            running.file.write_state(arrays, b"{}", {}, finished)
+        assert [(u.number, u.left_out) for u in running.file.last_updates(10)] == [
+            (1, {}), (2, {"b": "late"}), (1001, {"b": "late"}),
+        ]  # fmt: skip
+        assert [u.number for u in running.file.last_updates(2)] == [2, 1001]
+
+
+def test_a_client_that_left_was_last_seen_then(running):
+    running.leave("b")
+    running.run(1.0)
+    found = {m.name: m for m in seen(running).members}
+    assert (found["b"].present, found["a"].present) == (False, True)
+    assert found["b"].seen is not None
+
+
+def test_what_is_remembered_is_bounded():
+    history = History()
+    for k in range(2 * MOST_EVENTS):
+        history.add(CoordinatorEvent("rejected", f"no {k}", {"client": "a"}), float(k))
+    assert (len(history.events), history.counts["rejected"], len(history.latest)) == (
+        MOST_EVENTS, 2 * MOST_EVENTS, 1,
+    )  # fmt: skip
+
+
+# -- without a coordinator -------------------------------------------------------------------------
+
+
+def test_of_one_that_does_not_run_the_file_tells(tmp_path):
+    running = joined(tmp_path)
+    ask(running)
+    running.until(running.shared)
+    live = seen(running)
+    path, bundle = tmp_path / "coordinator.db", FakeBundle(running.agreement)
+    with pytest.raises(Unavailable, match="is open"):
+        stored_status(bundle, path, {})
+    running.session.stop()
+    live = seen(running)
+    running.close()
+    before = path.read_bytes()
+    found = stored_status(bundle, path, {})
+    assert path.read_bytes() == before
+    assert (found.running, found.connected, found.started, found.present) == (False, False, None, 0)
+    assert found.totals == live.totals
+    assert [u.number for u in found.updates] == [1]
+    assert [(m.name, m.samples, m.joined) for m in found.members] == [
+        (m.name, m.samples, m.joined) for m in live.members
+    ]
+    assert [alarm.kind for alarm in found.alarms] == ["stopped"]
+
+
+def test_of_one_that_was_killed_the_log_beside_the_file_is_read(tmp_path):
+    """Its last writes are in the write-ahead log only."""
+    running = joined(tmp_path)
+    ask(running)
+    running.until(running.shared)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in ("coordinator.db", "coordinator.db-wal"):
+        shutil.copy(tmp_path / name, copy / name)
+    running.close()
+    found = stored_status(FakeBundle(running.agreement), copy / "coordinator.db", {})
+    assert (found.totals.updates, len(found.members)) == (1, 3)
+
+
+def test_of_one_that_never_ran_there_is_nothing_and_no_file_is_made(tmp_path):
+    found = stored_status(FakeBundle(agreed()), tmp_path / "state.db", {})
+    assert (found.members, found.updates, found.totals.updates) == ((), (), 0)
+    assert not (tmp_path / "state.db").exists()
+
+
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "state.db"
+    path.write_bytes(b"no database" * 100)
+    with pytest.raises(InvalidInput, match="a coordinator can use"):
+        stored_status(FakeBundle(agreed()), path, {})
+
+
+# -- files of the version before -------------------------------------------------------------------
+
+VERSION_2 = """
+CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE members(
+    name TEXT PRIMARY KEY, instance TEXT NOT NULL, present INTEGER NOT NULL,
+    model INTEGER NOT NULL, current INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE state(
+    id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
+CREATE TABLE started_updates(
+    number INTEGER PRIMARY KEY, t INTEGER NOT NULL, asked_by TEXT, ended INTEGER NOT NULL);
+CREATE TABLE finished_updates(
+    number INTEGER PRIMARY KEY, at REAL NOT NULL, t INTEGER NOT NULL, asked_by TEXT,
+    clients INTEGER NOT NULL, samples INTEGER NOT NULL, rounds INTEGER NOT NULL,
+    gradient_norm REAL, gap REAL, seconds REAL NOT NULL, bytes INTEGER NOT NULL)
+"""
+
+
+@pytest.fixture
+def of_version_2(tmp_path):
+    """A file with one update of three clients, as the version before wrote it."""
+    running = joined(tmp_path)
+    ask(running)
+    running.until(running.shared)
+    running.session.stop()
+    running.close()
+    path = tmp_path / "old.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(VERSION_2)
+        db.execute("ATTACH ? AS new", (str(tmp_path / "coordinator.db"),))
+        for table in ("facts", "state", "started_updates", "finished_updates"):
+            db.execute(f"INSERT INTO {table} SELECT * FROM new.{table}")
+        columns = "name, instance, present, model, current"
+        db.execute(f"INSERT INTO members SELECT {columns} FROM new.members")
+        db.execute(f"PRAGMA application_id = {0x636F6F72}")
+        db.execute("PRAGMA user_version = 2")
+        db.commit()
+    return path, running.agreement
+
+
+def tables(path: Path) -> dict[str, list[str]]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        names = [n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {n: [c[1] for c in db.execute(f"PRAGMA table_info({n})")] for n in names}
+
+
+def test_a_file_of_version_2_is_migrated(of_version_2, tmp_path):
+    path, agreement = of_version_2
+    store = CoordinatorStore(path, agreement)
+    members = store.members()
+    assert [members[n].joined for n in "abc"] == [None] * 3
+    assert {n: m.model for n, m in members.items()} == dict.fromkeys("abc", 1)
+    assert [(u.number, u.left_out) for u in store.last_updates(5)] == [(1, {})]
+    store.close()
+    assert tables(path) == tables(tmp_path / "coordinator.db")
+    CoordinatorStore(path, agreement).close()  # and again
+
+
+def test_a_file_of_version_2_can_be_read_without_being_changed(of_version_2):
+    path, agreement = of_version_2
+    before = path.read_bytes()
+    found = stored_status(FakeBundle(agreement), path, {})
+    assert (found.totals.updates, len(found.members)) == (1, 3)
+    assert path.read_bytes() == before
+
+
+# -- alarms ----------------------------------------------------------------------------------------
+
+NOW = 1.8e9
+DAY = 86400.0
+
+
+def standing(history: History | None = None, certificates=None, **more) -> list[str]:
+    given = {"started": NOW - 10.0, "lost": None, "present": 2, **more}
+    return [a.kind for a in alarms_of(history or History(), certificates or {}, NOW, **given)]
+
+
+def happened(*events: tuple[float, str, str | None], updates=()) -> History:
+    history = History(updates)
+    for at, kind, client in events:
+        facts = {} if client is None else {"client": client}
+        history.add(CoordinatorEvent(kind, f"{client} {kind}", facts), at)  # type: ignore[arg-type]
+    return history
+
+
+def update(number: int, at: float, **left_out: str) -> UpdateFinished:
+    return UpdateFinished(number, at, 1, None, 2, 5, 1, 0.0, 0.0, 0.1, 10, left_out)
+
+
+def test_nothing_to_say():
+    assert standing() == []
+
+
+def test_a_coordinator_that_does_not_run_or_is_not_connected():
+    assert standing(started=None) == ["stopped"]
+    assert standing(lost=NOW - 5.0) == ["disconnected"]
+
+
+def test_certificates_that_end_soon():
+    ends = {"a": NOW + 29 * DAY, "b": NOW + 31 * DAY, "the server": NOW - 1.0}
+    found = alarms_of(History(), ends, NOW, started=NOW, lost=None, present=0)
+    assert [(a.kind, a.client) for a in found] == [
+        ("certificate", "the server"), ("certificate", "a"),
+    ]  # fmt: skip
+    assert "has ended on" in found[0].text
+    assert " ends on" in found[1].text
+
+
+def test_a_rejected_client_until_it_is_admitted():
+    assert standing(happened((NOW - 60.0, "rejected", "a"))) == ["rejected"]
+    assert standing(happened((NOW - 60.0, "rejected", "a"), (NOW, "joined", "a"))) == []
+    assert standing(happened((NOW - 60.0, "rejected", "a"), (NOW, "joined", "b"))) == ["rejected"]
+    # one that comes with a copied certificate while its owner is there
+    assert standing(happened((NOW - 90.0, "joined", "a"), (NOW, "rejected", "a"))) == ["rejected"]
+    assert standing(happened((NOW - 3700.0, "rejected", "a"))) == []
+
+
+def test_an_abandoned_update_until_one_leads_to_a_model():
+    assert standing(happened((NOW - 60.0, "abandoned", None))) == ["abandoned"]
+    history = happened((NOW - 60.0, "abandoned", None), updates=[update(2, NOW - 5.0)])
+    assert standing(history) == []
+
+
+def test_too_few_clients_and_invalid_messages():
+    history = happened((NOW - 60.0, "waiting", "a"), (NOW - 60.0, "invalid", "b"))
+    assert standing(history) == ["waiting", "invalid"]
+    assert standing(happened((NOW - 400.0, "waiting", "a"))) == []
+
+
+def test_a_client_that_is_left_out_again_and_again():
+    updates = [update(k, NOW - 100.0 + k, **({"b": "late"} if k < 3 else {})) for k in range(10)]
+    assert standing(happened(updates=updates)) == ["left_out"]
+    assert standing(happened(updates=updates[1:])) == []
+
+
+def test_no_update_for_a_day():
+    updates = [update(1, NOW - 2 * DAY)]
+    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["quiet"]
+    assert standing(happened(updates=updates), started=NOW - 9 * DAY, present=0) == []
+    assert standing(happened(updates=updates), started=NOW - 60.0) == []  # it has just started
