@@ -196,9 +196,9 @@ class DurableClient:
             self._stale = False
         return decision
 
-    def _digest(self, key: str) -> str:
+    def _digest(self, key: object) -> str:
         """Return what stands for a key in the file: nobody else can tell the key from it."""
-        if not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY or not _is_id(key):
+        if not _is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
             raise InvalidInput("key", key, f"a string of 1 to {_LONGEST_KEY} characters")
         return hashlib.blake2b(key.encode(), digest_size=12, key=self._store_seed).hexdigest()
 

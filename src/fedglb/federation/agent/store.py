@@ -219,7 +219,9 @@ class AgentStore:
 
     def reward(self, number: int) -> float | None:
         """Return the reward of a decision, None where it has none."""
-        row = self._db.execute("SELECT reward FROM decisions WHERE number = ?", (number,)).fetchone()
+        row = self._db.execute(
+            "SELECT reward FROM decisions WHERE number = ?", (number,)
+        ).fetchone()
         return None if row is None else row[0]
 
     def keyed(self, digest: str) -> tuple[Decision, int, FloatArray | None] | None:
@@ -235,7 +237,10 @@ class AgentStore:
         ).fetchone()
         if row is None:
             return None
-        decision = Decision(*row[:5], _number(row[5]), row[6], _number(row[7]))
+        id_, arm, arm_id, score, width = row[:5]
+        decision = Decision(
+            id_, arm, arm_id, score, width, _number(row[5]), row[6], _number(row[7])
+        )
         return decision, row[8], None if row[9] is None else np.frombuffer(row[9], _STORED)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
