@@ -15,7 +15,7 @@ import typer
 
 from fedglb.cli.progress import announce_compilation, say
 from fedglb.cli.report_errors import as_options, fail
-from fedglb.errors import InvalidInput, one_of
+from fedglb.errors import InvalidInput, number, one_of
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.store import Durability
 from fedglb.federation.errors import Unavailable
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
+_MODES = ("600", "660")
 _SLOW = 2.0  # seconds, after which it says what takes so long
 
 
@@ -93,10 +94,11 @@ def serve(
         from fedglb.service.limits import Limits
         from fedglb.service.server import Address, listen_on_file
         from fedglb.service.server import serve as run
-    _log_to_output(as_json)
     names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
     with as_options({(name,): option for name, option in names.items()}), _report_errors():
         limits = Limits(most_body, most_arms, most_batch, most_waiting)
+        number("stop_within", stop_within, above=0.0)
+        mode = _octal(socket_mode)
         token = None if token_file is None else read_token(token_file)
         tls = _tls(tls_cert, tls_key)
         address = Address.parse(http)
@@ -107,6 +109,7 @@ def serve(
         one_of("durable", durable, get_args(Durability))
         from fedglb.federation import Agent
 
+        _log_to_output(as_json)
         with _said_if_slow():
             agent = Agent.open(
                 file, problem, bundle=bundle, explore=explore,
@@ -120,7 +123,7 @@ def serve(
                 port = listener.getsockname()[1]
                 url = f"{'http' if tls is None else 'https'}://{host}:{port}"
             else:
-                listener = listen_on_file(socket, _octal(socket_mode))
+                listener = listen_on_file(socket, mode)
                 url = f"unix://{socket.absolute()}"
             local = socket is None and address.is_loopback and tls is None
             hosts = Access.hosts if local else None
@@ -170,7 +173,9 @@ def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
 
 
 def _octal(mode: str) -> int:
-    return int(mode, 8) if mode.isdigit() and not set(mode) - set("01234567") else -1
+    if mode not in _MODES:
+        raise InvalidInput("socket_mode", mode, f"one of {', '.join(_MODES)}")
+    return int(mode, 8)
 
 
 @contextmanager
