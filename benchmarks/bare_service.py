@@ -1,12 +1,13 @@
 """A web service that only decodes a body and inserts a row into SQLite, in two frameworks.
 
-`python -m benchmarks.bare_service starlette FILE` prints the port on 127.0.0.1. What a request
-costs here is what the framework, the server and the insert cost: `benchmarks/service.py` sets the
-agent's service beside it.
+`python -m benchmarks.bare_service KIND FILE` (starlette, threads, litestar) prints its URL. What a
+request costs here is what the framework, the server and the insert cost: `benchmarks/service.py`
+sets the agent's service beside it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sqlite3
 import sys
@@ -57,7 +58,8 @@ class Rows:
         return {"id": body.id}
 
 
-def with_starlette(rows: Rows) -> Any:
+def with_starlette(rows: Rows, threads: bool = False) -> Any:
+    """Return the application; `threads`: the rows are written in a thread, beside the loop."""
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
@@ -66,11 +68,13 @@ def with_starlette(rows: Rows) -> Any:
     chosen, observed = msgspec.json.Decoder(Choose), msgspec.json.Decoder(Observe)
 
     async def choose(request: Request) -> Response:
-        answer = rows.choose(chosen.decode(await request.body()))
+        body = chosen.decode(await request.body())
+        answer = await asyncio.to_thread(rows.choose, body) if threads else rows.choose(body)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     async def observe(request: Request) -> Response:
-        answer = rows.observe(observed.decode(await request.body()))
+        body = observed.decode(await request.body())
+        answer = await asyncio.to_thread(rows.observe, body) if threads else rows.observe(body)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return Starlette(
@@ -93,13 +97,13 @@ def with_litestar(rows: Rows) -> Any:
         return rows.observe(data)
 
     # annotations are text here, which Litestar looks up among these
-    names = {"Choose": Choose, "Observe": Observe}
-    return Litestar([choose, observe], openapi_config=None, signature_types=list(names.values()))
+    return Litestar([choose, observe], openapi_config=None, signature_types=[Choose, Observe])
 
 
 def main() -> None:
-    framework, path = sys.argv[1:]
-    app = {"starlette": with_starlette, "litestar": with_litestar}[framework](Rows(path))
+    kind, path = sys.argv[1:]
+    rows = Rows(path)
+    app = with_litestar(rows) if kind == "litestar" else with_starlette(rows, kind == "threads")
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
