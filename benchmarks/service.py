@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +138,7 @@ def table(rows: dict[tuple[str, int], Row], bare: str) -> None:
 
 
 def measure(
-    kinds: dict[str, tuple[Server, Callable[[int], bytes]]], pairs: int, turns: int
+    kinds: Mapping[str, tuple[Server, Callable[[int], bytes]]], pairs: int, turns: int
 ) -> dict[tuple[str, int], Row]:
     """Load each kind of server in turn."""
     rows = {(name, n): Row.empty() for n in CONNECTIONS for name in kinds}

@@ -239,6 +239,7 @@ class AgentClient:
                 if answer.retry_after is None:
                     return answer, unsure
                 error, pause = _error(answer), _seconds(answer.retry_after)
+                unsure = unsure or not answer.from_service
             except ssl.SSLCertVerificationError as refused:
                 raise Unavailable(f"{self._url}: {refused}") from None
             except (OSError, http.client.HTTPException) as failed:

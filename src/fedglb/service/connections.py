@@ -13,15 +13,20 @@ from urllib.parse import urlsplit
 from fedglb.errors import InvalidInput
 
 _MOST_KEPT = 64
+_OF_A_PROXY = (502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A status, what it says about coming again, and the body."""
+    """A status, what it says about coming again, and the body.
+
+    Where it is not `from_service` but a proxy's, the request may have been carried out.
+    """
 
     status: int
     retry_after: str | None
     body: bytes
+    from_service: bool = True
 
 
 class Connections:
@@ -70,7 +75,7 @@ class Connections:
         try:
             connection.request(method, path, body, self._headers)
             response = connection.getresponse()
-            answer = Answer(response.status, response.headers.get("Retry-After"), response.read())
+            answer = _answer(response)
         except BaseException:
             connection.close()
             raise
@@ -104,6 +109,15 @@ class Connections:
                 self._kept.append(connection)
                 return
         connection.close()
+
+
+def _answer(response: http.client.HTTPResponse) -> Answer:
+    """Return an answer; a proxy that did not reach the service means: come again."""
+    again = response.headers.get("Retry-After")
+    known = "json" in response.headers.get("Content-Type", "")
+    if response.status in _OF_A_PROXY and not known:
+        return Answer(response.status, again or "1", response.read(), from_service=False)
+    return Answer(response.status, again, response.read())
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -14,7 +14,7 @@ _HEAD_SECONDS = 20.0
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection: it is closed if a request's head is too long, or the first takes too long."""
+    """One connection: it is closed if a request's head is too long, or takes too long."""
 
     _head: int | None = 0  # bytes of a head that is not complete
     _patience: asyncio.TimerHandle | None = None
@@ -22,10 +22,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin, and wait for a while."""
         super().connection_made(transport)
-        self._patience = self.loop.call_later(_HEAD_SECONDS, self._give_up)
-
-    def _give_up(self) -> None:
-        self.transport.close()
+        self._patience = self.loop.call_later(_HEAD_SECONDS, transport.close)
 
     def on_message_begin(self) -> None:
         """Begin a head."""
@@ -47,6 +44,8 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head += len(data)
             if self._head > _MOST_HEAD:
                 self.transport.close()
+            elif self._patience is None:
+                self._patience = self.loop.call_later(_HEAD_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
