@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 JSON = {"content-type": "application/json"}
+CUT = b"<the connection ends>"  # as a piece of a body
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ async def ask(
     async def receive() -> dict[str, Any]:
         if not left:
             await asyncio.Event().wait()  # a client that waits for its answer
+        if left[0] == CUT:
+            return {"type": "http.disconnect"}
         return {"type": "http.request", "body": left.pop(0), "more_body": bool(left)}
 
     async def send(message: dict[str, Any]) -> None:

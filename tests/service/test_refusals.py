@@ -11,7 +11,7 @@ import fedglb as fg
 from fedglb.service.access import Access, read_token
 from fedglb.service.app import make_app
 from fedglb.service.limits import Limits
-from tests.service.asgi import JSON, ask, get, post
+from tests.service.asgi import CUT, JSON, ask, get, post
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
 BODY = json.dumps({"arms": ARMS}).encode()
@@ -64,6 +64,14 @@ def test_a_body_in_pieces(app):
     pieces = [BODY[i : i + 1] for i in range(len(BODY))]
     found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=pieces))
     assert found.status == 200
+
+
+def test_a_connection_that_ends_before_the_body_is_no_fault(app, agent, caplog):
+    for pieces in ([CUT], [BODY[:9], CUT], [BODY, CUT]):
+        found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=pieces))
+        assert (found.status, found.problem) == (400, "malformed")
+    assert caplog.text == ""
+    assert len(agent.export()) == 0
 
 
 def test_a_body_that_does_not_arrive(agent):

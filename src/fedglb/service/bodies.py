@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from fedglb.service.limits import Limits
 from fedglb.service.problem import Refused
@@ -22,6 +22,8 @@ async def read(request: Request, limits: Limits) -> bytes:
     try:
         async with asyncio.timeout(limits.read_seconds):
             return await _all(request, limits)
+    except ClientDisconnect:  # nobody reads this, but it is counted, and no fault of ours
+        raise Refused(400, "malformed", "the connection ended before the body") from None
     except TimeoutError:
         raise Refused(
             408, "too-slow", f"a body has to arrive within {limits.read_seconds} s",
