@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from fedglb.errors import InvalidInput
 from fedglb.service.problem import Refused
 
 _SHORTEST = 16
+#: What a machine calls itself.
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: Paths that tell nothing but that the service is there.
 OPEN = frozenset({"/healthz", "/readyz"})
 _log = logging.getLogger("fedglb.service")
@@ -31,7 +33,7 @@ class Access:
     """
 
     token: str | None = field(default=None, repr=False)
-    hosts: frozenset[str] | None = frozenset({"localhost", "127.0.0.1", "[::1]"})
+    hosts: Set[str] | None = LOOPBACK
 
     def check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
         """Raise `Refused` if a request may not come in."""

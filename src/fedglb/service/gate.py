@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from fedglb.service.problem import Refused
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-_log = logging.getLogger("fedglb.service")
 
 
 class Gate:

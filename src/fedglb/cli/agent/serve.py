@@ -89,7 +89,7 @@ def serve(
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
     with _extra():
-        from fedglb.service.access import Access, read_token
+        from fedglb.service.access import LOOPBACK, Access, read_token
         from fedglb.service.app import make_app
         from fedglb.service.limits import Limits
         from fedglb.service.server import Address, listen_on_file
@@ -117,16 +117,16 @@ def serve(
                 expire_after=expire_after, most_pending=most_pending,
             )  # fmt: skip
         with agent:
+            host = f"[{address.host}]" if ":" in address.host else address.host
             if socket is None:
                 listener = address.listen()
-                host = f"[{address.host}]" if ":" in address.host else address.host
                 port = listener.getsockname()[1]
                 url = f"{'http' if tls is None else 'https'}://{host}:{port}"
             else:
                 listener = listen_on_file(socket, mode)
                 url = f"unix://{socket.absolute()}"
             local = socket is None and address.is_loopback and tls is None
-            hosts = Access.hosts if local else None
+            hosts = {*LOOPBACK, host} if local else None
             app = make_app(agent, limits=limits, access=Access(token, hosts), about=about)
 
             def on_listening() -> None:
