@@ -23,6 +23,7 @@ FEDERATION = [
 COLOURS = {
     "cli": "#e8e8e8", "reproduce": "#fde7c8", "demo": "#fde7c8",
     "warm_up": "#fde7c8", "report": "#fde7c8", "sweeps": "#fde7c8", "evaluation": "#fde7c8",
+    "service": "#d9ead3",
     "simulation": "#d9ead3", "federation": "#d9ead3", "protocol": "#cfe2f3",
     "environments": "#cfe2f3",
 }  # fmt: skip

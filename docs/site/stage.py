@@ -14,7 +14,7 @@ SECTIONS = {
     "How-tos": ["experiments", "sweeps"],
     "Theory": ["theory", "errata", "realdata"],
     "Results": ["results", "Benchmarks <benchmarks>"],
-    "Operation": ["deploy", "operate", "security", "protocol", "wire", "scale"],
+    "Operation": ["service", "deploy", "operate", "security", "protocol", "wire", "scale"],
     "Reference": ["api/index", "architecture", "contributing", "changelog"],
 }
 

@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from fedglb.protocol import Client, Coordinator
     from fedglb.report.figures.plot import plot
     from fedglb.ridge_rule import Evidence
+    from fedglb.service import AgentClient, AsyncAgentClient
     from fedglb.simulation import Run, load_run, lockstep, simulate, to_gymnasium
     from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
     from fedglb.sweeps import load as load_sweep
@@ -74,7 +75,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Agent", "Algorithm", "Bayes", "Block", "Certified",
+    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
+    "Bayes", "Block", "Certified",
     "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator", "DataUnavailable",
     "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
     "FeatureMap", "FedGLBPrinted", "Fixed", "Greedy", "Heterogeneous", "Identity", "InvalidInput",

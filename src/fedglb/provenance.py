@@ -40,6 +40,7 @@ LEFT_OUT = {
     "io": "reads and writes files; the identity includes what an experiment's file says",
     "provenance.py": "versions and digests",
     "report": "looks at results",
+    "service": "an agent behind HTTP; no run uses it",
     "reproduce": "chooses what is run; the identity includes what it chose",
     "sweeps/__init__.py": "names",
     "sweeps/sweep.py": "decides when a run is done, not its result",

@@ -54,6 +54,11 @@ class AlreadyObserved(ValueError):
     An application that does not know whether its reward arrived may send it again, and take this
     error for an acknowledgement.
 
+    Attributes
+    ----------
+    same
+        Whether the reward that is there equals the one that was given.
+
     Examples
     --------
     >>> import fedglb as fg
@@ -67,6 +72,10 @@ class AlreadyObserved(ValueError):
     ...             print("it is there")
     it is there
     """
+
+    def __init__(self, text: str, same: bool = False) -> None:
+        super().__init__(text)
+        self.same = same
 
 
 class DecisionExpired(ValueError):

@@ -182,7 +182,12 @@ class Agent:
     # -- the two calls --------------------------------------------------------------------------
 
     def choose(
-        self, arms: ArrayLike, ids: Sequence[str | int] | None = None, *, t: int | None = None
+        self,
+        arms: ArrayLike,
+        ids: Sequence[str | int] | None = None,
+        *,
+        t: int | None = None,
+        key: str | None = None,
     ) -> Decision:
         """Choose one of the arms, and write the decision into the file.
 
@@ -198,6 +203,9 @@ class Agent:
             agent's own, one more than the newest step it has seen, its own or a model's. It
             decides only when the trigger fires. (At most 2⁴⁴ ahead of that: milliseconds since
             1970 will do, microseconds will not.)
+        key
+            A name of this request, 1 to 200 characters. The same key with the same arms again gives
+            the same decision, also after a crash: so a caller that got no answer asks again.
 
         Returns
         -------
@@ -207,7 +215,7 @@ class Agent:
         Raises
         ------
         InvalidInput
-            `arms`, `ids` or `t` are not allowed.
+            `arms`, `ids`, `t` or `key` are not allowed; or the key is another request's.
         Unavailable
             The agent is closed, or belongs to another process.
 
@@ -218,7 +226,7 @@ class Agent:
         ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the first one: nothing is known yet
         0
         """
-        return self._client.choose(arms, ids, t)
+        return self._client.choose(arms, ids, t, key)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import threading
@@ -35,6 +36,7 @@ from fedglb.protocol.messages import (
     NewModel,
 )
 from fedglb.samples import Samples
+from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _QUICK = 500_000  # products: a pass takes under a millisecond, a replay of all samples a few
+_LONGEST_KEY = 200
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 
@@ -75,7 +78,8 @@ class DurableClient:
         self._prefix = secrets.token_hex(4)  # of the ids of decisions made from now on
         # Random choices are a function of the file and of a decision's number: a crash neither
         # repeats nor loses one.
-        self._seed = int.from_bytes(store.seed[:8], "little")
+        self._store_seed = store.seed
+        self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._read()
 
@@ -145,7 +149,11 @@ class DurableClient:
     # -- the application's calls --------------------------------------------------------------
 
     def choose(
-        self, arms: ArrayLike, ids: Sequence[str | int] | None = None, t: int | None = None
+        self,
+        arms: ArrayLike,
+        ids: Sequence[str | int] | None = None,
+        t: int | None = None,
+        key: str | None = None,
     ) -> Decision:
         """Choose an arm and write the decision down."""
         table = shaped("arms", arms, (None, self.agreement.problem.dim))
@@ -156,16 +164,20 @@ class DurableClient:
         arm_ids = _checked_ids(ids, count)
         if t is not None:
             integer("t", t, at_most=min(self._clock() + LEAP, LAST_STEP))
+        digest = "" if key is None else self._digest(key)
         with self._locked():
             self._ready()
+            if digest and (before := self._store.keyed(digest)) is not None:
+                return _same_request(key, before, table, arm_ids)
             client, now = self.protocol_client, time.time()
             index = self._number + 1
+            prefix = self._prefix + digest
             # A rule's t is the number of the decision, not the shared clock: that one is as far
             # ahead as any application or any other agent says.
             chosen = client.decide(columns, index)
-            pending = Pending(self._prefix, now, t, table[chosen.arm].copy())
+            pending = Pending(prefix, now, t, table[chosen.arm].copy())
             decision = Decision(
-                id=f"{self._prefix}-{index}",
+                id=f"{prefix}-{index}",
                 arm=chosen.arm,
                 arm_id=None if arm_ids is None else arm_ids[chosen.arm],
                 score=chosen.score,
@@ -183,6 +195,12 @@ class DurableClient:
             self._pending[index] = pending
             self._stale = False
         return decision
+
+    def _digest(self, key: object) -> str:
+        """Return what stands for a key in the file: nobody else can tell the key from it."""
+        if not _is_id(key) or not isinstance(key, str) or not 0 < len(key) <= _LONGEST_KEY:
+            raise InvalidInput("key", key, f"a string of 1 to {_LONGEST_KEY} characters")
+        return hashlib.blake2b(key.encode(), digest_size=12, key=self._store_seed).hexdigest()
 
     def _expired(self, now: float, most: int) -> list[int]:
         """Return the decisions that expire: too old, or not among the `most` newest."""
@@ -203,7 +221,7 @@ class DurableClient:
             now = time.time()
             pending = self._pending.get(index)
             if pending is None or pending.prefix != prefix:
-                raise self._refusal(id, prefix, index)
+                raise self._refusal(id, prefix, index, y)
             if now - pending.made > self.rules.expire_after:
                 self._stale = True
                 self._store.expire([index])
@@ -224,10 +242,19 @@ class DurableClient:
     def _clock(self) -> int:
         return min(self.protocol_client.clock, LAST_STEP)
 
-    def _refusal(self, id: str, prefix: str, index: int) -> Exception:  # noqa: A002
+    def _refusal(
+        self,
+        id: str,  # noqa: A002
+        prefix: str,
+        index: int,
+        reward: float | None = None,
+    ) -> Exception:
         outcome = self._store.outcome(index, prefix)
         if outcome == "observed":
-            return AlreadyObserved(f"decision {id} has its reward already; a second is refused")
+            return AlreadyObserved(
+                f"decision {id} has its reward already; a second is refused",
+                same=reward == self._store.reward(index),
+            )
         if outcome == "expired":
             return DecisionExpired(
                 f"decision {id} has expired: it waited longer than expire_after = "
@@ -401,6 +428,20 @@ class DurableClient:
     @property
     def _last_sequence(self) -> int:
         return self._sequence[-1] if self._sequence else 0
+
+
+def _same_request(
+    key: str | None,
+    before: tuple[Decision, int, FloatArray | None],
+    arms: FloatArray,
+    ids: Sequence[str | int] | None,
+) -> Decision:
+    """Return the decision that was made with a key, unless it was made for another request."""
+    decision, count, x = before
+    same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x))
+    if not same or decision.arm_id != (None if ids is None else ids[decision.arm]):
+        raise InvalidInput("key", key, "one of its own to each request: this was another one's")
+    return decision
 
 
 def _checked_ids(ids: Sequence[str | int] | None, count: int) -> list[str | int] | None:

@@ -61,6 +61,10 @@ INSERT INTO decisions SELECT *, 0.0 FROM decisions_before;
 DROP TABLE decisions_before
 """
 }
+# A decision with an idempotency key has a digest of that behind its prefix's first eight letters.
+_BY_KEY = """
+CREATE INDEX IF NOT EXISTS decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
+"""
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
 _STORED = np.dtype("<f8")  # how x is stored
@@ -119,6 +123,7 @@ class AgentStore:
     def __init__(self, path: str | Path, durable: Durability) -> None:
         one_of("durable", durable, get_args(Durability))
         self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS)
+        self._db.execute(_BY_KEY)  # no data of its own, so no other version of the file
         self._power = durable == "power"
         self.path = Path(path)
 
@@ -211,6 +216,32 @@ class AgentStore:
         if row is None:
             return "unknown"
         return _outcome(*row)
+
+    def reward(self, number: int) -> float | None:
+        """Return the reward of a decision, None where it has none."""
+        row = self._db.execute(
+            "SELECT reward FROM decisions WHERE number = ?", (number,)
+        ).fetchone()
+        return None if row is None else row[0]
+
+    def keyed(self, digest: str) -> tuple[Decision, int, FloatArray | None] | None:
+        """Return the decision made with a key: it, how many arms it was among, and its x.
+
+        x is None where the decision has expired.
+        """
+        row = self._db.execute(
+            "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
+            "propensity_error, arms, x FROM decisions "
+            "WHERE substr(prefix, 9) = ? AND length(prefix) > 8",
+            (digest,),
+        ).fetchone()
+        if row is None:
+            return None
+        id_, arm, arm_id, score, width = row[:5]
+        decision = Decision(
+            id_, arm, arm_id, score, width, _number(row[5]), row[6], _number(row[7])
+        )
+        return decision, row[8], None if row[9] is None else np.frombuffer(row[9], _STORED)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
         """Delete decisions and withdraw from an update; `scrub` is to follow."""

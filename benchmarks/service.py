@@ -1,0 +1,265 @@
+"""The agent's service beside a bare handler of the same framework that inserts into SQLite.
+
+`python -m benchmarks.service` measures, in turns and in one run:
+
+- `choose` and `observe` over HTTP with 1, 4 and 16 connections: p50, p99, pairs per second, and
+  the service's processor time per pair, which does not depend on what else the machine does;
+- the bare handler in Starlette, in Starlette with a thread per call, and in Litestar;
+- clients: ours beside http.client and httpx (`pip install litestar httpx` for the last two).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+import fedglb as fg
+from benchmarks.http_load import Measured, drive
+
+D, K, SHOWN = 10, 25, 64
+CONNECTIONS = (1, 4, 16)
+HEAD = {"Content-Type": "application/json"}
+
+
+def offered() -> list[list[list[float]]]:
+    """Return some sets of arms."""
+    arms = np.random.default_rng(0).normal(size=(SHOWN, K, D))
+    arms /= np.linalg.norm(arms, axis=2).max()
+    found: list[list[list[float]]] = arms.tolist()
+    return found
+
+
+ARMS = offered()
+BODIES = [msgspec.json.encode({"arms": arms}) for arms in ARMS]
+KEYS = iter(range(10**9))
+
+
+def plain(k: int) -> bytes:
+    return BODIES[k % SHOWN]
+
+
+def keyed(k: int) -> bytes:
+    return BODIES[k % SHOWN][:-1] + b',"key":"view-%d"}' % next(KEYS)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A process that listens on a port of this machine."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    def seconds(self) -> float:
+        """Return its processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def server(*command: str) -> Iterator[Server]:
+    """Start a module as a server that prints its URL first."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield Server(process, int(process.stdout.readline().rpartition(":")[2]))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@dataclass
+class Row:
+    """What was measured for one kind of server and a number of connections, over all turns."""
+
+    choose: list[float]
+    observe: list[float]
+    rates: list[float]
+    processor: list[float]
+
+    @classmethod
+    def empty(cls) -> Row:
+        """Return one before the first turn."""
+        return cls([], [], [], [])
+
+    def add(self, found: Measured, processor: float) -> None:
+        """Add a turn."""
+        self.choose += found.choose
+        self.observe += found.observe
+        self.rates.append(len(found.choose) / found.seconds)
+        self.processor.append(processor / len(found.choose))
+
+    def p50(self) -> float:
+        """Return the µs of a choice and its reward."""
+        return 1e6 * float(np.median(self.choose) + np.median(self.observe))
+
+    def cells(self) -> list[str]:
+        """Return the numbers as text."""
+        both = (self.choose, self.observe)
+        numbers = [1e6 * float(np.percentile(x, p)) for x in both for p in (50, 99)]
+        return [
+            *(f"{x:,.0f}" for x in numbers),
+            f"{statistics.median(self.rates):,.0f}",
+            f"{1e6 * statistics.median(self.processor):,.0f}",
+        ]
+
+
+def table(rows: dict[tuple[str, int], Row], bare: str) -> None:
+    """Print the rows, with ratios to the bare handler's."""
+    print(
+        "| | connections | choose p50, µs | p99 | observe p50, µs | p99 | pairs per second "
+        "| processor, µs per pair | p50 / bare | processor / bare |"
+    )
+    print("|---" * 10 + "|")
+    for (name, connections), row in rows.items():
+        base = rows[bare, connections]
+        ratios = [
+            row.p50() / base.p50(),
+            statistics.median(row.processor) / statistics.median(base.processor),
+        ]
+        cells = [name, str(connections), *row.cells(), *(f"{x:.2f}" for x in ratios)]
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
+def measure(
+    kinds: Mapping[str, tuple[Server, Callable[[int], bytes]]], pairs: int, turns: int
+) -> dict[tuple[str, int], Row]:
+    """Load each kind of server in turn."""
+    rows = {(name, n): Row.empty() for n in CONNECTIONS for name in kinds}
+    for running, body in kinds.values():
+        drive(running.port, 1, 200, body)  # warm
+    for _ in range(turns):
+        for (name, n), row in rows.items():
+            running, body = kinds[name]
+            before = running.seconds()
+            found = drive(running.port, n, pairs // n, body)
+            row.add(found, running.seconds() - before)
+    return rows
+
+
+def clients(port: int, count: int, turns: int) -> None:
+    """Print what a choice with its reward costs the caller, by client."""
+    url = f"http://127.0.0.1:{port}"
+    bare, ours = http.client.HTTPConnection("127.0.0.1", port), fg.AgentClient(url)
+
+    def with_http_client(k: int) -> None:
+        bare.request("POST", "/v1/choose", plain(k), HEAD)
+        bare.request("POST", "/v1/observe", _reward(bare.getresponse().read()), HEAD)
+        bare.getresponse().read()
+
+    def with_ours(k: int) -> None:
+        ours.observe(ours.choose(ARMS[k % SHOWN]).id, 1.0)
+
+    async def in_turn(call: Callable[[int], Awaitable[None]]) -> None:
+        for k in range(count):
+            await call(k)
+
+    async def with_ours_async() -> None:
+        async with fg.AsyncAgentClient(url) as client:
+
+            async def call(k: int) -> None:
+                await client.observe((await client.choose(ARMS[k % SHOWN])).id, 1.0)
+
+            await in_turn(call)
+
+    def several(call: Callable[[int], None]) -> Callable[[], None]:
+        def run() -> None:
+            for k in range(count):
+                call(k)
+
+        return run
+
+    kinds: dict[str, Callable[[], None]] = {
+        "http.client, by hand": several(with_http_client),
+        "AgentClient": several(with_ours),
+        "AsyncAgentClient": lambda: asyncio.run(with_ours_async()),
+    }
+    try:
+        import httpx
+    except ImportError:
+        print("httpx is not installed: not compared")
+    else:
+        session = httpx.Client(base_url=url, headers=HEAD)
+
+        def with_httpx(k: int) -> None:
+            answer = session.post("/v1/choose", content=plain(k)).content
+            session.post("/v1/observe", content=_reward(answer))
+
+        async def with_httpx_async() -> None:
+            async with httpx.AsyncClient(base_url=url, headers=HEAD) as own:
+
+                async def call(k: int) -> None:
+                    answer = (await own.post("/v1/choose", content=plain(k))).content
+                    await own.post("/v1/observe", content=_reward(answer))
+
+                await in_turn(call)
+
+        kinds["httpx.Client, by hand"] = several(with_httpx)
+        kinds["httpx.AsyncClient, by hand"] = lambda: asyncio.run(with_httpx_async())
+    seen: dict[str, list[float]] = {name: [] for name in kinds}
+    for _ in range(turns):
+        for name, run in kinds.items():
+            before = time.process_time()
+            run()
+            seen[name].append((time.process_time() - before) / count * 1e6)
+    print("\n| client | the caller's processor time, µs per pair |\n|---|---|")
+    for name, found in seen.items():
+        print(f"| {name} | {statistics.median(found):,.0f} |", flush=True)
+    bare.close()
+    ours.close()
+
+
+def _reward(answer: bytes) -> bytes:
+    return msgspec.json.encode({"id": msgspec.json.decode(answer)["id"], "reward": 1.0})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=2000, help="per turn")
+    parser.add_argument("--turns", type=int, default=5)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bare = ("benchmarks.bare_service",)
+        agent = ("fedglb", "agent", "serve", f"{folder}/a.db", "--dim", str(D))
+        with (
+            server(*bare, "starlette", f"{folder}/s.db") as starlette,
+            server(*bare, "threads", f"{folder}/t.db") as threads,
+            server(*agent, "--http", "127.0.0.1:0") as running,
+        ):
+            kinds = {
+                "bare, Starlette": (starlette, plain),
+                "bare, Starlette, a thread per call": (threads, plain),
+                "the agent's service": (running, plain),
+                "the agent's service, with keys": (running, keyed),
+            }
+            print(f"d={D} K={K}, {len(BODIES[0]):,} bytes per request to choose\n")
+            try:
+                import litestar  # noqa: F401
+            except ImportError:
+                print("Litestar is not installed: not compared")
+                table(measure(kinds, given.pairs, given.turns), "bare, Starlette")
+            else:
+                with server(*bare, "litestar", f"{folder}/l.db") as other:
+                    kinds["bare, Litestar"] = (other, plain)
+                    table(measure(kinds, given.pairs, given.turns), "bare, Starlette")
+            clients(running.port, given.pairs // 4, given.turns)
+
+
+if __name__ == "__main__":
+    main()

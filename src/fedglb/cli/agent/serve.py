@@ -1,0 +1,237 @@
+"""`fedglb agent serve`: the agent as a service, for applications in any language."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+
+import typer
+
+from fedglb.cli.progress import announce_compilation, say
+from fedglb.cli.report_errors import as_options, fail
+from fedglb.errors import InvalidInput, number, one_of
+from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.store import Durability
+from fedglb.federation.errors import Unavailable
+from fedglb.links import LINKS
+from fedglb.problem import Problem
+
+if TYPE_CHECKING:
+    from fedglb.service.server import Tls
+
+_WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
+_EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
+_MODES = ("600", "660")
+_SLOW = 2.0  # seconds, after which it says what takes so long
+
+
+def _option(text: str, panel: str) -> Any:
+    return typer.Option(help=text, rich_help_panel=panel)
+
+
+def serve(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; made if new.")],
+    bundle: Annotated[
+        Path | None, _option("The client's folder, to take part in a federation.", _AGENT)
+    ] = None,
+    dim: Annotated[
+        int | None, _option("d, the numbers of an arm, for an agent alone.", _AGENT)
+    ] = None,
+    link: Annotated[str, _option(f"Alone: {', '.join(LINKS)}.", _AGENT)] = "logistic",
+    radius: Annotated[float, _option("Alone: S, the bound on ‖θ‖.", _AGENT)] = 1.0,
+    explore: Annotated[float, _option("The share of decisions drawn at random.", _AGENT)] = 0.0,
+    durable: Annotated[
+        str, _option(f"What a reward survives: {', '.join(get_args(Durability))}.", _AGENT)
+    ] = "process",
+    expire_after: Annotated[
+        float, _option("Seconds that a decision waits for its reward.", _AGENT)
+    ] = DecisionRules.expire_after,
+    most_pending: Annotated[
+        int, _option("Decisions that wait at most.", _AGENT)
+    ] = DecisionRules.most_pending,
+    http: Annotated[
+        str, _option("Address and port; port 0: any that is free.", _WHERE)
+    ] = "127.0.0.1:8731",
+    socket: Annotated[
+        Path | None, _option("A unix socket, in place of an address.", _WHERE)
+    ] = None,
+    socket_mode: Annotated[
+        str, _option("Its mode: 600 (the same user) or 660 (the group, too).", _WHERE)
+    ] = "600",
+    token_file: Annotated[
+        Path | None, _option("A file with the token that requests have to bring.", _WHERE)
+    ] = None,
+    tls_cert: Annotated[Path | None, _option("A certificate, as PEM.", _WHERE)] = None,
+    tls_key: Annotated[Path | None, _option("Its key.", _WHERE)] = None,
+    most_body: Annotated[int, _option("Bytes of a request's body.", _LIMITS)] = 2**20,
+    most_arms: Annotated[int, _option("Arms of one request.", _LIMITS)] = 1000,
+    most_batch: Annotated[int, _option("Items of a batch.", _LIMITS)] = 1000,
+    most_waiting: Annotated[int, _option("Requests at a time.", _LIMITS)] = 256,
+    stop_within: Annotated[
+        float, _option("Seconds that requests in progress have at the end.", _LIMITS)
+    ] = 30.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
+    ] = False,
+) -> None:
+    """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/service.md.
+
+    One process owns the file and the connection to the federation; any number of others ask it.
+    It listens on this machine only, or on a unix socket. Any other address needs a certificate
+    and a token.
+
+    Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
+    """
+    with _extra():
+        from fedglb.service.access import LOOPBACK, Access, read_token
+        from fedglb.service.app import make_app
+        from fedglb.service.limits import Limits
+        from fedglb.service.server import Address, listen_on_file
+        from fedglb.service.server import serve as run
+    names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
+    with as_options({(name,): option for name, option in names.items()}), _report_errors():
+        limits = Limits(most_body, most_arms, most_batch, most_waiting)
+        number("stop_within", stop_within, above=0.0)
+        mode = _octal(socket_mode)
+        token = None if token_file is None else read_token(token_file)
+        tls = _tls(tls_cert, tls_key)
+        address = Address.parse(http)
+        if socket is None and not address.is_loopback and (tls is None or token is None):
+            allowed = "127.0.0.1 or another loopback address, or add --tls-cert, --tls-key and "
+            raise InvalidInput("http", http, allowed + "--token-file: others reach this one")
+        problem, about = _problem(bundle, dim, link, radius)
+        one_of("durable", durable, get_args(Durability))
+        from fedglb.federation import Agent
+
+        _log_to_output(as_json)
+        with _said_if_slow():
+            agent = Agent.open(
+                file, problem, bundle=bundle, explore=explore,
+                durable=cast("Durability", durable),
+                expire_after=expire_after, most_pending=most_pending,
+            )  # fmt: skip
+        with agent:
+            host = f"[{address.host}]" if ":" in address.host else address.host
+            if socket is None:
+                listener = address.listen()
+                port = listener.getsockname()[1]
+                url = f"{'http' if tls is None else 'https'}://{host}:{port}"
+            else:
+                listener = listen_on_file(socket, mode)
+                url = f"unix://{socket.absolute()}"
+            local = socket is None and address.is_loopback and tls is None
+            hosts = {*LOOPBACK, host} if local else None
+            app = make_app(agent, limits=limits, access=Access(token, hosts), about=about)
+
+            def on_listening() -> None:
+                _print("listening", f"agent {about['client']} listens on {url}", as_json, url=url)
+
+            try:
+                run(app, listener, tls, stop_within, on_listening)
+            finally:
+                if socket is not None:
+                    socket.unlink(missing_ok=True)
+        _print("stopped", "all requests are answered, and the file is closed", as_json)
+
+
+def _problem(
+    bundle: Path | None, dim: int | None, link: str, radius: float
+) -> tuple[Problem, dict[str, str]]:
+    """Return the problem, and what the page says of the agent."""
+    if bundle is None:
+        if dim is None:
+            raise InvalidInput("dim", None, "the numbers of an arm, or --bundle DIR")
+        one_of("link", link, LINKS)
+        return Problem(dim, LINKS[link](), radius), {"client": "alone", "dim": str(dim)}
+    if dim is not None:
+        raise InvalidInput("dim", dim, "none with --bundle, which has the federation's problem")
+    from fedglb.cli.federation.report_errors import extra
+
+    with extra():
+        from fedglb.federation.bundle import Bundle
+    found = Bundle.read(bundle)
+    problem = found.agreement.problem
+    about = {"client": found.client, "federation": found.federation, "dim": str(problem.dim)}
+    return problem, about
+
+
+def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    from fedglb.service.server import Tls
+
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "tls_cert" if certificate is None else "tls_key"
+        raise InvalidInput(missing, None, "both a certificate and its key")
+    return Tls(certificate, key)
+
+
+def _octal(mode: str) -> int:
+    if mode not in _MODES:
+        raise InvalidInput("socket_mode", mode, f"one of {', '.join(_MODES)}")
+    return int(mode, 8)
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        fail(f"{error.name} is not installed: run pip install 'fedglb[service]'", 1)
+
+
+@contextmanager
+def _report_errors() -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as error:
+        fail(str(error), 1)
+
+
+@contextmanager
+def _said_if_slow() -> Iterator[None]:
+    """Say that kernels are loaded or compiled, if that takes long."""
+    announce_compilation()
+    later = threading.Timer(
+        _SLOW, say, ["still opening: kernels are compiled, or samples replayed"]
+    )
+    later.daemon = True
+    later.start()
+    try:
+        yield
+    finally:
+        later.cancel()
+
+
+class _ToOutput(logging.Handler):
+    """Prints what the package and the server log, as events."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self._as_json = as_json
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _print("log", self.format(record), self._as_json, level=record.levelname.lower())
+
+
+def _log_to_output(as_json: bool) -> None:
+    for name, level in (("fedglb", logging.INFO), ("uvicorn", logging.WARNING)):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.addHandler(_ToOutput(as_json))
+
+
+def _print(event: str, text: str, as_json: bool, **facts: object) -> None:
+    now = time.time()
+    if as_json:
+        typer.echo(json.dumps({"event": event, "text": text, "time": now, **facts}))
+    else:
+        typer.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}")

@@ -1,0 +1,94 @@
+"""What the service takes and answers, as OpenAPI has it: made from the messages themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from fedglb.provenance import versions
+from fedglb.service.messages import Problem
+from fedglb.service.problem import MEDIA_TYPE
+
+#: The release of the package.
+VERSION = versions(("fedglb",)).get("fedglb", "unknown")
+_REFERENCE = "#/components/schemas/{name}"
+
+
+@dataclass(frozen=True)
+class Path:
+    """One path: what it is for, what it takes, what it answers.
+
+    Parameters
+    ----------
+    path, method
+        Where it is.
+    summary, details
+        What it does, in a line; what else to know.
+    body
+        The message that it takes, if any.
+    answer
+        The message that it answers with, or the media types of another answer.
+    problems
+        Status codes of refusals, beside those of all paths.
+    """
+
+    path: str
+    method: str
+    summary: str
+    answer: type | tuple[str, ...]
+    body: type | None = None
+    details: str = ""
+    problems: Sequence[int] = ()
+    parameters: Sequence[dict[str, Any]] = ()
+
+
+def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
+    """Return the description of all paths; `token`: whether they ask for one."""
+    messages = [m for path in paths for m in (path.body, path.answer) if isinstance(m, type)]
+    _, schemas = msgspec.json.schema_components([*messages, Problem], ref_template=_REFERENCE)
+    every: dict[str, Any] = {}
+    for path in paths:
+        every.setdefault(path.path, {})[path.method.lower()] = _operation(path)
+    described: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "fedglb agent",
+            "version": VERSION,
+            "description": "An agent that chooses arms and learns from rewards, as a service.",
+        },
+        "paths": every,
+        "components": {"schemas": schemas},
+    }
+    if token:
+        described["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+        described["security"] = [{"token": []}]
+    return described
+
+
+def _operation(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "summary": path.summary,
+        "operationId": path.path.strip("/").replace("/", "_").replace(".", "_") or "page",
+        "responses": {"200": {"description": "Done.", "content": _content(path.answer)}},
+    }
+    if path.details:
+        found["description"] = path.details
+    if path.parameters:
+        found["parameters"] = list(path.parameters)
+    if path.body is not None:
+        found["requestBody"] = {"required": True, "content": _content(path.body)}
+    for status in path.problems:
+        found["responses"][str(status)] = {
+            "description": "Refused.",
+            "content": {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(name="Problem")}}},
+        }
+    return found
+
+
+def _content(message: type | tuple[str, ...]) -> dict[str, Any]:
+    if isinstance(message, tuple):
+        return {kind: {} for kind in message}
+    return {"application/json": {"schema": {"$ref": _REFERENCE.format(name=message.__name__)}}}

@@ -1,0 +1,112 @@
+"""Errors as problem JSON (RFC 9457), and back: a client raises what the agent raised."""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from collections.abc import Mapping
+
+import msgspec
+
+from fedglb.errors import InvalidInput
+from fedglb.federation import AlreadyObserved, DecisionExpired, Unavailable, UnknownDecision
+from fedglb.service.messages import Problem
+
+MEDIA_TYPE = "application/problem+json"
+_PREFIX = "urn:fedglb:problem:"
+_LONGEST = 500  # characters of a text: what was given may be a million numbers
+
+#: What each problem is called, and its title. The names are part of the interface.
+TITLES = {
+    "invalid-input": "What was given is not allowed",
+    "malformed": "The body is not the JSON that this path takes",
+    "too-large": "The request is too large",
+    "too-slow": "The body did not arrive in time",
+    "not-json": "The body is not declared as JSON",
+    "unauthorized": "The token is missing or wrong",
+    "forbidden": "The request comes from elsewhere",
+    "not-found": "There is no such path",
+    "method-not-allowed": "This path has another method",
+    "unknown-decision": "There is no such decision",
+    "already-observed": "The decision has its reward",
+    "decision-expired": "The decision has expired",
+    "busy": "Too many requests at a time",
+    "unavailable": "The agent cannot answer",
+    "storage": "The agent's file cannot be read or written",
+    "internal": "A fault of the service",
+}
+
+
+class Refused(Exception):
+    """A request that does not reach the agent."""
+
+    def __init__(
+        self, status: int, name: str, detail: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(detail)
+        self.problem = _problem(status, name, detail)
+        self.headers = dict(headers or {})
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return an error of the package as a problem; one that is not known is the service's fault."""
+    match error:
+        case Refused():
+            return error.problem
+        case InvalidInput():
+            found = _problem(400, "invalid-input", str(error))
+            found.argument, found.allowed = error.argument, error.allowed
+            found.value = _plain(error.value)
+            return found
+        case msgspec.ValidationError() | msgspec.DecodeError() | UnicodeDecodeError():
+            return _problem(400, "malformed", str(error))
+        case RecursionError():
+            return _problem(400, "malformed", "it is nested too deeply")
+        case UnknownDecision():  # its own text names the file
+            return _problem(404, "unknown-decision", "there is no decision with this id")
+        case AlreadyObserved():
+            found = _problem(409, "already-observed", str(error))
+            found.same = error.same
+            return found
+        case DecisionExpired():
+            return _problem(410, "decision-expired", str(error))
+        case Unavailable():
+            return _problem(503, "unavailable", str(error))
+        case sqlite3.Error():
+            return _problem(507 if "full" in str(error) else 503, "storage", str(error))
+    return _problem(500, "internal", "the service's log says more")
+
+
+def raised(problem: Problem) -> Exception:
+    """Return the exception that a problem stands for."""
+    match problem.type.removeprefix(_PREFIX):
+        case "invalid-input":
+            return InvalidInput(
+                problem.argument or "?", problem.value, problem.allowed or "another"
+            )
+        case "malformed" | "too-large":
+            return InvalidInput("request", problem.title, problem.detail)
+        case "unknown-decision":
+            return UnknownDecision(problem.detail)
+        case "already-observed":
+            return AlreadyObserved(problem.detail, same=bool(problem.same))
+        case "decision-expired":
+            return DecisionExpired(problem.detail)
+    return Unavailable(f"{problem.title}: {problem.detail}")
+
+
+def _problem(status: int, name: str, detail: str) -> Problem:
+    return Problem(_PREFIX + name, TITLES[name], status, _short(detail))
+
+
+def _plain(value: object) -> str | int | float | None:
+    """Return what was given as JSON has it: numbers and short texts as they are."""
+    if value is None or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if type(value) is int and abs(value) < 2**63:
+        return value
+    return _short(value if isinstance(value, str) else repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + " …"

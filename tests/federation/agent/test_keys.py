@@ -1,0 +1,111 @@
+"""An idempotency key: the same request again has the same answer, whatever happened meanwhile."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.federation import Agent, AlreadyObserved, Decision
+from fedglb.federation.errors import DecisionExpired
+
+ARMS = np.array([[0.6, 0.0, 0.0], [0.0, 1.0, 0.0]])
+PROBLEM = fg.Problem(dim=3)
+
+
+def test_the_same_key_gives_the_same_decision_and_writes_no_other(agent):
+    first = agent.choose(ARMS, ids=["red", 2], key="view-1")
+    other = agent.choose(ARMS, ids=["red", 2], key="view-2")
+    assert agent.choose(ARMS, ids=["red", 2], key="view-1") == first
+    assert other.id != first.id
+    agent.observe(first.id, 1.0)
+    assert agent.choose(ARMS, ids=["red", 2], key="view-1") == first
+    assert agent.export()["id"].to_list() == [first.id, other.id]
+
+
+def test_a_key_holds_after_a_restart(path):
+    with Agent.open(path, PROBLEM, explore=0.5) as agent:
+        made = [agent.choose(ARMS, key=f"view-{i}") for i in range(20)]
+    with Agent.open(path, PROBLEM, explore=0.5) as agent:
+        assert [agent.choose(ARMS, key=f"view-{i}") for i in range(20)] == made
+        agent.observe(made[3].id, 1.0)
+        assert agent.status.samples == 1
+
+
+def test_numbers_that_are_none_come_back_as_they_were(path):
+    thompson = fg.fedglb_mix(threshold=1.0, choice=fg.Thompson())
+    with Agent.open(path, PROBLEM, algorithm=thompson) as agent:
+        made = agent.choose(ARMS, key="a")
+        assert repr(agent.choose(ARMS, key="a")) == repr(made)  # nan is not equal to itself
+        assert isinstance(made, Decision)
+
+
+def test_a_key_of_another_request_is_refused(agent):
+    agent.choose(ARMS, ids=["red", "blue"], key="a")
+    for arms, ids in [
+        (ARMS[:1], ["red"]),
+        (ARMS / 2, ["red", "blue"]),
+        (ARMS, ["blue", "red"]),
+        (ARMS, None),
+    ]:
+        with pytest.raises(fg.InvalidInput, match="this was another one's") as error:
+            agent.choose(arms, ids=ids, key="a")
+        assert error.value.argument == "key"
+    assert len(agent.export()) == 1
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, 7, b"a", "\ud800"])
+def test_a_key_that_is_not_allowed(agent, key):
+    with pytest.raises(fg.InvalidInput, match="1 to 200 characters"):
+        agent.choose(ARMS, key=key)
+    assert len(agent.export()) == 0
+
+
+def test_a_forgotten_decision_leaves_its_key_free(agent):
+    first = agent.choose(ARMS, key="a")
+    agent.forget([first.id])
+    assert agent.choose(ARMS, key="a").id != first.id
+
+
+def test_an_expired_decision_keeps_its_key(path):
+    with Agent.open(path, PROBLEM, most_pending=1) as agent:
+        first = agent.choose(ARMS, key="a")
+        agent.choose(ARMS)
+        assert agent.choose(ARMS, key="a") == first
+        with pytest.raises(DecisionExpired):
+            agent.observe(first.id, 1.0)
+
+
+def test_the_key_itself_is_not_in_the_file(path):
+    with Agent.open(path, PROBLEM) as agent:
+        agent.choose(ARMS, key="customer-4711")
+    assert b"customer-4711" not in path.read_bytes()
+
+
+def test_keys_are_found_by_an_index_that_older_files_get_too(path):
+    with Agent.open(path, PROBLEM) as agent:
+        agent.choose(ARMS)
+    db = sqlite3.connect(path)
+    db.execute("DROP INDEX decisions_by_key")
+    db.close()
+    with Agent.open(path, PROBLEM) as agent:
+        first = agent.choose(ARMS, key="a")
+        assert agent.choose(ARMS, key="a") == first
+    db = sqlite3.connect(path)
+    plan = db.execute(
+        "EXPLAIN QUERY PLAN SELECT number FROM decisions "
+        "WHERE substr(prefix, 9) = 'a' AND length(prefix) > 8"
+    ).fetchall()
+    db.close()
+    assert "decisions_by_key" in str(plan)
+
+
+def test_a_second_reward_says_whether_it_is_the_same(agent):
+    decision = agent.choose(ARMS)
+    agent.observe(decision.id, 1.0)
+    for reward, same in [(1.0, True), (0.0, False)]:
+        with pytest.raises(AlreadyObserved) as error:
+            agent.observe(decision.id, reward)
+        assert error.value.same is same

@@ -1,0 +1,220 @@
+"""What each path does, asked of the application itself."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sqlite3
+
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+
+import fedglb as fg
+from fedglb.service.app import make_app
+from fedglb.service.limits import Limits
+from tests.service.asgi import JSON, ask, get, post
+
+ARMS = [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_choose_and_observe_are_the_agents_own(app, agent, tmp_path):
+    with fg.Agent.open(tmp_path / "other.db", fg.Problem(dim=2)) as other:
+        for reward in (1, 0.0, 1.0):
+            found = post(app, "/v1/choose", {"arms": ARMS, "ids": ["red", 7]})
+            wanted = other.choose(ARMS, ids=["red", 7])
+            assert found.status == 200
+            assert found.headers["content-type"] == "application/json"
+            decision = found.json()
+            for name in ("arm", "arm_id", "score", "width", "propensity", "model"):
+                assert decision[name] == getattr(wanted, name)
+            answer = post(app, "/v1/observe", {"id": decision["id"], "reward": reward})
+            assert (answer.status, answer.json()) == (200, {"id": decision["id"]})
+            other.observe(wanted.id, reward)
+    assert agent.status.samples == 3
+
+
+def test_a_key_makes_a_request_the_same(app, agent):
+    asked = {"arms": ARMS, "key": "view-1", "t": 3}
+    first = post(app, "/v1/choose", asked)
+    assert post(app, "/v1/choose", asked).body == first.body
+    assert post(app, "/v1/choose", {**asked, "arms": ARMS[:1]}).problem == "invalid-input"
+    assert len(agent.export()) == 1
+
+
+def test_a_second_reward_is_a_conflict_that_says_whether_it_is_the_same(app):
+    id_ = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
+    assert post(app, "/v1/observe", {"id": id_, "reward": 1}).status == 200
+    for reward, same in ((1, True), (0, False)):
+        again = post(app, "/v1/observe", {"id": id_, "reward": reward})
+        assert (again.status, again.problem) == (409, "already-observed")
+        assert again.json()["same"] is same
+
+
+def test_decisions_that_are_unknown_or_expired(tmp_path):
+    with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), most_pending=1) as agent:
+        app = make_app(agent)
+        first = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
+        post(app, "/v1/choose", {"arms": ARMS})
+        expired = post(app, "/v1/observe", {"id": first, "reward": 1})
+        assert (expired.status, expired.problem) == (410, "decision-expired")
+        for id_ in ("", "x", "x-1", "../../etc/passwd", first + "0", "\u0000-1", "ß-7"):
+            unknown = post(app, "/v1/observe", {"id": id_, "reward": 1})
+            assert (unknown.status, unknown.problem) == (404, "unknown-decision")
+            assert str(tmp_path).encode() not in unknown.body
+
+
+def test_what_is_not_allowed_says_what_is(app):
+    found = post(app, "/v1/choose", {"arms": [[3.0, 4.0]]}).json()
+    assert found["argument"] == "norm of arms[0]"
+    assert found["value"] == 5.0
+    assert "norm <= 1" in found["allowed"]
+    assert found["detail"].startswith("norm of arms[0] = 5.0 is not allowed")
+    found = post(app, "/v1/observe", {"id": "a-1", "reward": 2.0}).json()
+    assert (found["argument"], found["value"]) == ("reward", 2.0)
+
+
+def test_batches_answer_each_item_on_its_own(app, agent):
+    items = [
+        {"arms": ARMS, "key": "a"},
+        {"arms": [[1.0, 0.0, 0.0]]},
+        {"arms": "x"},
+        {"arms": ARMS, "key": "a"},
+        7,
+        {"arms": ARMS, "color": "red"},
+        {"arms": [[0.0, 0.0]] * 51},
+    ]
+    answer = post(app, "/v1/choose/batch", {"batch": items})
+    assert answer.status == 200
+    results = answer.json()["results"]
+    assert [each["status"] for each in results] == [200, 400, 400, 200, 400, 400, 400]
+    assert results[0]["decision"] == results[3]["decision"]
+    assert results[1]["problem"]["argument"] == "arms.shape"
+    assert results[6]["problem"]["allowed"] == "at most 50 arms"
+    id_ = results[0]["decision"]["id"]
+    rewards = [
+        {"id": id_, "reward": 1},
+        {"id": id_, "reward": 1},
+        {"id": "x-9", "reward": 0},
+        {"id": id_},
+    ]
+    results = post(app, "/v1/observe/batch", {"batch": rewards}).json()["results"]
+    assert [each["status"] for each in results] == [200, 409, 404, 400]
+    assert "problem" not in results[0]
+    assert results[1]["problem"]["same"] is True
+    assert agent.status.samples == 1
+
+
+def test_other_requests_have_their_turn_during_a_batch(agent):
+    app = make_app(agent)
+    order = []
+
+    async def batch() -> None:
+        body = json.dumps({"batch": [{"arms": ARMS}] * 200}).encode()
+        await ask(app, "POST", "/v1/choose/batch", body, JSON)
+        order.append("batch")
+
+    async def one() -> None:
+        await ask(app, "GET", "/healthz")
+        order.append("one")
+
+    async def both() -> None:
+        await asyncio.gather(batch(), one())
+
+    asyncio.run(both())
+    assert order == ["one", "batch"]
+
+
+def test_status(app, agent):
+    post(app, "/v1/choose", {"arms": ARMS})
+    assert get(app, "/v1/status").json() == {
+        "connected": False, "welcome": False, "refused": None, "model": 0, "samples": 0,
+        "wants": 0,
+    } | get(app, "/v1/status").json()  # fmt: skip
+    assert get(app, "/v1/status").json()["samples"] == agent.status.samples
+
+
+@pytest.mark.parametrize("rows", [0, 5, 25])
+def test_export(app, agent, rows, monkeypatch):
+    monkeypatch.setattr("fedglb.service.export._ROWS", 10)
+    for k in range(rows):
+        decision = agent.choose(ARMS, ids=["red", "blue"])
+        if k % 2:
+            agent.observe(decision.id, 1.0)
+    log = agent.export()
+    lines = get(app, "/v1/export?format=ndjson")
+    assert lines.headers["content-type"].startswith("application/x-ndjson")
+    found = [json.loads(line) for line in lines.body.splitlines()]
+    assert [row["id"] for row in found] == log["id"].to_list()
+    assert [row["reward"] for row in found] == log["reward"].to_list()
+    assert get(app, "/v1/export").body == lines.body
+    whole = get(app, "/v1/export?format=parquet")
+    assert whole.headers["content-type"] == "application/vnd.apache.parquet"
+    assert_frame_equal(pl.read_parquet(io.BytesIO(whole.body)), log)
+    wrong = get(app, "/v1/export?format=csv")
+    assert (wrong.status, wrong.problem) == (400, "invalid-input")
+
+
+def test_no_more_exports_than_allowed_at_a_time(agent):
+    app = make_app(agent, limits=Limits(most_exports=1))
+
+    async def several() -> list[int]:
+        asked = (ask(app, "GET", "/v1/export?format=parquet") for _ in range(4))
+        return sorted([each.status for each in await asyncio.gather(*asked)])
+
+    assert asyncio.run(several()) == [200, 503, 503, 503]
+    assert get(app, "/v1/export").status == 200  # the one that is over is not counted
+
+
+def test_a_closed_agent_is_not_ready(app, agent):
+    assert get(app, "/readyz").json() == {"status": "ready"}
+    agent.close()
+    for path in ("/readyz", "/v1/status", "/v1/export", "/"):
+        found = get(app, path)
+        assert (found.status, found.problem) == (503, "unavailable")
+    assert post(app, "/v1/choose", {"arms": ARMS}).status == 503
+    assert get(app, "/healthz").json()["status"] == "ok"
+    assert b"fedglb_agent_samples" not in get(app, "/metrics").body
+
+
+def test_metrics(app):
+    id_ = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
+    post(app, "/v1/observe", {"id": id_, "reward": 1})
+    post(app, "/v1/observe", {"id": id_, "reward": 1})
+    get(app, "/some/path/of/a/scanner")
+    text = get(app, "/metrics").body.decode()
+    for line in (
+        'fedglb_requests_total{path="/v1/choose",status="200"} 1.0',
+        'fedglb_requests_total{path="/v1/observe",status="409"} 1.0',
+        'fedglb_requests_total{path="other",status="404"} 1.0',
+        'fedglb_request_seconds_count{path="/v1/choose"} 1.0',
+        "fedglb_agent_samples 1.0",
+        "fedglb_agent_connected 0.0",
+        "fedglb_agent_refused 0.0",
+        "fedglb_requests_waiting 1.0",  # this one
+    ):
+        assert line in text.splitlines()
+    assert "scanner" not in text
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [("database or disk is full", 507), ("disk I/O error", 503), ("database is locked", 503)],
+)
+def test_a_file_that_cannot_be_written_is_no_fault_of_the_request(
+    app, agent, monkeypatch, error, status
+):
+    def fails(*_, **__):
+        raise sqlite3.OperationalError(error)
+
+    monkeypatch.setattr(agent, "choose", fails)
+    found = post(app, "/v1/choose", {"arms": ARMS})
+    assert (found.status, found.problem) == (status, "storage")
+
+
+def test_a_fault_of_the_service_tells_nothing_of_it(app, agent, monkeypatch, caplog):
+    monkeypatch.setattr(agent, "choose", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # the server's log gets it, too
+        post(app, "/v1/choose", {"arms": ARMS})
+    assert "a request failed" in caplog.text

@@ -1,0 +1,151 @@
+"""10,000 bodies, drawn from a seed: whatever comes, an answer, and never the service's fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import string
+
+import pytest
+
+from tests.service.asgi import JSON, ask
+
+POSTS = ("/v1/choose", "/v1/observe", "/v1/choose/batch", "/v1/observe/batch")
+ALLOWED = {200, 400, 404, 409, 410, 413, 415}
+ODD = [
+    b"NaN", b"Infinity", b"-Infinity", b"1e999", b"-1e999", b"1e-999", b"-0.0", b"9" * 400,
+    b"1" + b"0" * 5000, b"0.1e", b"01", b"+1", b".5", b"1.", b"0x10", b"null", b"true", b"[]",
+    b"{}", b'""', b'"\\ud800"', b'"\\udc00\\ud800"', b'"\\u0000"', b'"\xff"', b'"\xed\xa0\x80"',
+    b'"\\x"', b"'a'", b"[" * 5000, b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000,
+    b"9223372036854775808",
+    b"-9223372036854775809", b"18446744073709551616", b"1.7976931348623157e308", b"5e-324",
+]  # fmt: skip
+
+
+def value(rng: random.Random, depth: int = 0) -> bytes:
+    """Return some JSON, or what is almost JSON."""
+    kind = rng.randrange(9 if depth < 4 else 6)
+    if kind < 2:
+        return rng.choice(ODD)
+    if kind == 2:
+        return repr(rng.uniform(-2.0, 2.0)).encode()
+    if kind == 3:
+        return str(rng.randrange(-(2**70), 2**70) >> rng.randrange(70)).encode()
+    if kind < 6:
+        text = "".join(rng.choices(string.printable + "ß€𝄞\u2028\x00", k=rng.randrange(8)))
+        return json.dumps(text).encode()
+    inner = [value(rng, depth + 1) for _ in range(rng.randrange(4))]
+    if kind == 6:
+        names = (
+            json.dumps(rng.choice(["arms", "ids", "t", "key", "id", "reward", "batch", "x"]))
+            for _ in inner
+        )
+        pairs = (name.encode() + b":" + each for name, each in zip(names, inner, strict=True))
+        return b"{" + b",".join(pairs) + b"}"
+    return b"[" + b",".join(inner) + b"]"
+
+
+def right(rng: random.Random, path: str, ids: list[str]) -> dict:
+    """Return a request that is as it should be, but for its numbers perhaps."""
+    if path.endswith("/batch"):
+        return {
+            "batch": [right(rng, path.removesuffix("/batch"), ids) for _ in range(rng.randrange(4))]
+        }
+    if path == "/v1/observe":
+        return {"id": rng.choice([*ids[-3:], "x-1"]), "reward": rng.choice([0, 1, 0.5, 2, -1])}
+    count = rng.choice([0, 1, 2, 3])
+    asked = {
+        "arms": [
+            [rng.uniform(-0.8, 0.8) for _ in range(rng.choice([2, 2, 2, 3]))] for _ in range(count)
+        ]
+    }
+    if rng.random() < 0.3:
+        asked["ids"] = [rng.choice(["a", "b\x00", 1, -1, 2**70]) for _ in range(count)]
+    if rng.random() < 0.3:
+        asked["t"] = rng.choice([0, 1, 5, 2**40, 2**60, -1])
+    if rng.random() < 0.3:
+        asked["key"] = rng.choice(["k1", "k2", "", "ß", "x" * 300])
+    return asked
+
+
+def body(rng: random.Random, path: str, ids: list[str]) -> bytes:
+    """Return a body: right, with a part replaced, with bytes replaced, or anything."""
+    kind = rng.randrange(6)
+    if kind == 0:
+        return bytes(rng.randrange(256) for _ in range(rng.randrange(200)))
+    if kind == 1:
+        return value(rng)
+    asked = right(rng, path, ids)
+    if kind == 2 and asked:
+        asked[rng.choice([*asked, "x"])] = "REPLACED"
+        return json.dumps(asked).encode().replace(b'"REPLACED"', value(rng))
+    text = bytearray(json.dumps(asked).encode())
+    if kind == 3:
+        for _ in range(rng.randrange(1, 4)):
+            text[rng.randrange(len(text))] = rng.randrange(256)
+    if kind == 4:
+        return bytes(text[: rng.randrange(len(text) + 1)]) * rng.choice([1, 1, 2])
+    return bytes(text)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_is_answered(app, agent, seed):
+    rng, ids, seen = random.Random(seed), [], {}
+
+    async def all_of_them() -> None:
+        for _ in range(2500):
+            path = rng.choice(POSTS)
+            given = body(rng, path, ids)
+            headers = JSON if rng.random() < 0.95 else {"content-type": "text/plain"}
+            answer = await ask(app, "POST", path, given, headers)
+            assert answer.status in ALLOWED, (path, given, answer)
+            found = json.loads(answer.body, parse_constant=pytest.fail)  # no NaN, either
+            seen[answer.status] = seen.get(answer.status, 0) + 1
+            if answer.status >= 400:
+                assert answer.problem
+            elif path == "/v1/choose":
+                ids.append(found["id"])
+            for each in found.get("results", []):
+                assert each["status"] in ALLOWED, (path, given, each)
+                if "decision" in each:
+                    ids.append(each["decision"]["id"])
+
+    asyncio.run(all_of_them())
+    assert {200, 400, 404, 409, 415} <= set(seen)
+    # what was answered is in the log, and nothing else (a key's decision may be answered twice)
+    log = agent.export()
+    assert sorted(set(ids)) == sorted(log["id"])
+    assert agent.status.samples == log["reward"].is_not_null().sum()
+
+
+def test_heads_of_all_kinds_are_answered(app):
+    rng = random.Random(9)
+    paths = [
+        "/",
+        "/docs",
+        "/healthz",
+        "/v1/status",
+        "/v1/export",
+        "/v1/choose",
+        "/metrics",
+        "/v1/%00",
+    ]
+    names = ["host", "origin", "authorization", "content-type", "content-length", "accept", "range"]
+
+    async def some() -> None:
+        for _ in range(1000):
+            headers = {
+                rng.choice(names): "".join(
+                    chr(rng.randrange(32, 256)) for _ in range(rng.randrange(20))
+                )
+                for _ in range(rng.randrange(4))
+            }
+            method = rng.choice(["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "X"])
+            path = rng.choice(paths) + rng.choice(
+                ["", "?format=", "?format=parquet&format=%ff", "?%00"]
+            )
+            answer = await ask(app, method, path, b"", headers)
+            assert answer.status < 500, (method, path, headers, answer)
+
+    asyncio.run(some())

@@ -1,0 +1,71 @@
+"""The pages and the description: true, whole, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from fedglb.service.app import PATHS, make_app
+from fedglb.service.messages import Choose, Observe
+from tests.service.asgi import get, post
+
+ARMS = [[0.123456, 0.0], [0.0, 0.654321]]
+
+
+@pytest.mark.parametrize("path", ["/", "/docs"])
+def test_a_page_needs_nothing_from_elsewhere(app, path):
+    found = get(app, path)
+    assert found.headers["content-type"] == "text/html; charset=utf-8"
+    assert found.headers["content-security-policy"].startswith("default-src 'none'")
+    text = found.body.decode()
+    for wanted in ("prefers-color-scheme: dark", "width=device-width"):
+        assert wanted in text
+    assert not re.search(r"https?://|//\w|<script|<img|<link|@import|url\(|\bon\w+=", text)
+
+
+def test_the_page_shows_totals_and_no_samples(app, agent):
+    decision = post(app, "/v1/choose", {"arms": ARMS, "ids": ["customer-4711", "b"]}).json()
+    post(app, "/v1/observe", {"id": decision["id"], "reward": 1})
+    text = get(app, "/").body.decode()
+    assert f"<th>samples</th><td>{agent.status.samples}</td>" in text
+    assert '<td>/v1/observe</td><td class="n">200</td><td class="n">1</td>' in text
+    for secret in (decision["id"], "customer-4711", "0.123456", "0.654321"):
+        assert secret not in text
+    for path in ("/v1/status", "/metrics", "/docs", "/healthz"):
+        assert decision["id"].encode() not in get(app, path).body
+
+
+def test_what_others_named_is_escaped(agent):
+    app = make_app(agent, about={"client": "<b>x</b>", "federation": "a&b"})
+    text = get(app, "/").body.decode()
+    assert "<b>x</b>" not in text
+    assert "&lt;b&gt;x&lt;/b&gt;" in text
+    assert "without a connection to its federation" in text
+
+
+def test_every_path_is_described_and_every_description_is_a_path(app):
+    described = get(app, "/openapi.json").json()
+    assert set(described["paths"]) == {path.path for path in PATHS}
+    for path in PATHS:
+        found = get(app, path.path) if path.method == "GET" else post(app, path.path, b"{}")
+        assert found.status not in (404, 405), path
+        assert str(found.status) in described["paths"][path.path][path.method.lower()]["responses"]
+    pages = {"/", "/docs", "/openapi.json"}
+    assert app._paths == set(described["paths"]) | pages
+    text = get(app, "/docs").body.decode()
+    for name in described["components"]["schemas"]:
+        assert f"<h3 id='{name}'>" in text
+
+
+def test_the_description_is_that_of_the_messages(app):
+    described = get(app, "/openapi.json").json()
+    schemas = described["components"]["schemas"]
+    for message in (Choose, Observe):
+        fields = {field.encode_name for field in msgspec.structs.fields(message)}
+        assert set(schemas[message.__name__]["properties"]) == fields
+        assert schemas[message.__name__]["additionalProperties"] is False
+    text = get(app, "/openapi.json").body.decode()
+    references = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert references <= set(schemas)

@@ -1,0 +1,182 @@
+"""Requests that do not reach the agent: too much, too slow, not JSON, from elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+import fedglb as fg
+from fedglb.service.access import Access, read_token
+from fedglb.service.app import make_app
+from fedglb.service.limits import Limits
+from tests.service.asgi import CUT, JSON, ask, get, post
+
+ARMS = [[1.0, 0.0], [0.0, 1.0]]
+BODY = json.dumps({"arms": ARMS}).encode()
+TOKEN = "0123456789abcdef-token"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1", "/v1/choose/", "//v1/choose", "/v1/choose/x", "/etc/passwd"]
+)
+def test_paths_that_there_are_not(app, path):
+    found = get(app, path)
+    assert (found.status, found.problem) == (404, "not-found")
+
+
+def test_methods_that_a_path_has_not(app):
+    for method, path in [("GET", "/v1/choose"), ("PUT", "/v1/observe"), ("POST", "/v1/status")]:
+        found = asyncio.run(ask(app, method, path, BODY, JSON))
+        assert (found.status, found.problem) == (405, "method-not-allowed")
+        assert found.headers["allow"]
+    assert asyncio.run(ask(app, "HEAD", "/healthz")).status == 200
+    assert asyncio.run(ask(app, "OPTIONS", "/v1/choose")).status == 405  # no CORS
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "json"]
+)
+def test_a_body_has_to_be_declared_as_json(app, agent, kind):
+    found = asyncio.run(ask(app, "POST", "/v1/choose", BODY, {"content-type": kind}))
+    assert (found.status, found.problem) == (415, "not-json")
+    assert len(agent.export()) == 0
+
+
+def test_json_with_a_character_set_is_json(app):
+    for kind in ("application/json; charset=utf-8", "Application/JSON"):
+        assert post(app, "/v1/choose", BODY, {"content-type": kind}).status == 200
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_body_that_is_too_large(app, agent, declared):
+    body = BODY + b" " * 20_000
+    headers = {**JSON, "content-length": str(len(body))} if declared else JSON
+    pieces = [] if declared else [body[:9000], body[9000:18000], body[18000:], b"never read"]
+    found = asyncio.run(ask(app, "POST", "/v1/choose", headers=headers, pieces=pieces))
+    assert (found.status, found.problem) == (413, "too-large")
+    assert found.headers["connection"] == "close"
+    assert len(agent.export()) == 0
+
+
+def test_a_body_in_pieces(app):
+    pieces = [BODY[i : i + 1] for i in range(len(BODY))]
+    found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=pieces))
+    assert found.status == 200
+
+
+def test_a_connection_that_ends_before_the_body_is_no_fault(app, agent, caplog):
+    for pieces in ([CUT], [BODY[:9], CUT], [BODY, CUT]):
+        found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=pieces))
+        assert (found.status, found.problem) == (400, "malformed")
+    assert caplog.text == ""
+    assert len(agent.export()) == 0
+
+
+def test_a_body_that_does_not_arrive(agent):
+    app = make_app(agent, limits=Limits(read_seconds=1))
+    found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=[]))
+    assert (found.status, found.problem) == (408, "too-slow")
+
+
+def test_too_many_arms_and_too_long_a_batch(app):
+    found = post(app, "/v1/choose", {"arms": [[0.0, 0.0]] * 51})
+    assert (found.status, found.json()["allowed"]) == (400, "at most 50 arms")
+    found = post(app, "/v1/choose/batch", {"batch": [0] * 31})
+    assert (found.status, found.json()["allowed"]) == (400, "at most 30 items")
+
+
+def test_too_many_at_a_time_are_told_to_come_again(agent):
+    app = make_app(agent, limits=Limits(most_waiting=2))
+
+    async def crowd() -> None:
+        slow = [
+            asyncio.create_task(ask(app, "POST", "/v1/choose", headers=JSON, pieces=[]))
+            for _ in range(2)
+        ]
+        await asyncio.sleep(0)
+        refused = await ask(app, "POST", "/v1/choose", BODY, JSON)
+        assert (refused.status, refused.problem) == (503, "busy")
+        assert refused.headers["retry-after"] == "1"
+        assert (await ask(app, "GET", "/healthz")).status == 200
+        for each in slow:
+            each.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert (await ask(app, "POST", "/v1/choose", BODY, JSON)).status == 200
+
+    asyncio.run(crowd())
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "127.0.0.1:9"}, 200),
+        ({"host": "LOCALHOST"}, 200),
+        ({"host": "[::1]:8731"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example:8731"}, 403),
+        ({"host": "localhost@evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": None}, 403),
+        ({"origin": "http://127.0.0.1:8731"}, 200),
+        ({"origin": "http://127.0.0.1:3000"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_a_browser_that_was_sent_from_elsewhere_is_refused(app, agent, headers, status):
+    found = post(app, "/v1/choose", BODY, headers)
+    assert found.status == status
+    assert status == 200 or found.problem == "forbidden"
+    assert len(agent.export()) == (status == 200)
+    assert status == 200 or get(app, "/v1/export", headers).status == 403
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, "", TOKEN, "Bearer", "Bearer ", "Basic " + TOKEN, f"Bearer {TOKEN}x", "Bearer é"],
+)
+def test_a_token_is_asked_for(agent, given):
+    app = make_app(agent, access=Access(TOKEN))
+    headers = {"authorization": given}
+    for path in ("/", "/v1/status", "/v1/export", "/metrics", "/openapi.json", "/docs", "/nothing"):
+        found = get(app, path, headers)
+        assert (found.status, found.problem) == (401, "unauthorized")
+        assert found.headers["www-authenticate"] == "Bearer"
+    assert post(app, "/v1/choose", BODY, headers).status == 401
+    assert get(app, "/healthz", headers).status == get(app, "/readyz", headers).status == 200
+    assert len(agent.export()) == 0
+
+
+def test_a_right_token_opens(agent):
+    app = make_app(agent, access=Access(TOKEN))
+    for kind in ("Bearer", "bearer"):
+        headers = {"authorization": f"{kind} {TOKEN}"}
+        assert post(app, "/v1/choose", BODY, headers).status == 200
+    assert TOKEN not in repr(Access(TOKEN))
+    described = get(app, "/openapi.json", headers).json()
+    assert described["security"] == [{"token": []}]
+
+
+def test_a_tokens_file(tmp_path, caplog):
+    path = tmp_path / "token"
+    for text in ("short", "", "two words of a secret", "ü" * 20):
+        path.write_text(text)
+        with pytest.raises(fg.InvalidInput, match="token_file"):
+            read_token(path)
+    with pytest.raises(fg.InvalidInput, match="can be read"):
+        read_token(tmp_path / "missing")
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    assert read_token(path) == TOKEN
+    assert caplog.text == ""
+    path.chmod(0o644)
+    read_token(path)
+    assert "chmod 600" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["most_body", "most_arms", "most_batch", "most_waiting"])
+def test_limits_are_checked(name):
+    with pytest.raises(fg.InvalidInput, match=name):
+        Limits(**{name: 0})
