@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import nats
 from nats.aio.client import Client as Nats
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from fedglb.federation.bundle import Bundle
 
@@ -60,6 +61,7 @@ class Connection:
         self._turns = asyncio.Semaphore() if turns is None else turns
         self._nats: Nats | None = None
         self._last_error = ""
+        self._subscriptions: dict[str, Subscription] = {}
 
     @property
     def connected(self) -> bool:
@@ -103,9 +105,25 @@ class Connection:
             _TIMEOUT,
         )
         self._last_error = ""
-        for subject in self._subjects:
-            await self._nats.subscribe(subject, cb=self._received)
+        self._subscriptions = {}
+        await self._subscribe(self._nats)
         await self._on_connect()
+
+    async def listen(self, subjects: Sequence[str]) -> None:
+        """Subscribe to these subjects and to no others, now and after every connection."""
+        self._subjects = list(subjects)
+        if not self.connected or self._nats is None:
+            return
+        with contextlib.suppress(OSError, nats.errors.Error):
+            await self._subscribe(self._nats)
+            for subject in [s for s in self._subscriptions if s not in self._subjects]:
+                await self._subscriptions.pop(subject).unsubscribe()
+
+    async def _subscribe(self, connection: Nats) -> None:
+        for subject in self._subjects:
+            if subject not in self._subscriptions:
+                found = await connection.subscribe(subject, cb=self._received)
+                self._subscriptions[subject] = found
 
     def _log_once(self, error: Exception) -> None:
         """Log an error, unless it is the same as the last: attempts are made every second."""
