@@ -1,12 +1,13 @@
 """One valid client floods the coordinator: what the others' updates cost meanwhile.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.flood [--before FOLDER]`, where
-FOLDER is a checkout of older sources, measured after these and with fewer updates. A real nats-server with TLS, the
-coordinator as its command runs it, three agents that learn, and a fourth that takes part
-honestly while a second connection with its certificate and its session sends messages of one
-kind, `RATE` a second. Some updates without the flood and some with it take turns. An update's
-time is from its start (the coordinator's event) until the last of the three agents holds its
-model. The flood has a process of its own, at the lowest priority: it stands for another machine.
+FOLDER is a checkout of older sources, measured after these and with fewer updates. A real
+nats-server with TLS, the coordinator as its command runs it, three agents that learn, and a fourth
+that takes part honestly while a second connection with its certificate and its session sends
+messages of one kind, `RATE` a second. Some updates without the flood and some with it take turns.
+An update's time is from its start (the coordinator's event) until the last of the three agents
+holds its model, ten seconds at most. The flood has a process of its own, at the lowest priority:
+it stands for another machine.
 "CPU" is the coordinator's share of a core during the flood.
 """
 

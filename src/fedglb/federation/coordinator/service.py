@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
 _ANNOUNCE = 1.0  # seconds between two words to other coordinators
 _MUTE = 10.0  # seconds without listening to a client that floods
+_HEAR_ALL = 0.5  # seconds in between in which all are listened to
 _MANY = 2000  # clients, above which there is no subscription for each
 _LISTEN = 0.3  # seconds on a new connection in which another coordinator can be noticed
 _MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
@@ -111,6 +112,7 @@ class Service:
         self._listens_until: float | None = None  # None: it speaks to clients
         self._rival: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
+        self._hears_all_until = 0.0
         self._seen: set[str] = set()
 
     async def run(self) -> None:
@@ -176,8 +178,10 @@ class Service:
         """Do not listen to clients that flood: then the server drops it, and it costs nothing here.
 
         Instead of to all clients it listens to each that it knows, but for these. A client that
-        is new is heard when that ends, after ten seconds: then all are listened to for a moment.
+        is new is heard when that ends, after ten seconds: then all are listened to for a while.
         """
+        if now < self._hears_all_until:
+            return
         before = set(self._muted)
         for client in self.session.gate.floods(now):
             if client in self._muted or len(self._seen) <= _MANY:
@@ -185,6 +189,7 @@ class Service:
                 await self._publish(self.session.mute(client, _MUTE, now))
         if any(until <= now for until in self._muted.values()):
             self._muted = {}  # all at once: clients that are new must be heard now and then
+            self._hears_all_until = now + _HEAR_ALL
         if set(self._muted) != before:
             federation = self._bundle.federation
             known = sorted((self._seen | set(self.session.records)) - set(self._muted))
