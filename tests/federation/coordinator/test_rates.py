@@ -226,7 +226,7 @@ def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path)
                     assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
                 finished = await asyncio.to_thread(serving.wait, "updated", number=1)
                 assert (finished.facts["clients"], finished.facts["samples"]) == (2, 11)
-                assert before > 500
+                assert before > 200
                 while serving.session.members.session("c") != flooder.session:
                     await flooder.hello()  # it is heard again after a while
                     await asyncio.sleep(0.5)
