@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.owner_lock import OwnerLock, Taken
 
 #: Whose file it is.
 Kind = Literal["agent", "coordinator"]
@@ -41,7 +43,19 @@ _KINDS: dict[Kind, _Facts] = {
         "go on with the fedglb that made it, or start a new file (no agent loses a sample)",
     ),
 }
-_open: dict[int, sqlite3.Connection] = {}
+_LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
+_PAUSE = 0.05  # seconds between two attempts to open a file
+
+
+class _Open(NamedTuple):
+    """A connection, and the lock that goes with it (None: it only reads)."""
+
+    db: sqlite3.Connection
+    path: str
+    lock: OwnerLock | None
+
+
+_open: dict[int, _Open] = {}
 
 
 def _keep_open() -> None:
@@ -50,8 +64,8 @@ def _keep_open() -> None:
     Python would close them when the child exits, and that would delete the write-ahead log that
     the parent goes on writing to.
     """
-    for db in _open.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+    for each in _open.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each.db))
 
 
 if hasattr(os, "register_at_fork"):
@@ -59,9 +73,27 @@ if hasattr(os, "register_at_fork"):
 
 
 def close(db: sqlite3.Connection) -> None:
-    """Close a file of `connect`."""
-    _open.pop(id(db), None)
+    """Close a file of `connect` or a `reader`."""
+    found = _open.pop(id(db), None)
     db.close()
+    if found is not None and found.lock is not None:
+        found.lock.release()
+
+
+def reader(db: sqlite3.Connection) -> sqlite3.Connection:
+    """Return a second connection to an open file, which only reads; `close` it before that one.
+
+    It sees what is committed, and makes nobody wait.
+    """
+    path = _open[id(db)].path
+    try:
+        found = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        found.execute("PRAGMA query_only=ON")
+    except sqlite3.Error:
+        _check_descriptors(path)
+        raise
+    _open[id(found)] = _Open(found, path, None)
+    return found
 
 
 def connect(
@@ -70,6 +102,7 @@ def connect(
     kind: Kind,
     version: int,
     migrations: Mapping[int, str] | None = None,
+    wait: float = 0.0,
 ) -> sqlite3.Connection:
     """Open or make a file that nobody else can open until this process closes it or ends.
 
@@ -87,6 +120,8 @@ def connect(
         The version of its tables.
     migrations
         By an older version, the statements that turn its tables into those of `version`.
+    wait
+        How many seconds to wait, at most, for whoever has the file open.
 
     Returns
     -------
@@ -100,51 +135,87 @@ def connect(
     Unavailable
         The file is open already, in this process or another; or no more files can be opened.
     """
+    until = time.monotonic() + wait
+    while True:
+        try:
+            return _connect(path, schema, kind, version, migrations or {})
+        except Taken as taken:
+            if time.monotonic() >= until:
+                who = f" {taken}" if str(taken) else ""
+                raise Unavailable(
+                    f"{path} is open already{who}, and one process at a time can use it: "
+                    f"{_KINDS[kind].if_open}"
+                ) from None
+        time.sleep(_PAUSE)
+
+
+def _connect(
+    path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
+) -> sqlite3.Connection:
     facts = _KINDS[kind]
     try:
         # No other user may read it. If the file is there already it is not opened here: closing
         # it again would release the lock of an agent in this process that has it open.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
-    except (OSError, sqlite3.Error) as error:
-        _check_descriptors(path)
-        raise InvalidInput("path", str(path), f"a file that can be opened ({error})") from None
+        lock = OwnerLock(path)
+    except OSError as error:
+        raise _not_opened(path, error) from None
     try:
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")  # before WAL: then there is no shared memory
+        try:
+            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
+        except sqlite3.Error as error:
+            raise _not_opened(path, error) from None
+        try:
+            _prepare(db, path, schema, facts, version, migrations)
+        except BaseException:
+            db.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+    _open[id(db)] = _Open(db, os.path.abspath(path), lock)
+    return db
+
+
+def _prepare(
+    db: sqlite3.Connection,
+    path: str | Path,
+    schema: str,
+    facts: _Facts,
+    version: int,
+    migrations: Mapping[int, str],
+) -> None:
+    """Check what is in a file, then make or change its tables."""
+    try:
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        before = version
-        if not empty:
-            before = _check(db, path, facts, version, migrations or {})
+        before = version if empty else _check(db, path, facts, version, migrations)
         db.execute("ROLLBACK")
-        db.execute("PRAGMA journal_mode=WAL")  # only now: it changes the file, which is ours
+        mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]  # only now: the file is ours
+        if mode != "wal":
+            raise InvalidInput("path", str(path), "a file on a local disk, not a network's")
+        db.execute(f"PRAGMA journal_size_limit={_LARGEST_LOG}")
         db.execute("PRAGMA synchronous=NORMAL")
         if empty or before != version:
             db.execute("BEGIN IMMEDIATE")
             db.execute(f"PRAGMA application_id={facts.application_id}")
             db.execute(f"PRAGMA user_version={version}")
-            statements = schema if empty or migrations is None else migrations[before]
-            for statement in statements.split(";"):
+            for statement in (schema if empty else migrations[before]).split(";"):
                 db.execute(statement)
             db.execute("COMMIT")
     except sqlite3.Error as error:
-        try:
-            _check_descriptors(path)
-        finally:
-            db.close()
-        if "locked" in str(error):
-            raise Unavailable(
-                f"{path} is open already, and one process at a time can use it: {facts.if_open}"
-            ) from None
+        _check_descriptors(path)
+        if "locked" in str(error):  # by a release that has only SQLite's own lock
+            raise Taken from None
         allowed = f"a file that {facts.owner} can use ({error})"
         raise InvalidInput("path", str(path), allowed) from None
-    except BaseException:
-        db.close()
-        raise
-    _open[id(db)] = db
-    return db
+
+
+def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
+    _check_descriptors(path)
+    return InvalidInput("path", str(path), f"a file that can be opened ({error})")
 
 
 def _check_descriptors(path: str | Path) -> None:
@@ -155,7 +226,7 @@ def _check_descriptors(path: str | Path) -> None:
         if error.errno == errno.EMFILE:
             raise Unavailable(
                 f"{path} cannot be opened: this process has as many files and connections open as "
-                "it may, and an agent needs three. Allow it more: `ulimit -n` in a shell, "
+                "it may, and an agent needs five. Allow it more: `ulimit -n` in a shell, "
                 "LimitNOFILE in a systemd unit"
             ) from None
 

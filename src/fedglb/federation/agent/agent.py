@@ -85,6 +85,7 @@ class Agent:
         expire_after: float = DecisionRules.expire_after,
         most_pending: int = DecisionRules.most_pending,
         beat: float = 2.0,
+        wait: float = 0.0,
     ) -> Agent:
         """Open an agent's file, or make it, and join the federation in the background.
 
@@ -94,8 +95,8 @@ class Agent:
         Parameters
         ----------
         path
-            The agent's SQLite file (SQLite keeps a second one, ``…-wal``, beside it). It never
-            leaves the machine.
+            The agent's SQLite file, on a local disk. It never leaves the machine. (Beside it are
+            ``…-wal`` and ``…-shm``, SQLite's own, and ``…-lock``, which says who has it open.)
         problem
             The problem; in a federation it must be the federation's.
         bundle
@@ -117,6 +118,10 @@ class Agent:
             newer ones wait; its reward is then refused.
         beat
             Seconds between two heartbeats to the coordinator, at most.
+        wait
+            How many seconds to wait, at most, for another owner of the file to close it or end.
+            0, the default, refuses at once; a worker that replaces another one, as in a graceful
+            reload, gives as long as the old one may take (say 30).
 
         Returns
         -------
@@ -130,8 +135,8 @@ class Agent:
             federation agreed on or from what the file was made with; or the file is not an
             agent's, or of a version that this fedglb does not read.
         Unavailable
-            The file is open already, in this process or another; or the process may not open
-            another file.
+            The file is open already, in this process or another, and was not closed within
+            `wait`; or the process may not open another file.
 
         Examples
         --------
@@ -141,6 +146,7 @@ class Agent:
         >>> agent.close()
         """
         number("beat", beat, above=0.0)
+        number("wait", wait, at_least=0.0)
         rules = DecisionRules(explore, expire_after, most_pending)
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
@@ -154,7 +160,7 @@ class Agent:
             rules.applied_to(each)  # refuses before there is a file
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
-        store = AgentStore(Path(path), durable)
+        store = AgentStore(Path(path), durable, wait)
         try:
             agreement = _with_which_it_was_made(store, agreement, choices[1:])
             warm_up(agreement, alone=found is None)

@@ -114,11 +114,13 @@ class AgentStore:
         The file; it is made if it is not there.
     durable
         What an acknowledged reward survives.
+    wait
+        How many seconds to wait for another owner of the file, at most.
     """
 
-    def __init__(self, path: str | Path, durable: Durability) -> None:
+    def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
-        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS)
+        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS, wait)
         self._power = durable == "power"
         self.path = Path(path)
 
