@@ -108,7 +108,7 @@ def test_an_older_release_is_kept_out_also_after_a_reader_has_left(path, process
         older = process(OLDER)
         _, errors = older.communicate(timeout=PATIENCE)
         assert "database is locked" in errors
-        close(reader(db))
+        close(reader(path))
     close(db)
     older = process(OLDER + WAIT)
     assert older.stdout.readline() == "open\n"
@@ -152,7 +152,7 @@ time.sleep(600)
 def test_a_reader_sees_what_is_committed_and_writes_nothing(path):
     db = opened(path)
     db.execute("INSERT INTO one VALUES (1)")
-    second = reader(db)
+    second = reader(path)
     db.execute("BEGIN")
     db.execute("INSERT INTO one VALUES (2)")
     assert second.execute("SELECT count(*) FROM one").fetchone() == (1,)

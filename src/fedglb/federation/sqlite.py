@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Literal, NamedTuple
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.owner_lock import OwnerLock, Taken
+from fedglb.io.atomic import UNFINISHED, sync_folder
 
 #: Whose file it is.
 Kind = Literal["agent", "coordinator"]
@@ -44,6 +46,7 @@ _KINDS: dict[Kind, _Facts] = {
     ),
 }
 _LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
+_PAGES = 1024  # that are copied at once
 _PAUSE = 0.05  # seconds between two attempts to open a file
 
 
@@ -51,7 +54,6 @@ class _Open(NamedTuple):
     """A connection, and the lock that goes with it (None: it only reads)."""
 
     db: sqlite3.Connection
-    path: str
     lock: OwnerLock | None
 
 
@@ -80,19 +82,18 @@ def close(db: sqlite3.Connection) -> None:
         found.lock.release()
 
 
-def reader(db: sqlite3.Connection) -> sqlite3.Connection:
-    """Return a second connection to an open file, which only reads; `close` it before that one.
+def reader(path: str | Path) -> sqlite3.Connection:
+    """Return a second connection to a file that this process has open, which only reads.
 
-    It sees what is committed, and makes nobody wait.
+    It sees what is committed, and makes nobody wait. `close` it before the first one.
     """
-    path = _open[id(db)].path
     try:
         found = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
         found.execute("PRAGMA query_only=ON")
     except sqlite3.Error:
         _check_descriptors(path)
         raise
-    _open[id(found)] = _Open(found, path, None)
+    _open[id(found)] = _Open(found, None)
     return found
 
 
@@ -174,7 +175,7 @@ def _connect(
     except BaseException:
         lock.release()
         raise
-    _open[id(db)] = _Open(db, os.path.abspath(path), lock)
+    _open[id(db)] = _Open(db, lock)
     return db
 
 
@@ -216,6 +217,49 @@ def _prepare(
 def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
     _check_descriptors(path)
     return InvalidInput("path", str(path), f"a file that can be opened ({error})")
+
+
+def backup(source: str | Path, path: str | Path) -> None:
+    """Write a copy of an open file, as it is now, to a new one; others go on writing meanwhile.
+
+    The copy is whole or not there. It is opened as the file itself would be.
+
+    Parameters
+    ----------
+    source
+        A file that this process has open.
+    path
+        The copy, which must not be there yet.
+
+    Raises
+    ------
+    InvalidInput
+        There is such a file, or it cannot be made.
+    """
+    path = Path(path)
+    unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
+    db = reader(source)
+    try:
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        copy = sqlite3.connect(unfinished, isolation_level=None)
+        try:
+            db.execute("BEGIN")
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it sees this from now
+            db.backup(copy, pages=_PAGES)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with all that there is
+        finally:
+            copy.close()
+        os.link(unfinished, path)  # unlike a renaming it overwrites nothing
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise InvalidInput("path", str(path), "a file that is not there yet") from None
+    except (OSError, sqlite3.Error) as error:
+        allowed = f"a place where the copy can be written ({error})"
+        raise InvalidInput("path", str(path), allowed) from None
+    finally:
+        close(db)
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _check_descriptors(path: str | Path) -> None:
