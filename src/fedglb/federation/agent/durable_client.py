@@ -205,15 +205,7 @@ class DurableClient:
             )
             expired = self._expired(now)
             self._stale = True
-            try:
-                self._store.add_decision(
-                    index, decision, pending, table, expired, self.rules.log == "offered"
-                )
-            except sqlite3.Error as error:
-                self._stale = not self._store.unchanged(index, waits=False)
-                self._oldest = -math.inf  # nothing has expired
-                if self.rules.on_full_disk == "raise" or not _is_full(error):
-                    raise
+            if not self._written(index, decision, pending, table, expired):
                 self._number = index  # the next one draws another random number
                 return replace(decision, id=f"{self._prefix}{_UNKEPT}-{index}", kept=False)
             self._number = index
@@ -223,6 +215,26 @@ class DurableClient:
             self._stale = False
         self._tell(len(expired))
         return decision
+
+    def _written(
+        self,
+        index: int,
+        decision: Decision,
+        pending: Pending,
+        arms: FloatArray,
+        expired: Sequence[int],
+    ) -> bool:
+        """Write a decision; False: there is no room for it, and the agent is to answer anyway."""
+        offered = self.rules.log == "offered"
+        try:
+            self._store.add_decision(index, decision, pending, arms, expired, offered)
+        except sqlite3.Error as error:
+            self._stale = not self._store.unchanged(index, waits=False)
+            self._oldest = -math.inf  # nothing has expired
+            if self.rules.on_full_disk == "raise" or not _is_full(error):
+                raise
+            return False
+        return True
 
     def _expired(self, now: float) -> list[int]:
         """Return which decisions expire now, where one more is made: too old, or too many."""
@@ -270,17 +282,20 @@ class DurableClient:
             client = self.protocol_client
             step = pending.t or self._clock() + 1
             self._stale = True
-            try:
-                self._store.add_reward(index, self._next, step, y, now)
-            except sqlite3.Error:
-                self._stale = not self._store.unchanged(index, waits=True)
-                raise
+            self._write_reward(index, step, y, now)
             self._waiting -= 1
             self._numbers.append(self._next, step)
             self._next += 1
             wanted = client.observe_unchecked(pending.x, y, step)
             self._stale = False
         return step if wanted else 0
+
+    def _write_reward(self, index: int, step: int, y: float, now: float) -> None:
+        try:
+            self._store.add_reward(index, self._next, step, y, now)
+        except sqlite3.Error:
+            self._stale = not self._store.unchanged(index, waits=True)
+            raise
 
     def _clock(self) -> int:
         return min(self.protocol_client.clock, LAST_STEP)
