@@ -17,7 +17,7 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, transaction
+from fedglb.federation.sqlite import backup, close, connect, transaction
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
@@ -95,6 +95,7 @@ class CoordinatorStore:
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
+        self._file = Path(path).absolute()
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
             self._check_agreement(Path(path), agreement)
@@ -175,6 +176,10 @@ class CoordinatorStore:
         """Return one row per finished update."""
         rows = self._db.execute("SELECT * FROM finished_updates ORDER BY number").fetchall()
         return pl.DataFrame(rows, schema=_FRAME, orient="row")
+
+    def backup(self, path: str | Path) -> None:
+        """Write a copy of the file, as it is now, to a new one; the coordinator goes on."""
+        backup(self._file, path)
 
     def close(self) -> None:
         """Close the file."""
