@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from fedglb import __version__
-from fedglb.cli import data, federation
+from fedglb.cli import agent, data, federation
 from fedglb.cli.report import report
 from fedglb.cli.reproduce import reproduce
 from fedglb.cli.run import run
@@ -31,6 +31,7 @@ app.command()(report)
 app.command("warm-up")(warm_up)
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
+app.add_typer(agent.app, name="agent")
 
 
 def _show_version(asked: bool) -> None:
