@@ -8,6 +8,7 @@ of one run. A loaded machine has long tails in both: look at the ratio.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -93,8 +94,8 @@ def measure(folder: Path, rows: int, repeats: int) -> dict[str, object]:
         for k in range(repeats):
             works: dict[str, Callable[[], object]] = {
                 "export": export,
-                "backup": lambda k=k: agent.backup(folder / f"copy-{k}.db"),
-                "forget": lambda k=k: agent.forget([f"before00-{k + 1}"]),
+                "backup": functools.partial(agent.backup, folder / f"copy-{k}.db"),
+                "forget": functools.partial(agent.forget, [f"before00-{k + 1}"]),
             }
             for name, work in works.items():
                 alone, _ = beside(agent, offer, 2.0, None)

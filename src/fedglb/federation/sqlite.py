@@ -47,6 +47,7 @@ _KINDS: dict[Kind, _Facts] = {
 }
 _LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
 _PAGES = 1024  # that are copied at once
+_BUSY = 20  # milliseconds that the owner waits for a reader, before it tries again later
 _PAUSE = 0.05  # seconds between two attempts to open a file
 
 
@@ -83,7 +84,7 @@ def close(db: sqlite3.Connection) -> None:
 
 
 def reader(path: str | Path) -> sqlite3.Connection:
-    """Return a second connection to a file that this process has open, which only reads.
+    """Return a second connection to a file that this process or its parent owns, which only reads.
 
     It sees what is committed, and makes nobody wait. `close` it before the first one.
     """
@@ -206,6 +207,7 @@ def _prepare(
             for statement in (schema if empty else migrations[before]).split(";"):
                 db.execute(statement)
             db.execute("COMMIT")
+        db.execute(f"PRAGMA busy_timeout={_BUSY}")
     except sqlite3.Error as error:
         _check_descriptors(path)
         if "locked" in str(error):  # by a release that has only SQLite's own lock

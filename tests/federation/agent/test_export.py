@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent, Unavailable
-from fedglb.federation.agent import log_reader
+from fedglb.federation.agent import log_frames, log_reader
 from tests.federation.helpers.agent_driver import arms, feed
 from tests.federation.helpers.nats_federation import PATIENCE
 
@@ -22,7 +22,13 @@ PROBLEM = fg.Problem(dim=3)
 @pytest.fixture
 def pieces(monkeypatch):
     """Read five rows at once, so that a few decisions are many pieces."""
-    monkeypatch.setattr(log_reader, "_PIECE", 5)
+    monkeypatch.setattr(log_frames, "_PIECE", 5)
+
+
+@pytest.fixture
+def process(monkeypatch):
+    """Read even the shortest log in a process of its own."""
+    monkeypatch.setattr(log_reader, "_SHORT", 0)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 7, 23, 24, 100])
@@ -84,10 +90,6 @@ def test_one_that_is_given_up_leaves_nothing_behind(agent, rng, pieces):
     next(started)
     started.close()
     del untouched
-    threads = [t for t in threading.enumerate() if t.name == "fedglb-export"]
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in threads)
     agent.forget(feed(agent, rng, 1))  # it waits for nobody
 
 
@@ -118,3 +120,54 @@ def test_many_exports_beside_writes(path, rng, pieces):
 def test_rows_that_are_not_allowed(agent):
     with pytest.raises(InvalidInput, match="rows = 0"):
         agent.export_batches(0)
+
+
+# -- a long log, which another process reads -------------------------------------------------------
+
+
+@pytest.mark.parametrize("log", ["chosen", "offered"])
+def test_another_process_reads_the_same(path, rng, monkeypatch, log):
+    with Agent.open(path, PROBLEM, log=log, most_pending=2) as agent:
+        feed(agent, rng, 9)
+        agent.absorb(np.eye(3), np.ones(3))
+        for _ in range(4):
+            agent.choose(arms(rng, 3), ids=["a", "b", "c"])
+        here = agent.export()
+        monkeypatch.setattr(log_reader, "_SHORT", 0)
+        found = list(agent.export_batches(6))
+        assert [frame.height for frame in found] == [6, 6, 4]
+        assert_frame_equal(pl.concat(found), here)
+
+
+def test_it_too_reads_the_log_of_the_moment_of_the_call(agent, rng, process):
+    """Pipes are long: what is read ahead was read before, or after with the same result."""
+    feed(agent, rng, 12)
+    waiting = [agent.choose(arms(rng, 2)) for _ in range(12)]
+    wanted = agent.export()
+    batches = agent.export_batches(4)
+    for decision in waiting:
+        agent.observe(decision.id, 1.0)
+    feed(agent, rng, 8)
+    assert_frame_equal(pl.concat(batches), wanted)
+
+
+def test_closing_the_agent_ends_it(path, rng, process):
+    agent = Agent.open(path, PROBLEM)
+    agent.absorb(np.tile(np.eye(3), (4000, 1)), np.ones(12_000))  # more than a pipe takes
+    batches = agent.export_batches(1000)
+    next(batches)
+    agent.close()
+    with pytest.raises(Unavailable, match="closed while its log was read"):
+        list(batches)
+    Agent.open(path, PROBLEM).close()
+
+
+def test_where_no_process_can_be_started_it_is_read_here(agent, rng, process, monkeypatch, caplog):
+    feed(agent, rng, 5)
+    monkeypatch.setattr(log_reader, "_PROGRAM", "raise SystemExit(1)")
+    assert agent.export().height == 5
+    assert "it is read here" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(log_reader.sys, "executable", "/usr/sbin/uwsgi")
+    assert agent.export().height == 5
+    assert not caplog.records

@@ -342,8 +342,8 @@ class Agent:
     def export_batches(self, rows: int = 100_000) -> Iterator[pl.DataFrame]:
         """Return the log as `export` does, piece by piece: for logs that do not fit into memory.
 
-        It is read through a connection of its own, in a thread of low priority, and no other call
-        waits for it.
+        It is read through a connection of its own and, where it is long, by a process of its own of
+        low priority. So no other call waits for it.
 
         Parameters
         ----------

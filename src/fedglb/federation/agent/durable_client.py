@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.federation.agent.decisions import Decision, DecisionRules
-from fedglb.federation.agent.log_reader import LogEnd
+from fedglb.federation.agent.log_frames import LogEnd
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
 from fedglb.federation.agreement import LEAP, Agreement

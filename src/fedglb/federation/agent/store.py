@@ -22,10 +22,11 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
-from fedglb.federation.agent.log_reader import STORED, LogEnd, LogReader
+from fedglb.federation.agent.log_frames import STORED, LogEnd
+from fedglb.federation.agent.log_reader import LogReader
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import backup, close, connect, reader, roll_back, transaction
+from fedglb.federation.sqlite import backup, close, connect, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
 from fedglb.typing import FloatArray
@@ -423,7 +424,7 @@ class AgentStore:
 
     def log(self, end: LogEnd, dim: int) -> LogReader:
         """Return a reader of the log up to there; `close` ends it."""
-        found = LogReader(lambda: reader(self._file), end, dim)
+        found = LogReader(self._file, end, dim)
         self._readers.add(found)
         return found
 
