@@ -368,8 +368,8 @@ class Agent:
         --------
         >>> import fedglb as fg
         >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
-        ...     for _ in range(5):
-        ...         _ = agent.choose([[0.6, 0.0], [0.0, 1.0]])
+        ...     for reward in (1.0, 0.0, 1.0, 1.0, 0.0):
+        ...         agent.observe(agent.choose([[0.6, 0.0], [0.0, 1.0]]).id, reward)
         ...     [frame.height for frame in agent.export_batches(rows=2)]
         [2, 2, 1]
         """

@@ -54,6 +54,7 @@ _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _QUICK = 500_000  # products: a pass takes under a millisecond, a replay of all samples a few
 _UNKEPT = "-unkept"  # in the id of a decision that is not in the file
 _AT_ONCE = 100  # decisions that expire with one choice, at most: nobody waits for millions
+_ROWS = 10_000  # samples that are copied at once
 _QUIET = 60.0  # seconds between two lines of the log about decisions that have expired
 _PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
@@ -429,8 +430,12 @@ class DurableClient:
     ) -> Client:
         """Return the client that never saw some samples, up to the newest but a few."""
         n, gone, samples = len(keep), len(keep) - len(left), client.samples.so_far()
-        kept = Samples.over(samples.X[:n][keep], samples.y[:n][keep], len(left))
-        fresh = self._learned(kept, left, model)
+        X, y, end = np.empty((len(left), samples.X.shape[1])), np.empty(len(left)), 0
+        for first in range(0, n, _ROWS):  # in parts: other threads wait while one is copied
+            part = slice(first, min(first + _ROWS, n))
+            begin, end = end, end + int(keep[part].sum())
+            X[begin:end], y[begin:end] = samples.X[part][keep[part]], samples.y[part][keep[part]]
+        fresh = self._learned(Samples.over(X, y, len(left)), left, model)
         while len(client.samples) - gone - len(fresh.samples) > _AT_ONCE:
             _catch_up(fresh, client, gone)
         return fresh
