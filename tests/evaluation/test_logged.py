@@ -146,3 +146,41 @@ def test_arms_that_do_not_belong_to_the_log_are_refused(exported):
         fg.Logged.from_export(frame, PROBLEM, [arms[first]])
     with pytest.raises(fg.InvalidInput, match="no decision with a reward"):
         fg.Logged.from_export(frame.head(0), PROBLEM, arms)
+
+
+def test_the_arms_that_an_agent_has_kept_are_those_that_were_offered(tmp_path):
+    """Also beside decisions without a reward, expired ones, and samples that were no decisions."""
+    rng, given = np.random.default_rng(5), {}
+    path = tmp_path / "agent.db"
+    with fg.Agent.open(path, PROBLEM, explore=0.4, log="offered", most_pending=2) as agent:
+        agent.absorb(np.eye(PROBLEM.dim), np.ones(PROBLEM.dim))
+        for k in range(40):
+            offer = rng.uniform(-0.5, 0.5, (int(rng.integers(1, 6)), PROBLEM.dim))
+            decision = agent.choose(offer)
+            given[decision.id] = offer
+            if k % 7:
+                agent.observe(decision.id, float(rng.random() < 0.5))
+        frame = agent.export()
+    kept = dict(zip(frame["id"], frame["offered"].to_list(), strict=True))
+    for id_, outcome in zip(frame["id"], frame["outcome"], strict=True):
+        if outcome in ("observed", "pending"):
+            assert np.array_equal(kept[id_], given[id_])
+        else:
+            assert kept[id_] is None
+    own, theirs = (
+        fg.Logged.from_export(frame, PROBLEM),
+        fg.Logged.from_export(frame, PROBLEM, given),
+    )
+    assert own.caveats == theirs.caveats
+    assert "6 of 40 decisions" in own.caveats[0]
+    policy = fg.UniformPolicy()
+    assert fg.evaluate(own, policy).value == fg.evaluate(theirs, policy).value
+
+
+def test_a_log_without_all_arms_offered_says_what_to_do(tmp_path):
+    with fg.Agent.open(tmp_path / "agent.db", PROBLEM, explore=0.4) as agent:
+        agent.observe(agent.choose(np.eye(PROBLEM.dim)).id, 1.0)
+        with pytest.raises(fg.InvalidInput, match='log="offered"'):
+            fg.Logged.from_export(agent.export(), PROBLEM)
+        with pytest.raises(fg.InvalidInput, match='log="offered"'):
+            fg.Logged.from_export(agent.export().drop("offered"), PROBLEM)

@@ -119,7 +119,7 @@ def _read_agent(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], flo
     """Return the decisions with rewards in an agent's file, and their regret."""
     file = AgentStore(file_of(folder, plan.names[index]), "process")
     try:
-        rows = file.frame().filter(outcome="observed").select("id", "arm").rows()
+        rows = file.played()
     finally:
         file.close()
     offers = zip(rows, stream(plan, index), strict=False)

@@ -155,12 +155,13 @@ class Logged:
         cls,
         frame: pl.DataFrame,
         problem: Problem,
-        arms: Mapping[str, ArrayLike] | Sequence[ArrayLike],
+        arms: Mapping[str, ArrayLike] | Sequence[ArrayLike] | None = None,
     ) -> Logged:
         """Return the decisions of an agent that have their rewards, in the order they were made.
 
-        Agents keep the arm that was played and not the others on offer, so the application gives
-        these. The logs of several agents may be put together: ``pl.concat([a.export(), …])``.
+        An agent that was opened with ``log="offered"`` has kept all arms on offer. Otherwise it
+        keeps the one that was played, and the application gives the others. The logs of several
+        agents may be put together: ``pl.concat([a.export(), …])``.
 
         Parameters
         ----------
@@ -170,7 +171,7 @@ class Logged:
             The agent's problem.
         arms
             The arms offered, of shape (K, d) each: by the decisions' ids, or in the order of the
-            rows.
+            rows. None: as the log has them, in its column `offered`.
 
         Returns
         -------
@@ -194,10 +195,13 @@ class Logged:
         >>> log.rewards.tolist()
         [1.0, 0.0, 1.0]
         """
+        if arms is None:
+            arms = _kept_offers(frame)
         if not isinstance(arms, Mapping):
             if len(arms) != frame.height:
                 raise InvalidInput("len(arms)", len(arms), f"{frame.height}, one entry per row")
             arms = dict(zip(frame["id"], arms, strict=True))
+        frame = frame.filter(frame["outcome"] != "absorbed")  # these were no decisions
         observed = frame.filter(frame["outcome"] == "observed").sort("made", maintain_order=True)
         if observed.is_empty():
             raise InvalidInput("frame", "no decision with a reward", "one or more")
@@ -254,6 +258,17 @@ class Logged:
         if isinstance(self.arms, np.ndarray):
             return np.ascontiguousarray(self.arms[np.arange(len(self)), self.chosen])
         return np.stack([offer[arm] for offer, arm in zip(self.arms, self.chosen, strict=True)])
+
+
+def _kept_offers(frame: pl.DataFrame) -> dict[str, ArrayLike]:
+    """Return the arms offered by decision, as an agent has kept them."""
+    kept = frame.filter(frame["outcome"] == "observed")
+    if "offered" not in frame.columns or kept["offered"].null_count():
+        allowed = (
+            'the arms offered: the log has not all of them (open the agent with log="offered")'
+        )
+        raise InvalidInput("arms", None, allowed)
+    return dict(zip(kept["id"], kept["offered"].to_list(), strict=True))
 
 
 def _offers(arms: ArrayLike | Sequence[ArrayLike], dim: int) -> FloatArray | list[FloatArray]:

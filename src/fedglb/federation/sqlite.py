@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
+import secrets
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.damage import remedy
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.owner_lock import OwnerLock, Taken, check_free
+from fedglb.io.atomic import UNFINISHED, sync_folder
 
 #: Whose file it is.
 Kind = Literal["agent", "coordinator"]
@@ -43,7 +46,20 @@ _KINDS: dict[Kind, _Facts] = {
         "go on with the fedglb that made it, or start a new file (no agent loses a sample)",
     ),
 }
-_open: dict[int, sqlite3.Connection] = {}
+_LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
+_PAGES = 1024  # that are copied at once
+_BUSY = 20  # milliseconds that the owner waits for a reader, before it tries again later
+_PAUSE = 0.05  # seconds between two attempts to open a file
+
+
+class _Open(NamedTuple):
+    """A connection, and the lock that goes with it (None: it only reads)."""
+
+    db: sqlite3.Connection
+    lock: OwnerLock | None
+
+
+_open: dict[int, _Open] = {}
 
 
 def _keep_open() -> None:
@@ -52,8 +68,8 @@ def _keep_open() -> None:
     Python would close them when the child exits, and that would delete the write-ahead log that
     the parent goes on writing to.
     """
-    for db in _open.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))
+    for each in _open.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each.db))
 
 
 if hasattr(os, "register_at_fork"):
@@ -61,9 +77,26 @@ if hasattr(os, "register_at_fork"):
 
 
 def close(db: sqlite3.Connection) -> None:
-    """Close a file of `connect`."""
-    _open.pop(id(db), None)
+    """Close a file of `connect` or a `reader`."""
+    found = _open.pop(id(db), None)
     db.close()
+    if found is not None and found.lock is not None:
+        found.lock.release()
+
+
+def reader(path: str | Path) -> sqlite3.Connection:
+    """Return a second connection to a file that this process or its parent owns, which only reads.
+
+    It sees what is committed, and makes nobody wait. `close` it before the first one.
+    """
+    try:
+        found = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+        found.execute("PRAGMA query_only=ON")
+    except sqlite3.Error:
+        _check_descriptors(path)
+        raise
+    _open[id(found)] = _Open(found, None)
+    return found
 
 
 def connect(
@@ -72,6 +105,7 @@ def connect(
     kind: Kind,
     version: int,
     migrations: Mapping[int, str] | None = None,
+    wait: float = 0.0,
 ) -> sqlite3.Connection:
     """Open or make a file that nobody else can open until this process closes it or ends.
 
@@ -89,6 +123,8 @@ def connect(
         The version of its tables.
     migrations
         By an older version, the statements that turn its tables into those of `version`.
+    wait
+        How many seconds to wait, at most, for whoever has the file open.
 
     Returns
     -------
@@ -102,51 +138,131 @@ def connect(
     Unavailable
         The file is open already, in this process or another; or no more files can be opened.
     """
+    until = time.monotonic() + wait
+    while True:
+        try:
+            return _connect(path, schema, kind, version, migrations or {})
+        except Taken as taken:
+            if time.monotonic() >= until:
+                who = f" {taken}" if str(taken) else ""
+                raise Unavailable(
+                    f"{path} is open already{who}, and one process at a time can use it: "
+                    f"{_KINDS[kind].if_open}"
+                ) from None
+        time.sleep(_PAUSE)
+
+
+def _connect(
+    path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
+) -> sqlite3.Connection:
     facts = _KINDS[kind]
     try:
         # No other user may read it. If the file is there already it is not opened here: closing
         # it again would release the lock of an agent in this process that has it open.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
-    except (OSError, sqlite3.Error) as error:
-        _check_descriptors(path)
-        raise InvalidInput("path", str(path), f"a file that can be opened ({error})") from None
+        lock = OwnerLock(path)
+    except OSError as error:
+        raise _not_opened(path, error) from None
     try:
-        db.execute("PRAGMA locking_mode=EXCLUSIVE")  # before WAL: then there is no shared memory
+        try:
+            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.5)
+        except sqlite3.Error as error:
+            raise _not_opened(path, error) from None
+        try:
+            _prepare(db, path, schema, facts, version, migrations)
+        except BaseException:
+            db.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+    _open[id(db)] = _Open(db, lock)
+    return db
+
+
+def _prepare(
+    db: sqlite3.Connection,
+    path: str | Path,
+    schema: str,
+    facts: _Facts,
+    version: int,
+    migrations: Mapping[int, str],
+) -> None:
+    """Check what is in a file, then make or change its tables."""
+    try:
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        before = version
-        if not empty:
-            before = _check(db, path, facts, version, migrations or {})
+        before = version if empty else _check(db, path, facts, version, migrations)
         db.execute("ROLLBACK")
-        db.execute("PRAGMA journal_mode=WAL")  # only now: it changes the file, which is ours
+        mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]  # only now: the file is ours
+        if mode != "wal":
+            raise InvalidInput("path", str(path), "a file on a local disk, not a network's")
+        db.execute(f"PRAGMA journal_size_limit={_LARGEST_LOG}")
         db.execute("PRAGMA synchronous=NORMAL")
         if empty or before != version:
             db.execute("BEGIN IMMEDIATE")
             db.execute(f"PRAGMA application_id={facts.application_id}")
             db.execute(f"PRAGMA user_version={version}")
-            statements = schema if empty or migrations is None else migrations[before]
-            for statement in statements.split(";"):
+            for statement in (schema if empty else migrations[before]).split(";"):
                 db.execute(statement)
             db.execute("COMMIT")
+        db.execute(f"PRAGMA busy_timeout={_BUSY}")
     except sqlite3.Error as error:
-        try:
-            _check_descriptors(path)
-        finally:
-            db.close()
-        if "locked" in str(error):
-            raise Unavailable(
-                f"{path} is open already, and one process at a time can use it: {facts.if_open}"
-            ) from None
+        _check_descriptors(path)
+        if "locked" in str(error):  # by a release that has only SQLite's own lock
+            raise Taken from None
         allowed = f"a file that {facts.owner} can use ({error}): {remedy(facts.owner, error)}"
         raise InvalidInput("path", str(path), allowed) from None
-    except BaseException:
-        db.close()
-        raise
-    _open[id(db)] = db
-    return db
+
+
+def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
+    _check_descriptors(path)
+    return InvalidInput("path", str(path), f"a file that can be opened ({error})")
+
+
+def backup(source: str | Path, path: str | Path) -> None:
+    """Write a copy of an open file, as it is now, to a new one; others go on writing meanwhile.
+
+    The copy is whole or not there. It is opened as the file itself would be.
+
+    Parameters
+    ----------
+    source
+        A file that this process has open.
+    path
+        The copy, which must not be there yet.
+
+    Raises
+    ------
+    InvalidInput
+        There is such a file, or it cannot be made.
+    """
+    path = Path(path)
+    unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
+    db = reader(source)
+    try:
+        os.close(os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        copy = sqlite3.connect(unfinished, isolation_level=None)
+        try:
+            db.execute("BEGIN")
+            db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it sees this from now
+            db.backup(copy, pages=_PAGES)
+            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with all that there is
+        finally:
+            copy.close()
+        os.link(unfinished, path)  # unlike a renaming it overwrites nothing
+        sync_folder(path.parent)
+    except FileExistsError:
+        raise InvalidInput("path", str(path), "a file that is not there yet") from None
+    except (OSError, sqlite3.Error) as error:
+        allowed = f"a place where the copy can be written ({error})"
+        raise InvalidInput("path", str(path), allowed) from None
+    finally:
+        close(db)
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def read_copy(
@@ -162,7 +278,8 @@ def read_copy(
         copy.executescript(schema)
         return copy
     try:
-        with contextlib.closing(
+        check_free(path)
+        with closing(
             sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
         ) as db:
             db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
@@ -171,9 +288,9 @@ def read_copy(
             found = _check(copy, path, facts, version, migrations)
         if found != version:
             copy.executescript(migrations[found])
-    except sqlite3.Error as error:
+    except (sqlite3.Error, Taken) as error:
         copy.close()
-        if "locked" in str(error):
+        if isinstance(error, Taken) or "locked" in str(error):
             raise Unavailable(f"{path} is open: {facts.owner} is using it") from None
         allowed = f"a file that {facts.owner} can use ({error})"
         raise InvalidInput("path", str(path), allowed) from None
@@ -191,7 +308,7 @@ def _check_descriptors(path: str | Path) -> None:
         if error.errno == errno.EMFILE:
             raise Unavailable(
                 f"{path} cannot be opened: this process has as many files and connections open as "
-                "it may, and an agent needs three. Allow it more: `ulimit -n` in a shell, "
+                "it may, and an agent needs five. Allow it more: `ulimit -n` in a shell, "
                 "LimitNOFILE in a systemd unit"
             ) from None
 

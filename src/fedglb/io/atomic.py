@@ -38,10 +38,11 @@ def atomic_write(path: Path, content: bytes, mode: int = 0o666) -> None:
         with contextlib.suppress(OSError):
             unfinished.unlink()
         raise
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to the disk: the names of new files in it could be lost otherwise."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # a system on which a folder cannot be opened

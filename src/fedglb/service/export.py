@@ -18,8 +18,7 @@ _BYTES = 2**18
 
 def batches(agent: Agent) -> Iterator[pl.DataFrame]:
     """Return the log in pieces, at least one, which may be empty."""
-    frame = agent.export()
-    yield from frame.iter_slices(_ROWS) if len(frame) else [frame]
+    return agent.export_batches(rows=_ROWS)
 
 
 def ndjson(agent: Agent) -> Iterator[bytes]:

@@ -372,6 +372,33 @@ def test_no_expiry_by_age(path, clock):
         agent.observe(decision.id, 1.0)
 
 
+def test_expiry_is_counted_and_logged_once_a_minute(path, caplog, monkeypatch):
+    with Agent.open(path, PROBLEM, most_pending=2) as agent:
+        for _ in range(7):
+            agent.choose(ARMS)
+        assert agent.status.expired == 5
+        assert [r.getMessage().split(":")[0] for r in caplog.records] == [
+            "1 decisions have expired without a reward (1 so far)"
+        ]
+        agent._client._told -= 60.0  # a minute later
+        agent.choose(ARMS)
+        assert "5 decisions have expired without a reward (6 so far)" in caplog.text
+    with Agent.open(path, PROBLEM, most_pending=2) as agent:
+        assert agent.status.expired == 6
+
+
+def test_many_that_expire_do_so_a_few_at_a_time(path, clock):
+    """After a long pause nobody waits until all of them are written."""
+    with Agent.open(path, PROBLEM, expire_after=10.0) as agent:
+        decisions = [agent.choose(ARMS) for _ in range(250)]
+        clock.now += 20.0
+        for expected in (100, 200, 250, 250):
+            agent.choose(ARMS)
+            assert agent.status.expired == expected
+        with pytest.raises(DecisionExpired):
+            agent.observe(decisions[-1].id, 1.0)
+
+
 # -- export, status, close -------------------------------------------------------------------------
 
 
@@ -383,7 +410,7 @@ def test_export_has_every_decision(agent):
     frame = agent.export()
     assert frame.columns == [
         "id", "made", "arms", "arm", "arm_id", "x", "score", "width", "propensity", "model",
-        "reward", "rewarded", "outcome", "propensity_error",
+        "reward", "rewarded", "outcome", "propensity_error", "offered",
     ]  # fmt: skip
     assert frame["id"].to_list() == [one.id, two.id]
     assert frame["arms"].to_list() == [3, 2]

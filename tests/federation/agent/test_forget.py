@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
+from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
 from fedglb.protocol.messages import NewModel
 from fedglb.protocol.persistence import from_arrays, to_arrays
 from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, state
+from tests.federation.helpers.nats_federation import PATIENCE
 
 PROBLEM = fg.Problem(dim=3)
 
@@ -251,3 +257,107 @@ def test_an_id_is_never_given_again(path, rng):
                 with pytest.raises(UnknownDecision):
                     agent.observe(last, 1.0)
     assert len(seen) == 12
+
+
+class Paused:
+    """Stops what works out the state without forgotten samples, until it is told to go on."""
+
+    def __init__(self, agent: Agent, monkeypatch) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+        original = DurableClient._without
+
+        def without(client, *given):
+            fresh = original(client, *given)
+            self.reached.set()
+            assert self.go_on.wait(PATIENCE)
+            return fresh
+
+        monkeypatch.setattr(DurableClient, "_without", without)
+
+    def forget(self, agent: Agent, ids: list[str]) -> threading.Thread:
+        thread = threading.Thread(target=agent.forget, args=(ids,))
+        thread.start()
+        assert self.reached.wait(PATIENCE)
+        return thread
+
+
+def test_other_calls_go_on_meanwhile(path, rng, monkeypatch):
+    """What they learn is kept; a reward of what is forgotten makes it begin again."""
+    agent = Agent.open(path, PROBLEM)
+    ids = feed(agent, rng, 30)
+    waiting = agent.choose(arms(rng, 2))
+    paused = Paused(agent, monkeypatch)
+    thread = paused.forget(agent, [ids[3], ids[20], waiting.id])
+    later = feed(agent, rng, 150)
+    agent.observe(waiting.id, 1.0)
+    assert agent.export().height == 181
+    paused.go_on.set()
+    thread.join(PATIENCE)
+    gone = {ids[3], ids[20], waiting.id}
+    assert agent.export()["id"].to_list() == [k for k in ids + later if k not in gone]
+    assert agent.status.samples == 178
+    live = state(agent)
+    agent.close()
+    with Agent.open(path, PROBLEM) as back:
+        assert state(back) == live
+
+
+def test_an_update_begins_and_ends_meanwhile(path, rng, monkeypatch):
+    algorithm = fg.fedglb_ucb(10.0, fg.Newton())
+    agent = Agent.open(path, PROBLEM, algorithm=algorithm)
+    ids, world = feed(agent, rng, 12), Alone(agent)
+    paused = Paused(agent, monkeypatch)
+    thread = paused.forget(agent, ids[:2])
+    world.update(agent, t=12)
+    feed(agent, rng, 3)
+    world.begin(t=15)
+    world.deliver(agent)
+    paused.go_on.set()
+    thread.join(PATIENCE)
+    assert (client(agent).adopted, client(agent).covered, agent.status.samples) == (1, 10, 13)
+    assert world.deliver(agent) == [Withdrawal(2)]
+    live = state(agent)
+    agent.close()
+    with Agent.open(path, PROBLEM, algorithm=algorithm) as back:
+        assert state(back) == live
+
+
+@pytest.mark.parametrize("moment", ["DELETE FROM decisions", "COMMIT", "PRAGMA wal_checkpoint"])
+def test_a_kill_leaves_a_sound_file(path, moment):
+    script = """
+import os, signal, sqlite3, sys
+import numpy as np
+moment = "never"
+
+class Traced(sqlite3.Connection):
+    def execute(self, sql, *given):
+        if sql.startswith(moment):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().execute(sql, *given)
+
+    def executemany(self, sql, *given):
+        if sql.startswith(moment):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().executemany(sql, *given)
+
+connect = sqlite3.connect
+sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Traced)
+import fedglb as fg
+agent = fg.Agent.open(sys.argv[1], fg.Problem(dim=3))
+ids = []
+for k in range(40):
+    ids.append(agent.choose(np.eye(3)).id)
+    agent.observe(ids[-1], float(k % 2))
+moment = sys.argv[2]
+agent.forget(ids[5:9])
+"""
+    command = [sys.executable, "-c", script, str(path), moment]
+    assert subprocess.run(command, timeout=PATIENCE).returncode == -signal.SIGKILL
+    left = 36 if moment.startswith("PRAGMA") else 40
+    with Agent.open(path, PROBLEM) as agent:
+        assert agent.status.samples == agent.export().height == left
+        assert own_state(agent) == without(agent, None, [], 0)
+        agent.forget(agent.export()["id"][:3].to_list())
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    db.close()

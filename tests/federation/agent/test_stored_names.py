@@ -20,7 +20,7 @@ from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
@@ -30,8 +30,11 @@ COLUMNS = {
     ],
     "snapshots": ["number", "last_sequence", "withdrawn"],
     "adopted_model": ["one", "number", "last_sequence", "base"],
+    "offers": ["number", "arms"],
+    "absorbed": ["key", "samples", "at"],
 }  # fmt: skip
-FACTS = {"agreement", "instance", "seed", "last_number"}
+INDEXES = {"samples", "waiting"}
+FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
 #: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
 STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radius_terms"}
@@ -40,10 +43,12 @@ STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radiu
 @pytest.fixture
 def used(path):
     """A closed file in which every table and every fact was written."""
-    with Agent.open(path, PROBLEM) as agent:
+    with Agent.open(path, PROBLEM, most_pending=1) as agent:
         ids = feed(agent, np.random.default_rng(0), 4)
         Alone(agent).update(agent, t=4)
         agent.forget(ids[:1])
+        for _ in range(2):
+            agent.choose(np.eye(3))  # the first one expires
     return path
 
 
@@ -51,12 +56,18 @@ def test_tables_columns_and_facts(used):
     db = sqlite3.connect(used)
     tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]
     found = {name: [row[1] for row in db.execute(f"PRAGMA table_info({name})")] for name in tables}
+    indexes = {
+        name
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='index'")
+        if not name.startswith("sqlite_")
+    }
     facts = dict(db.execute("SELECT name, value FROM facts"))
     ids = [
         db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     ]
     db.close()
     assert found == COLUMNS
+    assert indexes == INDEXES
     assert set(facts) == FACTS
     agreement = json.loads(facts["agreement"])
     assert set(agreement) - set(AGREED.facts()) == {"federation", "client"}
@@ -89,7 +100,7 @@ def test_version_1_is_refused_with_what_to_do(used):
     db.execute("PRAGMA user_version=1")
     db.close()
     before = used.read_bytes()
-    with pytest.raises(InvalidInput, match=r"version 3, .* has version 1: export its log") as error:
+    with pytest.raises(InvalidInput, match=r"version 4, .* has version 1: export its log") as error:
         Agent.open(used, PROBLEM)
     assert error.value.value == str(used)
     assert used.read_bytes() == before
@@ -112,7 +123,9 @@ def as_version_2(path):
     db.execute(VERSION_2)
     named = ", ".join(COLUMNS["decisions"][:-1])
     db.execute(f"INSERT INTO decisions SELECT {named} FROM newer")
-    db.execute("DROP TABLE newer")
+    db.execute("DROP TABLE newer")  # and its indexes
+    db.execute("DROP TABLE offers")
+    db.execute("DROP TABLE absorbed")
     db.execute("PRAGMA user_version=2")
     db.commit()
     db.close()
@@ -122,8 +135,10 @@ def decided(path):
     """Every decision as it is stored, to the bit, and what else the file says."""
     db = sqlite3.connect(path)
     rows = db.execute("SELECT * FROM decisions ORDER BY number").fetchall()
-    others = [db.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(COLUMNS)[:1]]
-    others += [db.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(COLUMNS)[2:]]
+    others = [
+        db.execute(f"SELECT * FROM {name}").fetchall()
+        for name in ("adopted_model", "facts", "snapshots")
+    ]
     db.close()
     return rows, others
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from fedglb.cli.agent.backup import backup
+from fedglb.cli.agent.import_ import import_
 from fedglb.cli.agent.serve import serve
 
-app = typer.Typer(no_args_is_help=True, help="Run one agent as a service.")
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `serve` a command of its own, while it is the only one."""
-
-
+app = typer.Typer(no_args_is_help=True, help="Run one agent as a service, or work with its file.")
 app.command("serve")(serve)
+app.command("import")(import_)
+app.command("backup")(backup)

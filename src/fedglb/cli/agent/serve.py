@@ -16,7 +16,7 @@ import typer
 from fedglb.cli.progress import announce_compilation, say
 from fedglb.cli.report_errors import as_options, fail
 from fedglb.errors import InvalidInput, number, one_of
-from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.decisions import DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.store import Durability
 from fedglb.federation.errors import Unavailable
 from fedglb.links import LINKS
@@ -55,6 +55,18 @@ def serve(
     most_pending: Annotated[
         int, _option("Decisions that wait at most.", _AGENT)
     ] = DecisionRules.most_pending,
+    log: Annotated[
+        str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
+    ] = "chosen",
+    on_full_disk: Annotated[
+        str, _option(f"What a choice does then: {', '.join(get_args(OnFullDisk))}.", _AGENT)
+    ] = "raise",
+    report_rewards: Annotated[
+        bool, _option("Tell the coordinator how many rewards there were, and their sum.", _AGENT)
+    ] = False,
+    wait: Annotated[
+        float, _option("Seconds to wait, at most, for another owner of the file.", _AGENT)
+    ] = 30.0,
     http: Annotated[
         str, _option("Address and port; port 0: any that is free.", _WHERE)
     ] = "127.0.0.1:8731",
@@ -115,6 +127,8 @@ def serve(
                 file, problem, bundle=bundle, explore=explore,
                 durable=cast("Durability", durable),
                 expire_after=expire_after, most_pending=most_pending,
+                log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
+                report_rewards=report_rewards, wait=wait,
             )  # fmt: skip
         with agent:
             if socket is None:

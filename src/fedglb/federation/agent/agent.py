@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
-from fedglb.federation.agent.decisions import Decision, DecisionRules
+from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
@@ -86,8 +86,11 @@ class Agent:
         durable: Durability = "process",
         expire_after: float = DecisionRules.expire_after,
         most_pending: int = DecisionRules.most_pending,
+        log: KeptArms = "chosen",
+        on_full_disk: OnFullDisk = "raise",
         beat: float = 2.0,
         report_rewards: bool = False,
+        wait: float = 0.0,
     ) -> Agent:
         """Open an agent's file, or make it, and join the federation in the background.
 
@@ -97,8 +100,8 @@ class Agent:
         Parameters
         ----------
         path
-            The agent's SQLite file (SQLite keeps a second one, ``…-wal``, beside it). It never
-            leaves the machine.
+            The agent's SQLite file, on a local disk. It never leaves the machine. (Beside it are
+            ``…-wal`` and ``…-shm``, SQLite's own, and ``…-lock``, which says who has it open.)
         problem
             The problem; in a federation it must be the federation's.
         bundle
@@ -117,12 +120,25 @@ class Agent:
             moment; "power": a power cut too (`observe` then waits for the disk).
         expire_after, most_pending
             A decision expires `expire_after` seconds after it was made, or when `most_pending`
-            newer ones wait; its reward is then refused.
+            newer ones wait (100 decisions per second for a day are 8.6 million); its reward is then
+            refused. They wait in the file, not in memory. `AgentStatus.expired` counts them.
+        log
+            Which arms of a decision are kept: the "chosen" one, or all that were "offered", which
+            takes 8·K·d bytes more per decision; with them another policy can be evaluated on the
+            log (`Logged.from_export`).
+        on_full_disk
+            What `choose` does where the decision cannot be written, because the disk is full or
+            fails: "raise" SQLite's error, or "choose" all the same. The decision is then not
+            `kept`, and its reward is refused. (`observe` raises in both cases, and learns nothing.)
         beat
             Seconds between two heartbeats to the coordinator, at most.
         report_rewards
             Whether heartbeats say how many rewards there were since the process started, and their
             sum, of all and of the last thousand: the federation's operator then sees them.
+        wait
+            How many seconds to wait, at most, for another owner of the file to close it or end.
+            0, the default, refuses at once; a worker that replaces another one, as in a graceful
+            reload, gives as long as the old one may take (say 30).
 
         Returns
         -------
@@ -136,8 +152,8 @@ class Agent:
             federation agreed on or from what the file was made with; or the file is not an
             agent's, or of a version that this fedglb does not read.
         Unavailable
-            The file is open already, in this process or another; or the process may not open
-            another file.
+            The file is open already, in this process or another, and was not closed within
+            `wait`; or the process may not open another file.
 
         Examples
         --------
@@ -147,7 +163,8 @@ class Agent:
         >>> agent.close()
         """
         number("beat", beat, above=0.0)
-        rules = DecisionRules(explore, expire_after, most_pending)
+        number("wait", wait, at_least=0.0)
+        rules = DecisionRules(explore, expire_after, most_pending, log, on_full_disk)
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
         if found is None:
@@ -160,7 +177,7 @@ class Agent:
             rules.applied_to(each)  # refuses before there is a file
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
-        store = AgentStore(Path(path), durable)
+        store = AgentStore(Path(path), durable, wait)
         try:
             with as_agents(path):
                 agreement = _with_which_it_was_made(store, agreement, choices[1:])
@@ -247,7 +264,7 @@ class Agent:
         DecisionExpired
             The decision has expired (`expire_after`, `most_pending`).
         UnknownDecision
-            There is no such decision, or it was forgotten.
+            There is no such decision, it was forgotten, or it was not kept (`Decision.kept`).
         Unavailable
             The agent is closed, or belongs to another process.
 
@@ -263,22 +280,67 @@ class Agent:
         step = self._client.observe(id, reward)
         if self._session.rewards is not None:
             self._session.rewards.add(reward)
+        self._want(step)
+
+    def absorb(self, X: ArrayLike, y: ArrayLike, *, key: str | None = None) -> int:
+        """Learn from samples of the past, as if each had been chosen and observed, in order.
+
+        A warm start, from a log that another system has kept. When this returns all of them are
+        in the file; if it raises, or the process dies before, none is. Other calls wait meanwhile.
+
+        Parameters
+        ----------
+        X
+            The arms that were played, shape (n, d), each of Euclidean norm at most 1.
+        y
+            Their rewards, shape (n,), as `observe` takes them.
+        key
+            A name for these samples: under the same one they are absorbed once, however often this
+            is called. None: every time.
+
+        Returns
+        -------
+        int
+            How many samples were absorbed: n, or 0 where there were some under this key.
+
+        Raises
+        ------
+        InvalidInput
+            A sample is not allowed, or another number of samples was absorbed under `key`.
+        Unavailable
+            The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     past = [[0.6, 0.0], [0.0, 1.0]], [1.0, 0.0]
+        ...     agent.absorb(*past, key="last year"), agent.absorb(*past, key="last year")
+        ...     agent.status.samples
+        (2, 0)
+        2
+        """
+        count, step = self._client.absorb(X, y, key)
+        self._want(step)
+        return count
+
+    def _want(self, step: int) -> None:
+        """Ask for an update if the trigger has fired, in this step."""
         if step and self._session.want(step) and self._connection is not None:
             self._connection.wake()
 
     # -- the log ----------------------------------------------------------------------------------
 
     def export(self) -> pl.DataFrame:
-        """Return the log, one row per decision.
-
-        Other calls wait while it is read: about a second for a million rows.
+        """Return the log, one row per decision. No other call waits for it.
 
         Returns
         -------
         polars.DataFrame
             Columns id, made, arms (how many were offered), arm, arm_id, x (the chosen arm),
-            score, width, propensity, model, reward, rewarded, outcome (observed, pending or
-            expired), propensity_error.
+            score, width, propensity, model, reward, rewarded, outcome (observed, pending,
+            expired, or absorbed: a sample that was no decision), propensity_error, offered (all
+            arms offered, where the agent was opened with ``log="offered"``).
 
         Raises
         ------
@@ -293,15 +355,87 @@ class Agent:
         ...     agent.export()["arm_id", "outcome"].rows()
         [('red', 'pending')]
         """
-        return self._client.export()
+        import polars as pl
+
+        return pl.concat(self.export_batches())
+
+    def export_batches(self, rows: int = 100_000) -> Iterator[pl.DataFrame]:
+        """Return the log as `export` does, piece by piece: for logs that do not fit into memory.
+
+        It is read through a connection of its own and, where it is long, by a process of its own of
+        low priority. So no other call waits for it.
+
+        Parameters
+        ----------
+        rows
+            Rows of a piece; the last one has fewer.
+
+        Yields
+        ------
+        polars.DataFrame
+            With the columns of `export`; at least one, which may be empty. Together they are the
+            log as it was when this was called: what is decided or rewarded later is not in it.
+            What is forgotten meanwhile is not in it either, and what expires is shown as expired.
+
+        Raises
+        ------
+        InvalidInput
+            `rows` is not allowed.
+        Unavailable
+            The agent is closed, also while this is read, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> with fg.Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
+        ...     for reward in (1.0, 0.0, 1.0, 1.0, 0.0):
+        ...         agent.observe(agent.choose([[0.6, 0.0], [0.0, 1.0]]).id, reward)
+        ...     [frame.height for frame in agent.export_batches(rows=2)]
+        [2, 2, 1]
+        """
+        return self._client.export_batches(rows)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
+
+        (`forget` waits for it.) The copy is whole or not there, and is opened as any agent's
+        file. What is forgotten later is still in it.
+
+        Parameters
+        ----------
+        path
+            The copy, which must not be there yet.
+
+        Raises
+        ------
+        InvalidInput
+            There is such a file, or it cannot be written.
+        Unavailable
+            The agent is closed, or belongs to another process.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> folder, problem = getfixture("tmp_path"), fg.Problem(dim=2)
+        >>> with fg.Agent.open(folder / "agent.db", problem) as agent:
+        ...     _ = agent.choose([[0.6, 0.0], [0.0, 1.0]])
+        ...     agent.backup(folder / "monday.db")
+        >>> with fg.Agent.open(folder / "monday.db", problem) as agent:
+        ...     agent.export().height
+        1
+        """
+        self._client.backup(Path(path))
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete decisions and their samples for good: all of them, or none and an error.
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
-        them. The agent withdraws from an update in progress that contains them. All other
-        samples are read again, so with millions of them other calls wait for seconds.
+        them. The agent withdraws from an update in progress that contains them.
+
+        The state without them is worked out anew from all other samples, which takes seconds with
+        millions of them. Other calls go on meanwhile, with the state of before; when this returns
+        everything is gone. If the process dies meanwhile all of it is done, or nothing.
 
         Parameters
         ----------
@@ -384,8 +518,9 @@ class Agent:
         wants = session.wants
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
-            connected, session.welcome, session.refused, client.adopted, len(client.samples), wants
-        )
+            connected, session.welcome, session.refused, client.adopted, len(client.samples), wants,
+            self._client.expired,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Leave the federation and close the file; another process may then open it.

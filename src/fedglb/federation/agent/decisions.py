@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from fedglb.algorithms import Algorithm
 from fedglb.choice import EpsilonGreedy
-from fedglb.errors import InvalidInput, integer, number
+from fedglb.errors import InvalidInput, integer, number, one_of
+
+#: Which arms of a decision are kept: the chosen one, or all that were offered.
+KeptArms = Literal["chosen", "offered"]
+#: What `choose` does where the decision cannot be written.
+OnFullDisk = Literal["raise", "choose"]
 
 
 @dataclass(frozen=True)
 class DecisionRules:
-    """How often an agent explores, and when its decisions expire.
+    """How often an agent explores, what it keeps of a decision, and when decisions expire.
 
     Parameters
     ----------
@@ -21,6 +27,10 @@ class DecisionRules:
         Seconds that a decision waits for its reward.
     most_pending
         How many decisions wait at most: with one more, the oldest expires.
+    log
+        Which arms are kept.
+    on_full_disk
+        What to do with a decision that cannot be written: raise, or answer all the same.
 
     Raises
     ------
@@ -30,13 +40,17 @@ class DecisionRules:
 
     explore: float = 0.0
     expire_after: float = 30 * 86400.0
-    most_pending: int = 10_000
+    most_pending: int = 10_000_000
+    log: KeptArms = "chosen"
+    on_full_disk: OnFullDisk = "raise"
 
     def __post_init__(self) -> None:
         if not 0.0 <= number("explore", self.explore) <= 1.0:
             raise InvalidInput("explore", self.explore, "a share between 0 and 1")
         number("expire_after", self.expire_after, above=0.0, allow_infinite=True)
         integer("most_pending", self.most_pending)
+        one_of("log", self.log, get_args(KeptArms))
+        one_of("on_full_disk", self.on_full_disk, get_args(OnFullDisk))
 
     def applied_to(self, algorithm: Algorithm) -> Algorithm:
         """Return what an agent with these rules runs: it explores around the algorithm's choice.
@@ -92,6 +106,9 @@ class Decision:
         The update whose model the agent used, 0 before the first.
     propensity_error
         The standard error of `propensity`: 0 where that is exact, nan where there is none.
+    kept
+        Whether the decision is in the agent's file. If not, because the disk was full and the
+        agent answers all the same (`on_full_disk`), its reward is refused.
 
     Examples
     --------
@@ -111,3 +128,4 @@ class Decision:
     propensity: float
     model: int
     propensity_error: float = 0.0
+    kept: bool = True

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import logging
+import math
 import os
 import secrets
+import sqlite3
 import threading
 import time
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.errors import InvalidInput, arms_in_unit_ball, finite, integer, shaped
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.federation.agent.decisions import Decision, DecisionRules
+from fedglb.federation.agent.log_frames import LogEnd
+from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.errors import (
@@ -35,16 +42,23 @@ from fedglb.protocol.messages import (
     ModelSums,
     NewModel,
 )
+from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
-from fedglb.typing import FloatArray
+from fedglb.typing import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import polars as pl
 
+log = logging.getLogger(__name__)
 LAST_STEP = 2**52  # far away, and the steps after it still fit into a message
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _QUICK = 500_000  # products: a pass takes under a millisecond, a replay of all samples a few
 _LONGEST_KEY = 200
+_UNKEPT = "-unkept"  # in the id of a decision that is not in the file
+_AT_ONCE = 100  # decisions that expire with one choice, at most: nobody waits for millions
+_ROWS = 10_000  # samples that are copied at once
+_QUIET = 60.0  # seconds between two lines of the log about decisions that have expired
+_PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
 
@@ -73,6 +87,7 @@ class DurableClient:
         self.name, self.agreement, self.rules = name, agreement, rules
         self._store = store
         self._lock = threading.Lock()
+        self._long = threading.Lock()  # taken before the other: by what takes long, one at a time
         self._process = os.getpid()
         self._open = True
         self._prefix = secrets.token_hex(4)  # of the ids of decisions made from now on
@@ -81,40 +96,54 @@ class DurableClient:
         self._store_seed = store.seed
         self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
+        self._number = 0  # of the newest decision
+        self._untold, self._told = 0, -math.inf  # expired since the last line about it, and when
         self._read()
 
     def _read(self) -> None:
         """Become what the file describes: what the client was before a crash, to the bit."""
-        self._pending = self._store.pending()
-        self._number = self._store.last_number()
+        self._waiting = self._store.count_waiting()
+        self._oldest = -math.inf  # no decision that waits was made before this
+        self.expired = self._store.expired()
+        self._number = max(self._number, self._store.last_number())
         self._snapshots = self._store.snapshots()
-        self._load()
+        samples, numbers = self._store.samples(self.agreement.problem.dim)
+        model = self._store.adopted_model()
+        used = [s.last_sequence for s in self._snapshots.values()]
+        used += [numbers.last_sequence, 0 if model is None else model.last_sequence]
+        self._next = 1 + max(used)
+        self._hold(self._learned(samples, numbers, model), numbers)
         self._stale = False  # whether the file may have what the memory has not
 
-    def _load(self) -> None:
-        """Make the protocol's client from the file's samples and its last model."""
-        model, dim = self._store.adopted_model(), self.agreement.problem.dim
-        sequence, X, y, last_t = self._store.samples(dim)
-        self._sequence = sequence  # the samples' sequence numbers, in order
-        update, snapshot = max(self._snapshots.items(), default=(0, None))
-        used = [*sequence[-1:], *(s.last_sequence for s in self._snapshots.values())]
-        self._next = 1 + max([*used, 0 if model is None else model.last_sequence], default=0)
-        self.protocol_client = Client.from_samples(
-            self.name, self._algorithm, self._setting,
-            Samples.over(X, y, len(y)),
+    def _learned(
+        self, samples: Samples, numbers: SampleNumbers, model: AdoptedModel | None
+    ) -> Client:
+        """Make the protocol's client from samples and the last model."""
+        return Client.from_samples(
+            self.name, self._algorithm, self._setting, samples,
             base=None if model is None else model.base,
             adopted=0 if model is None else model.update,
-            covered=0 if model is None else bisect_right(sequence, model.last_sequence),
-            update=max(update, 0 if model is None else model.update),
-            frozen=0 if snapshot is None else bisect_right(sequence, snapshot.last_sequence),
-            last_t=last_t,
+            covered=0 if model is None else numbers.up_to(model.last_sequence),
             seed=self._seed,
         )  # fmt: skip
+
+    def _hold(self, client: Client, numbers: SampleNumbers) -> None:
+        """Go on with a client that has learned; tell it of its clock and the update in progress."""
+        update, snapshot = max(self._snapshots.items(), default=(0, None))
+        client.update = max(update, client.adopted)
+        client.frozen = 0 if snapshot is None else numbers.up_to(snapshot.last_sequence)
+        client.last_t = numbers.last_step
+        self.protocol_client, self._numbers = client, numbers
 
     def _locked(self) -> threading.Lock:
         """Return the lock; in a forked child, where it may be locked for ever, raise."""
         self.check()
         return self._lock
+
+    def _one_at_a_time(self) -> threading.Lock:
+        """Return the lock of calls that take long; to be taken before that of `_locked`."""
+        self.check()
+        return self._long
 
     def _ready(self) -> None:
         """Under the lock: raise if the agent is closed; read the file again if memory is stale.
@@ -186,14 +215,17 @@ class DurableClient:
                 model=client.adopted,
                 propensity_error=chosen.propensity_error,
             )
-            expired = self._expired(now, self.rules.most_pending - 1)
+            expired = self._expired(now)
             self._stale = True
-            self._store.add_decision(index, decision, pending, count, expired)
+            if not self._written(index, decision, pending, table, expired):
+                self._number = index  # the next one draws another random number
+                return replace(decision, id=f"{self._prefix}{_UNKEPT}-{index}", kept=False)
             self._number = index
-            for number_ in expired:
-                del self._pending[number_]
-            self._pending[index] = pending
+            self._waiting += 1 - len(expired)
+            self._oldest = min(self._oldest, now)
+            self.expired += len(expired)
             self._stale = False
+        self._tell(len(expired))
         return decision
 
     def _digest(self, key: object) -> str:
@@ -202,15 +234,50 @@ class DurableClient:
             raise InvalidInput("key", key, f"a string of 1 to {_LONGEST_KEY} characters")
         return hashlib.blake2b(key.encode(), digest_size=12, key=self._store_seed).hexdigest()
 
-    def _expired(self, now: float, most: int) -> list[int]:
-        """Return the decisions that expire: too old, or not among the `most` newest."""
-        expired, left = [], len(self._pending)
-        for number_, waiting in self._pending.items():  # oldest first
-            if left <= most and now - waiting.made <= self.rules.expire_after:
+    def _written(
+        self,
+        index: int,
+        decision: Decision,
+        pending: Pending,
+        arms: FloatArray,
+        expired: Sequence[int],
+    ) -> bool:
+        """Write a decision; False: there is no room for it, and the agent is to answer anyway."""
+        offered = self.rules.log == "offered"
+        try:
+            self._store.add_decision(index, decision, pending, arms, expired, offered)
+        except sqlite3.Error as error:
+            self._stale = not self._store.unchanged(index, waits=False)
+            self._oldest = -math.inf  # nothing has expired
+            if self.rules.on_full_disk == "raise" or not _is_full(error):
+                raise
+            return False
+        return True
+
+    def _expired(self, now: float) -> list[int]:
+        """Return which decisions expire now, where one more is made: too old, or too many."""
+        excess, limit = self._waiting + 1 - self.rules.most_pending, self.rules.expire_after
+        if excess <= 0 and now - self._oldest <= limit:
+            return []
+        expired: list[int] = []
+        self._oldest = math.inf
+        for number_, made in self._store.oldest_waiting(_AT_ONCE):
+            self._oldest = made
+            if len(expired) >= excess and now - made <= limit:
                 break
             expired.append(number_)
-            left -= 1
         return expired
+
+    def _tell(self, expired: int) -> None:
+        """Log that decisions have expired, but not every time."""
+        self._untold += expired
+        if self._untold and time.monotonic() - self._told >= _QUIET:
+            log.warning(
+                "%d decisions have expired without a reward (%d so far): they waited longer than "
+                "expire_after = %g s, or more than most_pending = %d waited",
+                self._untold, self.expired, self.rules.expire_after, self.rules.most_pending,
+            )  # fmt: skip
+            self._untold, self._told = 0, time.monotonic()
 
     def observe(self, id: str, reward: float) -> int:  # noqa: A002
         """Learn from a decision's reward; return the step of a request for an update, or 0."""
@@ -219,25 +286,34 @@ class DurableClient:
         with self._locked():
             self._ready()
             now = time.time()
-            pending = self._pending.get(index)
-            if pending is None or pending.prefix != prefix:
+            pending = self._store.waiting(index, prefix)
+            if pending is None:
                 raise self._refusal(id, prefix, index, y)
             if now - pending.made > self.rules.expire_after:
                 self._stale = True
                 self._store.expire([index])
-                del self._pending[index]
+                self._waiting -= 1
+                self.expired += 1
                 self._stale = False
+                self._tell(1)
                 raise self._refusal(id, prefix, index)
             client = self.protocol_client
             step = pending.t or self._clock() + 1
             self._stale = True
-            self._store.add_reward(index, self._next, step, y, now)
-            del self._pending[index]
-            self._sequence.append(self._next)
+            self._write_reward(index, step, y, now)
+            self._waiting -= 1
+            self._numbers.append(self._next, step)
             self._next += 1
             wanted = client.observe_unchecked(pending.x, y, step)
             self._stale = False
         return step if wanted else 0
+
+    def _write_reward(self, index: int, step: int, y: float, now: float) -> None:
+        try:
+            self._store.add_reward(index, self._next, step, y, now)
+        except sqlite3.Error:
+            self._stale = not self._store.unchanged(index, waits=True)
+            raise
 
     def _clock(self) -> int:
         return min(self.protocol_client.clock, LAST_STEP)
@@ -249,12 +325,19 @@ class DurableClient:
         index: int,
         reward: float | None = None,
     ) -> Exception:
+        if prefix.endswith(_UNKEPT):
+            return UnknownDecision(
+                f"decision {id} was not kept, because there was no room on the disk when it was "
+                "made (on_full_disk='choose'): its reward cannot be learned"
+            )
         outcome = self._store.outcome(index, prefix)
         if outcome == "observed":
             return AlreadyObserved(
                 f"decision {id} has its reward already; a second is refused",
                 same=reward == self._store.reward(index),
             )
+        if outcome == "absorbed":
+            return AlreadyObserved(f"{id} is a sample that was absorbed: it has its reward")
         if outcome == "expired":
             return DecisionExpired(
                 f"decision {id} has expired: it waited longer than expire_after = "
@@ -263,39 +346,151 @@ class DurableClient:
             )
         return UnknownDecision(f"there is no decision {id} in {self._store.path}")
 
+    def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
+        """Learn from samples that were no decisions; return how many, and the step as `observe`.
+
+        All of them are worked out before one is written, so that none is if one cannot be.
+        """
+        table, rewards = self._checked(X, y)
+        if key is not None:
+            instance("key", key, str, '"last year"')
+        n = len(table)
+        with self._one_at_a_time(), self._locked():
+            self._ready()
+            known = None if key is None else self._store.absorbed(key)
+            if known not in (None, n):
+                allowed = f"another key: {known} samples were absorbed under this one, not {n}"
+                raise InvalidInput("key", key, allowed)
+            if known is not None or n == 0:
+                return 0, 0
+            client, first, clock = self.protocol_client, len(self._numbers), self._clock()
+            samples = Samples.over(
+                np.concatenate([client.samples.X, table]),
+                np.concatenate([client.samples.y, rewards]),
+                first + n,
+            )
+            state, sums = client.state.copied(), _copied(client.sums)
+            client.algorithm.local_update.replay(client.setting, state, samples, first)
+            sums.add(samples)
+            steps = [min(clock + k, LAST_STEP) + 1 for k in range(n)]
+            rows = zip(
+                range(self._next, self._next + n), steps, table, rewards.tolist(), strict=True
+            )
+            self._stale = True
+            self._store.absorb(
+                self._number + 1, self._prefix, time.time(), client.adopted, rows, key
+            )
+            client.samples, client.state, client.sums = samples, state, sums
+            client.last_t = max(client.last_t, steps[-1])
+            for k, step in enumerate(steps):
+                self._numbers.append(self._next + k, step)
+            self._next += n
+            self._number += n
+            wanted = client.triggered(steps[-1])
+            self._stale = False
+        return n, steps[-1] if wanted else 0
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return samples, each checked as an observed one."""
+        table = arms_in_unit_ball("X", array("X", X, (None, self.agreement.problem.dim)))
+        rewards = array("y", y, (len(table),))
+        for k, reward in enumerate(rewards.tolist()):
+            try:
+                self.agreement.check_reward(reward)
+            except InvalidInput as error:
+                error.path = ("y", k)
+                raise
+        return table, rewards
+
     def forget(self, ids: Iterable[str]) -> None:
-        """Delete decisions and their samples for good."""
+        """Delete decisions and their samples for good.
+
+        What is left is worked out from the samples in memory, without the lock: other calls go on
+        with what there was before. Then file and memory change together, in one short moment.
+        """
         parsed = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
+        with self._one_at_a_time():
+            while not self._forgotten(parsed):
+                pass  # a model was adopted meanwhile, or a reward has come: work it out again
+            while not self._scrubbed():
+                time.sleep(_PAUSE)
+
+    def _forgotten(self, parsed: Sequence[tuple[str, str, int]]) -> bool:
+        """Delete decisions; False: what was worked out is not true any more, nothing is done."""
+        numbers = [index for _, _, index in parsed]
         with self._locked():
             self._ready()
             for id_, prefix, index in parsed:
                 if self._store.outcome(index, prefix) == "unknown":
                     raise self._refusal(id_, prefix, index)
-            numbers = [index for _, _, index in parsed]
-            learned = self._store.sequence_numbers(numbers)
-            update = self.protocol_client.update
-            snapshot = self._snapshots.get(update)
+            client, adopted = self.protocol_client, self.adopted
+            gone = self._store.sequence_numbers(numbers)
+            keep = self._numbers.kept(gone)
+            left, model = self._numbers.without(gone), self._store.adopted_model()
+        fresh = client if not gone else self._without(client, keep, left, model)
+        with self._locked():
+            self._ready()
+            changed = self.protocol_client is not client or self.adopted != adopted
+            if changed or self._store.sequence_numbers(numbers) != gone:
+                return False
+            update, snapshot = client.update, self._snapshots.get(client.update)
             withdraws = (
                 update > self.adopted
                 and snapshot is not None
-                and any(k <= snapshot.last_sequence for k in learned)
+                and any(k <= snapshot.last_sequence for k in gone)
             )
+            waiting = sum(self._store.outcome(k, prefix) == "pending" for _, prefix, k in parsed)
+            if gone:
+                _catch_up(fresh, client, len(gone))
             self._stale = True
             self._store.forget(numbers, update if withdraws else None)
-            self._read()
-            self._store.scrub()
+            self._waiting -= waiting
+            self._snapshots = self._store.snapshots()
+            if gone:
+                self._hold(fresh, self._numbers.without(gone))
+            self._stale = False
+            return True
 
-    def export(self) -> pl.DataFrame:
-        """Return the log of decisions."""
+    def _without(
+        self, client: Client, keep: BoolArray, left: SampleNumbers, model: AdoptedModel | None
+    ) -> Client:
+        """Return the client that never saw some samples, up to the newest but a few."""
+        n, gone, samples = len(keep), len(keep) - len(left), client.samples.so_far()
+        X, y, end = np.empty((len(left), samples.X.shape[1])), np.empty(len(left)), 0
+        for first in range(0, n, _ROWS):  # in parts: other threads wait while one is copied
+            part = slice(first, min(first + _ROWS, n))
+            begin, end = end, end + int(keep[part].sum())
+            X[begin:end], y[begin:end] = samples.X[part][keep[part]], samples.y[part][keep[part]]
+        fresh = self._learned(Samples.over(X, y, len(left)), left, model)
+        while len(client.samples) - gone - len(fresh.samples) > _AT_ONCE:
+            _catch_up(fresh, client, gone)
+        return fresh
+
+    def _scrubbed(self) -> bool:
         with self._locked():
             self._ready()
-            return self._store.frame()
+            return self._store.scrub()
+
+    def export_batches(self, rows: int) -> Iterator[pl.DataFrame]:
+        """Return the log of decisions as it is now, in frames of so many rows."""
+        integer("rows", rows)
+        with self._locked():
+            self._ready()
+            end = LogEnd(self._number, self._next - 1)
+            return self._store.log(end, self.agreement.problem.dim).batches(rows)
+
+    def backup(self, path: Path) -> None:
+        """Write a copy of the file; other calls go on, but for `forget`."""
+        with self._one_at_a_time():
+            with self._locked():
+                self._ready()
+            self._store.backup(path)
 
     def close(self) -> None:
         """Close the file; harmless if it is closed."""
         if not self.in_own_process:
             return  # a child has nothing to close
-        with self._lock:
+        with self._long, self._lock:
             if self._open:
                 self._open = False
                 self._store.close()
@@ -329,7 +524,7 @@ class DurableClient:
             if request.model not in (0, client.adopted):
                 return None
             if request.update > max(client.update, client.adopted):
-                snapshot = Snapshot(self._last_sequence)
+                snapshot = Snapshot(self._numbers.last_sequence)
                 self._stale = True
                 self._store.freeze(request.update, snapshot)
                 self._snapshots[request.update] = snapshot
@@ -365,7 +560,7 @@ class DurableClient:
             with self._locked():
                 self._ready()
                 client, last = self.protocol_client, self._last_covered(message)
-                covered = bisect_right(self._sequence, last)
+                covered = self._numbers.up_to(last)
             translated = NewModel(message.client, message.update, covered, message.model)
             adoption = client.prepare(translated)
             if adoption is None:
@@ -382,13 +577,13 @@ class DurableClient:
     def _last_covered(self, message: NewModel) -> int:
         """Return the sequence number of the last sample that a model covers."""
         snapshot = self._snapshots.get(message.update)
-        if message.covered == 0 or not self._sequence:
+        if message.covered == 0 or not len(self._numbers):
             return 0
         if snapshot is not None:  # also where it withdrew too late, and is in the model
             return snapshot.last_sequence
         # The snapshot is lost (a power cut, an older copy of the file): take the oldest samples,
         # as many as the message says and the file has.
-        return self._sequence[min(message.covered, len(self._sequence)) - 1]
+        return int(self._numbers.sequence[min(message.covered, len(self._numbers)) - 1])
 
     def _install(self, adoption: Adoption, model: AdoptedModel) -> None:
         self._stale = True
@@ -411,13 +606,13 @@ class DurableClient:
         """Return the last update known here, and the sequence number of the newest sample."""
         with self._locked():
             self._ready()
-            return max(self.protocol_client.update, self.adopted), self._last_sequence
+            return max(self.protocol_client.update, self.adopted), self._numbers.last_sequence
 
     def covers(self, sequence: int) -> bool:
         """Return whether the adopted model covers the samples up to this sequence number."""
         with self._locked():
             self._ready()
-            return bisect_right(self._sequence, sequence) <= self.protocol_client.covered
+            return self._numbers.up_to(sequence) <= self.protocol_client.covered
 
     def clock(self) -> int:
         """Return the newest step known here: the client's own or the shared model's."""
@@ -425,9 +620,26 @@ class DurableClient:
             self._ready()
             return self._clock()
 
-    @property
-    def _last_sequence(self) -> int:
-        return self._sequence[-1] if self._sequence else 0
+
+def _catch_up(fresh: Client, client: Client, gone: int) -> None:
+    """Let a client learn the newest samples of another one, whose older ones it has but `gone`."""
+    samples, first = client.samples.so_far(), len(fresh.samples)
+    for k in range(first + gone, len(samples)):
+        fresh.samples.append(samples.X[k], float(samples.y[k]))
+    fresh.sums.add(fresh.samples)
+    fresh.algorithm.local_update.replay(fresh.setting, fresh.state, fresh.samples, first)
+
+
+def _copied(sums: OwnSums) -> OwnSums:
+    made = copy.copy(sums)
+    made.matrix, made.vector = sums.matrix.copy(), sums.vector.copy()
+    return made
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    """Return whether there was no room for a write, or no way to write."""
+    code = getattr(error, "sqlite_errorcode", None) or 0
+    return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def _same_request(

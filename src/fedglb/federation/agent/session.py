@@ -55,17 +55,21 @@ class AgentStatus:
     model
         The update whose model the agent uses, 0 before the first.
     samples
-        How many samples the agent has: decisions with a reward, without those forgotten.
+        How many samples the agent has: decisions with a reward, without those forgotten, and
+        samples that were absorbed.
     wants
         The step of a request for an update that has not been fulfilled yet, 0 for none.
+    expired
+        How many decisions have expired without a reward so far.
 
     Examples
     --------
     >>> import fedglb as fg
     >>> from fedglb.federation import Agent
     >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
-    ...     agent.status
-    AgentStatus(connected=False, welcome=False, refused=None, model=0, samples=0, wants=0)
+    ...     status = agent.status
+    >>> status.connected, status.model, status.samples, status.expired
+    (False, 0, 0, 0)
     """
 
     connected: bool
@@ -74,6 +78,7 @@ class AgentStatus:
     model: int
     samples: int
     wants: int
+    expired: int = 0
 
 
 class AgentSession:

@@ -9,34 +9,38 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+import sqlite3
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
+from fedglb.federation.agent.log_frames import STORED, LogEnd
+from fedglb.federation.agent.log_reader import LogReader
+from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, roll_back, transaction
+from fedglb.federation.sqlite import backup, close, connect, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
+from fedglb.samples import Samples
 from fedglb.typing import FloatArray
-
-if TYPE_CHECKING:
-    import polars as pl
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
-#: What became of a decision.
-Outcome = Literal["observed", "pending", "expired"]
+#: What became of a decision; a sample that was none was absorbed.
+Outcome = Literal["observed", "pending", "expired", "absorbed"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
 # then `connect` refuses files of the version before (or a migration is written).
-_VERSION = 3
-# A propensity and its error are NULL where they are not a number.
+_VERSION = 4
+# A propensity and its error are NULL where they are not a number. A row with no arms was absorbed.
 _DECISIONS = """
 CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
@@ -44,13 +48,31 @@ CREATE TABLE decisions(
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
     sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL)
 """
+# What version 4 has beside that: the arms offered, where they are kept; which samples were absorbed
+# at once; and without a look at all others: the samples, the decisions that wait, and those with an
+# idempotency key, which have a digest of it behind the first eight letters of their prefix.
+_SINCE_4 = """
+CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL);
+CREATE TABLE absorbed(
+    key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
+CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
+CREATE INDEX waiting ON decisions(sequence) WHERE sequence IS NULL AND x IS NOT NULL;
+CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
+"""
 _SCHEMA = f"""
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 {_DECISIONS};
 CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB)
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
+{_SINCE_4}
+"""
+_FROM_3 = f"""
+{_SINCE_4};
+INSERT INTO facts SELECT * FROM (
+    SELECT 'expired', count(*) AS count FROM decisions WHERE sequence IS NULL AND x IS NULL
+) WHERE count > 0
 """
 # Version 2 had exact propensities only, and no column for their error.
 _MIGRATIONS = {
@@ -58,16 +80,16 @@ _MIGRATIONS = {
 ALTER TABLE decisions RENAME TO decisions_before;
 {_DECISIONS};
 INSERT INTO decisions SELECT *, 0.0 FROM decisions_before;
-DROP TABLE decisions_before
-"""
+DROP TABLE decisions_before;
+{_FROM_3}
+""",
+    3: _FROM_3,
 }
-# A decision with an idempotency key has a digest of that behind its prefix's first eight letters.
-_BY_KEY = """
-CREATE INDEX IF NOT EXISTS decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
-"""
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
-_STORED = np.dtype("<f8")  # how x is stored
+_EXPIRED = "expired"  # how many decisions have expired
+_WAITS = "sequence IS NULL AND x IS NOT NULL"
+_AT_ONCE = 10_000  # rows
 
 
 @dataclass
@@ -118,14 +140,17 @@ class AgentStore:
         The file; it is made if it is not there.
     durable
         What an acknowledged reward survives.
+    wait
+        How many seconds to wait for another owner of the file, at most.
     """
 
-    def __init__(self, path: str | Path, durable: Durability) -> None:
+    def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
-        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS)
-        self._db.execute(_BY_KEY)  # no data of its own, so no other version of the file
+        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS, wait)
         self._power = durable == "power"
+        self._readers: weakref.WeakSet[LogReader] = weakref.WeakSet()
         self.path = Path(path)
+        self._file = self.path.absolute()  # also where the process goes to another folder
 
     # -- who it is ----------------------------------------------------------------------------
 
@@ -172,46 +197,99 @@ class AgentStore:
     # -- decisions and rewards ----------------------------------------------------------------
 
     def add_decision(
-        self, number: int, decision: Decision, pending: Pending, arms: int, expired: Sequence[int]
+        self,
+        number: int,
+        decision: Decision,
+        pending: Pending,
+        arms: FloatArray,
+        expired: Sequence[int],
+        offered: bool,
     ) -> None:
-        """Write a decision among `arms` arms, and that others have expired."""
+        """Write a decision among these arms (and them, if `offered`), and which others expire."""
         row = (
-            number, pending.prefix, pending.made, pending.t, arms, decision.arm,
-            decision.arm_id, pending.x.astype(_STORED, copy=False).tobytes(),
+            number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
+            decision.arm_id, _bytes(pending.x),
             decision.score, decision.width, decision.propensity, decision.model,
             decision.propensity_error,
         )  # fmt: skip
-        if not expired:
+        if not expired and not offered:
             self._db.execute(_INSERT, row)
             return
         with transaction(self._db):
-            self.expire(expired)
+            self._expire(expired)
             self._db.execute(_INSERT, row)
+            if offered:
+                self._db.execute("INSERT INTO offers VALUES (?, ?)", (number, _bytes(arms)))
 
-    def expire(self, numbers: Iterable[int]) -> None:
+    def expire(self, numbers: Sequence[int]) -> None:
         """Write that these decisions wait no longer."""
-        self._db.executemany(
-            "UPDATE decisions SET x = NULL WHERE number = ?", [(k,) for k in numbers]
-        )
+        with transaction(self._db):
+            self._expire(numbers)
+
+    def _expire(self, numbers: Sequence[int]) -> None:
+        if not numbers:
+            return
+        every = [(number,) for number in numbers]
+        self._db.executemany("UPDATE decisions SET x = NULL WHERE number = ?", every)
+        self._db.executemany("DELETE FROM offers WHERE number = ?", every)
+        count = self.expired() + len(every)
+        self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_EXPIRED, count))
+
+    def expired(self) -> int:
+        """Return how many decisions have expired so far."""
+        return int(self._fact(_EXPIRED) or 0)
 
     def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
         """Write the reward of a decision: from here on it is a sample, also after a crash."""
-        if self._power:  # the log is forced to the disk, with every decision in it
-            self._db.execute("PRAGMA synchronous=FULL")
-        try:
+        with self._on_disk():
             self._db.execute(
                 "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ? "
                 "WHERE number = ?",
                 (sequence, step, reward, now, number),
             )
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        """Where a power cut is to be survived, wait for the disk inside: for the whole log."""
+        if self._power:
+            self._db.execute("PRAGMA synchronous=FULL")
+        try:
+            yield
         finally:
             if self._power:
                 self._db.execute("PRAGMA synchronous=NORMAL")
 
+    def absorb(
+        self,
+        first: int,
+        prefix: str,
+        now: float,
+        model: int,
+        rows: Iterable[tuple[int, int, FloatArray, float]],
+        key: str | None,
+    ) -> None:
+        """Write samples that were no decisions: sequence number, step, x and reward of each."""
+        with self._on_disk(), transaction(self._db):
+            count = self._db.executemany(
+                _INSERT_SAMPLE,
+                (
+                    (first + k, prefix, now, _bytes(x), model, sequence, step, y, now)
+                    for k, (sequence, step, x, y) in enumerate(rows)
+                ),
+            ).rowcount
+            if key is not None:
+                self._db.execute("INSERT INTO absorbed VALUES (?, ?, ?)", (key, count, now))
+
+    def absorbed(self, key: str) -> int | None:
+        """Return how many samples were absorbed under this key, None: there were none."""
+        row = self._db.execute("SELECT samples FROM absorbed WHERE key = ?", (key,)).fetchone()
+        return None if row is None else int(row[0])
+
     def outcome(self, number: int, prefix: str) -> Outcome | Literal["unknown"]:
         """Return what became of a decision; "unknown": there is none with this id."""
         row = self._db.execute(
-            "SELECT sequence, x FROM decisions WHERE number = ? AND prefix = ?", (number, prefix)
+            "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
+            (number, prefix),
         ).fetchone()
         if row is None:
             return "unknown"
@@ -239,9 +317,9 @@ class AgentStore:
             return None
         id_, arm, arm_id, score, width = row[:5]
         decision = Decision(
-            id_, arm, arm_id, score, width, _number(row[5]), row[6], _number(row[7])
+            id_, arm, arm_id, score, width, _or_nan(row[5]), row[6], _or_nan(row[7])
         )
-        return decision, row[8], None if row[9] is None else np.frombuffer(row[9], _STORED)
+        return decision, row[8], None if row[9] is None else np.frombuffer(row[9], STORED)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
         """Delete decisions and withdraw from an update; `scrub` is to follow."""
@@ -252,11 +330,17 @@ class AgentStore:
                 )
             last = self.last_number()  # never given again, or a late reward would find another
             self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_LAST_FORGOTTEN, last))
-            self._db.executemany("DELETE FROM decisions WHERE number = ?", [(k,) for k in numbers])
+            every = [(number,) for number in numbers]
+            self._db.executemany("DELETE FROM decisions WHERE number = ?", every)
+            self._db.executemany("DELETE FROM offers WHERE number = ?", every)
 
-    def scrub(self) -> None:
-        """Empty the write-ahead log, the last place that still has what was deleted."""
-        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    def scrub(self) -> bool:
+        """Empty the write-ahead log, the last place that still has what was deleted.
+
+        False: a reader still uses it; try again.
+        """
+        busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        return not busy
 
     # -- updates ------------------------------------------------------------------------------
 
@@ -288,22 +372,37 @@ class AgentStore:
         """Undo a write that was cut short."""
         roll_back(self._db)
 
+    def unchanged(self, number: int, waits: bool) -> bool:
+        """After a write that failed: undo it, and say whether a decision surely is as before.
+
+        Before it waited for its reward or, if `waits` is False, was not there.
+        """
+        try:
+            roll_back(self._db)
+            row = self._db.execute(
+                f"SELECT {_WAITS} FROM decisions WHERE number = ?", (number,)
+            ).fetchone()
+        except sqlite3.Error:
+            return False
+        return (row is not None and bool(row[0])) if waits else row is None
+
     # -- reading all of it --------------------------------------------------------------------
 
-    def samples(self, dim: int) -> tuple[list[int], FloatArray, FloatArray, int]:
-        """Return the samples: sequence numbers, X (n, d) and y (n,) in order; and the last step."""
-        rows = self._db.execute(
-            "SELECT sequence, x, reward, step FROM decisions "
-            "WHERE sequence IS NOT NULL ORDER BY sequence"
-        ).fetchall()
-        X = np.frombuffer(b"".join(r[1] for r in rows), dtype=_STORED).reshape(len(rows), dim)
-        y = np.array([r[2] for r in rows], dtype=np.float64)
-        return (
-            [r[0] for r in rows],
-            np.array(X, dtype=np.float64),
-            y,
-            max((r[3] for r in rows), default=0),
-        )
+    def samples(self, dim: int) -> tuple[Samples, SampleNumbers]:
+        """Return the samples in order, and their numbers."""
+        sequenced = "FROM decisions WHERE sequence IS NOT NULL"
+        n = self._db.execute(f"SELECT count(*) {sequenced}").fetchone()[0]
+        X, y = np.empty((n, dim)), np.empty(n)
+        numbers = np.empty((2, n), dtype=np.int64)
+        rows = self._db.execute(f"SELECT sequence, step, x, reward {sequenced} ORDER BY sequence")
+        first = 0
+        while found := rows.fetchmany(_AT_ONCE):
+            sequence, step, x, reward = zip(*found, strict=True)
+            place = slice(first, first + len(found))
+            X[place] = np.frombuffer(b"".join(x), STORED).reshape(-1, dim)
+            numbers[0, place], numbers[1, place], y[place] = sequence, step, reward
+            first += len(found)
+        return Samples.over(X, y, n), SampleNumbers(numbers)
 
     def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
         """Return the sequence numbers of those of the decisions that are samples."""
@@ -316,61 +415,66 @@ class AgentStore:
             found |= {row[0]} if row else set()
         return found
 
-    def pending(self) -> dict[int, Pending]:
-        """Return the decisions that wait, oldest first."""
+    def waiting(self, number: int, prefix: str) -> Pending | None:
+        """Return a decision that waits for its reward; None: it does not, or there is none."""
+        row = self._db.execute(
+            f"SELECT made, t, x FROM decisions WHERE number = ? AND prefix = ? AND {_WAITS}",
+            (number, prefix),
+        ).fetchone()
+        if row is None:
+            return None
+        return Pending(prefix, row[0], row[1], np.frombuffer(row[2], STORED).astype(np.float64))
+
+    def count_waiting(self) -> int:
+        """Return how many decisions wait for their reward."""
+        return int(self._db.execute(f"SELECT count(*) FROM decisions WHERE {_WAITS}").fetchone()[0])
+
+    def oldest_waiting(self, most: int) -> Iterator[tuple[int, float]]:
+        """Yield number and time of the decisions that wait, oldest first, at most so many."""
         rows = self._db.execute(
-            "SELECT number, prefix, made, t, x FROM decisions "
-            "WHERE sequence IS NULL AND x IS NOT NULL ORDER BY number"
+            f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY number LIMIT ?", (most,)
         )
-        return {
-            r[0]: Pending(r[1], r[2], r[3], np.frombuffer(r[4], dtype=_STORED).astype(np.float64))
-            for r in rows
-        }
+        try:
+            yield from rows
+        finally:
+            rows.close()  # an open one would keep the log from being emptied
 
     def last_number(self) -> int:
         """Return the highest number that a decision ever had, 0 before the first."""
         newest = self._db.execute("SELECT max(number) FROM decisions").fetchone()[0] or 0
         return max(int(newest), int(self._fact(_LAST_FORGOTTEN) or 0))
 
-    def frame(self) -> pl.DataFrame:
-        """Return the log, one row per decision."""
-        import polars as pl
-
-        rows = self._db.execute(
-            "SELECT prefix || '-' || number, made, arms, arm, CAST(arm_id AS TEXT), x, score, "
-            "width, propensity, model, reward, rewarded, propensity_error, sequence "
-            "FROM decisions ORDER BY number"
+    def played(self) -> list[tuple[str, int]]:
+        """Return id and arm of each decision that has its reward."""
+        return self._db.execute(
+            "SELECT prefix || '-' || number, arm FROM decisions "
+            "WHERE sequence IS NOT NULL AND arms > 0 ORDER BY number"
         ).fetchall()
-        table = [
-            (
-                *r[:5],
-                None if r[5] is None else np.frombuffer(r[5], _STORED).tolist(),
-                *r[6:8],
-                _number(r[8]),
-                *r[9:12],
-                _outcome(r[13], r[5]),
-                _number(r[12]),
-            )
-            for r in rows
-        ]
-        return pl.DataFrame(table, schema=_columns(), orient="row").with_columns(
-            pl.from_epoch((pl.col(name) * 1e6).cast(pl.Int64), time_unit="us").alias(name)
-            for name in ("made", "rewarded")
-        )
+
+    def log(self, end: LogEnd, dim: int) -> LogReader:
+        """Return a reader of the log up to there; `close` ends it."""
+        found = LogReader(self._file, end, dim)
+        self._readers.add(found)
+        return found
+
+    def backup(self, path: Path) -> None:
+        """Write a copy of the file as it is now; others go on writing."""
+        backup(self._file, path)
 
     def close(self) -> None:
         """Close the file: another process may open it."""
+        for each in list(self._readers):
+            each.close()
         close(self._db)
 
 
-def _number(value: float | None) -> float:
-    """Return a number that SQLite has, which stores nan as NULL."""
-    return math.nan if value is None else value
+def _bytes(arms: FloatArray) -> bytes:
+    return arms.astype(STORED, copy=False).tobytes()
 
 
-def _outcome(sequence: int | None, x: bytes | None) -> Outcome:
+def _outcome(sequence: int | None, x: bytes | None, arms: int) -> Outcome:
     if sequence is not None:
-        return "observed"
+        return "observed" if arms else "absorbed"
     return "expired" if x is None else "pending"
 
 
@@ -378,15 +482,12 @@ _INSERT = (
     "INSERT INTO decisions(number, prefix, made, t, arms, arm, arm_id, x, score, width, "
     "propensity, model, propensity_error) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
+_INSERT_SAMPLE = (
+    "INSERT INTO decisions(number, prefix, made, arms, arm, x, score, width, model, sequence, "
+    "step, reward, rewarded) VALUES (?, ?, ?, 0, -1, ?, 0, 0, ?, ?, ?, ?, ?)"
+)
 
 
-def _columns() -> dict[str, Any]:
-    """Return the columns of the frame of decisions, with their types."""
-    import polars as pl
-
-    return {
-        "id": pl.String, "made": pl.Float64, "arms": pl.Int64, "arm": pl.Int64, "arm_id": pl.String,
-        "x": pl.List(pl.Float64), "score": pl.Float64, "width": pl.Float64,
-        "propensity": pl.Float64, "model": pl.Int64, "reward": pl.Float64, "rewarded": pl.Float64,
-        "outcome": pl.String, "propensity_error": pl.Float64,
-    }  # fmt: skip
+def _or_nan(stored: float | None) -> float:
+    """SQLite stores nan as NULL."""
+    return math.nan if stored is None else stored

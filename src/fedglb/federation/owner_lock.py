@@ -1,0 +1,92 @@
+"""The lock of a file's owner: one process, and in it one connection, at a time.
+
+SQLite's own exclusive lock would keep out readers of the same process too. So the owner holds a
+lock of the system's on a file beside its own, and SQLite's ordinary one, which keeps out releases
+that know only that. The lock goes with the process, also after ``kill -9``.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_held: set[OwnerLock] = set()
+_inherited: set[tuple[int, int]] = set()  # files that the process this one was forked from had open
+
+
+class Taken(Exception):
+    """Somebody else owns the file; the message says who, as far as it is known."""
+
+
+class OwnerLock:
+    """The lock on a file, from here to `release`.
+
+    Parameters
+    ----------
+    path
+        The file, which is there.
+
+    Raises
+    ------
+    Taken
+        Somebody else has it, or this process was forked from one that had the file open: what
+        SQLite keeps of that in memory is not true here.
+    OSError
+        The file of the lock cannot be made.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        at = os.stat(path)
+        self.file = (at.st_dev, at.st_ino)
+        if self.file in _inherited:
+            raise Taken("by the process that this one was forked from")
+        self._handle = os.open(_beside(path), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            _lock(self._handle)
+        except BlockingIOError:
+            owner = os.read(self._handle, 20).decode(errors="replace").strip()
+            os.close(self._handle)
+            raise Taken(f"by process {owner}" if owner.isdigit() else "") from None
+        except BaseException:
+            os.close(self._handle)
+            raise
+        with suppress(OSError):  # a full disk: nobody can be told who has it
+            os.truncate(self._handle, 0)
+            os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
+        _held.add(self)
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        _held.discard(self)
+        os.close(self._handle)
+
+
+def check_free(path: str | Path) -> None:
+    """Raise `Taken` if somebody owns a file; nothing is made beside it."""
+    if os.path.exists(_beside(path)):
+        OwnerLock(path).release()
+
+
+def _beside(path: str | Path) -> str:
+    return f"{os.path.realpath(path)}-lock"  # one lock for all links to a file
+
+
+def _lock(handle: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock
+        return
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _after_fork() -> None:
+    """In a forked child: do not hold the parent's locks after its death."""
+    for lock in _held:
+        os.close(lock._handle)
+        _inherited.add(lock.file)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,164 @@
+"""Who owns a file: one connection of one process, whatever release, fork or kill there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from fedglb.federation.errors import Unavailable
+from fedglb.federation.sqlite import close, connect, reader
+from tests.federation.helpers.nats_federation import PATIENCE
+
+SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY)"
+OPEN = """
+import os, sys
+from fedglb.federation.sqlite import close, connect
+db = connect(sys.argv[1], "CREATE TABLE one(a INTEGER PRIMARY KEY)", "agent", 1)
+"""
+#: How releases with files of version 3 and before hold theirs.
+OLDER = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0.5)
+db.execute("PRAGMA locking_mode=EXCLUSIVE")
+db.execute("BEGIN IMMEDIATE")
+db.execute("ROLLBACK")
+db.execute("PRAGMA journal_mode=WAL")
+db.execute("SELECT count(*) FROM one").fetchone()
+"""
+WAIT = "print('open', flush=True)\ninput()\n"
+
+
+def opened(path: Path):
+    return connect(path, SCHEMA, "agent", 1)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "f.db"
+    close(opened(path))
+    return path
+
+
+@pytest.fixture
+def process(path):
+    """Start processes; each says a line when it has the file, and ends when it is given one."""
+    started = []
+
+    def start(text: str) -> subprocess.Popen:
+        out = subprocess.Popen(
+            [sys.executable, "-c", text, str(path)], text=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(out)
+        return out
+
+    yield start
+    for each in started:
+        each.kill()
+        each.communicate(timeout=PATIENCE)
+
+
+def test_the_message_says_who_has_it(path, process):
+    first = process(OPEN + WAIT)
+    assert first.stdout.readline() == "open\n"
+    with pytest.raises(Unavailable, match=f"open already by process {first.pid}, and one"):
+        opened(path)
+
+
+def test_a_new_owner_waits_until_the_old_one_ends(path, process):
+    first = process(OPEN + WAIT)
+    assert first.stdout.readline() == "open\n"
+    found = []
+
+    def attempt() -> None:
+        found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
+
+    thread = threading.Thread(target=attempt)
+    thread.start()
+    thread.join(0.2)
+    assert not found
+    first.send_signal(signal.SIGKILL)
+    thread.join(PATIENCE)
+    close(found[0])
+
+
+def test_and_for_another_thread_of_its_process(path):
+    first, found = opened(path), []
+    thread = threading.Thread(
+        target=lambda: found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
+    )
+    thread.start()
+    with pytest.raises(Unavailable, match=f"by process {os.getpid()}"):
+        connect(path, SCHEMA, "agent", 1, wait=0.1)
+    close(first)
+    thread.join(PATIENCE)
+    close(found[0])
+
+
+def test_an_older_release_is_kept_out_also_after_a_reader_has_left(path, process):
+    db = opened(path)
+    for _ in range(2):
+        older = process(OLDER)
+        _, errors = older.communicate(timeout=PATIENCE)
+        assert "database is locked" in errors
+        close(reader(path))
+    close(db)
+    older = process(OLDER + WAIT)
+    assert older.stdout.readline() == "open\n"
+
+
+def test_and_keeps_a_newer_one_out(path, process):
+    older = process(OLDER + WAIT)
+    assert older.stdout.readline() == "open\n"
+    with pytest.raises(Unavailable, match="open already, and one"):
+        opened(path)
+    older.kill()
+    close(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
+
+
+def test_a_forked_child_does_not_hold_its_parents_lock(path, process):
+    """And never opens the file: what SQLite keeps in its memory is its parent's."""
+    parent = process(
+        OPEN
+        + """
+from fedglb.federation.errors import Unavailable
+if os.fork() == 0:
+    try:
+        connect(sys.argv[1], "", "agent", 1)
+    except Unavailable as error:
+        print(error, flush=True)
+    input()  # outlives its parent
+    os._exit(0)
+import time
+time.sleep(600)
+"""
+    )
+    assert "by the process that this one was forked from" in parent.stdout.readline()
+    with pytest.raises(Unavailable):
+        opened(path)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait(timeout=PATIENCE)
+    close(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
+    parent.stdin.write("\n")
+
+
+def test_a_reader_sees_what_is_committed_and_writes_nothing(path):
+    db = opened(path)
+    db.execute("INSERT INTO one VALUES (1)")
+    second = reader(path)
+    db.execute("BEGIN")
+    db.execute("INSERT INTO one VALUES (2)")
+    assert second.execute("SELECT count(*) FROM one").fetchone() == (1,)
+    db.execute("COMMIT")
+    assert second.execute("SELECT count(*) FROM one").fetchone() == (2,)
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        second.execute("INSERT INTO one VALUES (3)")
+    close(second)
+    close(db)
