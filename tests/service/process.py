@@ -123,8 +123,9 @@ def acknowledged(running: list[subprocess.Popen]) -> dict[str, float | None]:
     """Wait for the processes; return the decisions that they know of, with their rewards."""
     found: dict[str, float | None] = {}
     for each in running:
-        out, errors = each.communicate(timeout=PATIENCE)
-        assert each.returncode == 0, errors
+        # Not `communicate`: it would lose what a `readline` before has read ahead.
+        out, errors = each.stdout.read(), each.stderr.read()
+        assert each.wait(timeout=PATIENCE) == 0, errors
         said = [json.loads(line) for line in out.splitlines()]
         assert said[-1] == ["done"]
         for kind, *rest in said[:-1]:

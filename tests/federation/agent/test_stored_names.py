@@ -33,7 +33,7 @@ COLUMNS = {
     "offers": ["number", "arms"],
     "absorbed": ["key", "samples", "at"],
 }  # fmt: skip
-INDEXES = {"samples", "waiting"}
+INDEXES = {"decisions_by_key", "samples", "waiting"}
 FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
 #: The arrays of adopted_model.base: a client's state, and in it the shared model. Its fields are
 #: the stored names.
