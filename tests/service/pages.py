@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import re
 import shlex
 from pathlib import Path
+from urllib.parse import urlsplit
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -37,3 +39,32 @@ def words(command: str) -> list[str]:
     while out and ("=" in out[0] or out[0] == "sudo"):
         out.pop(0)
     return out
+
+
+def curl(command: str, port: int) -> tuple[int, bytes]:
+    """Do what curl would; it need not be installed."""
+    name, *words = shlex.split(command)
+    assert name == "curl"
+    headers, body, url = {}, None, ""
+    while words:
+        match words.pop(0):
+            case "-s":
+                pass
+            case "-o":
+                words.pop(0)
+            case "-H":
+                key, _, value = words.pop(0).partition(": ")
+                headers[key] = value
+            case "-d":
+                body = words.pop(0)
+            case word:
+                url = word
+    parts = urlsplit(url)
+    assert (parts.hostname, parts.port) == ("127.0.0.1", 8731)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+    connection.request("POST" if body else "GET", target, body, headers)
+    response = connection.getresponse()
+    answer = response.status, response.read()
+    connection.close()
+    return answer
