@@ -1,4 +1,4 @@
-"""docs/deploy.md from nothing to a federation, as it is printed; its units; every command.
+"""docs/deploy.md from nothing to a federation, then docs/operate.md; units; every command.
 
 The loopback address stands for the host's name, free ports for the ports, and a copy for `scp`.
 """
@@ -9,7 +9,9 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import click
 import pytest
@@ -28,48 +30,74 @@ STEPS = (
 PAGES = ("../README.md", "deploy.md", "operate.md", "recipes.md", "service.md")
 
 
-def test_from_nothing_to_a_federation(tmp_path):
-    folder = Folder(tmp_path, "")
-    nats, page, agent = free_port(), free_port(), free_port()
+STATUS = "curl -s http://127.0.0.1:8731/v1/status"
 
-    def here(command: str) -> str:
-        out = command.replace("nats.example.org", f"127.0.0.1 --port {nats}")
-        out = out.replace("127.0.0.1:8732", f"127.0.0.1:{page}")
-        if out.startswith("fedglb agent serve"):
-            out += f" --http 127.0.0.1:{agent}"
-        return out
 
-    def answers(command: str) -> tuple[int, bytes]:
+class Machine:
+    """Both sides of the federation of the pages, in one folder."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self.folder, self.stack = Folder(path, ""), stack
+        self.nats, self.page, self.agent = free_port(), free_port(), free_port()
+
+    def do(self, command: str) -> None:
+        """Run a command, or start it and wait until it answers."""
+        command = command.replace("nats.example.org", f"127.0.0.1 --port {self.nats}")
+        command = command.replace("127.0.0.1:8732", f"127.0.0.1:{self.page}")
+        if command.startswith("curl"):
+            assert self.ask(command)[0] == 200
+        elif command.startswith("nats-server"):
+            self._start(command, lambda: "Server is ready" in self.folder.log)
+        elif " coordinator " in command:
+            self._start(command, lambda: "the page is at" in self.folder.log)
+        elif command.startswith("fedglb agent serve"):
+            self._start(f"{command} --http 127.0.0.1:{self.agent}", lambda: self.status["welcome"])
+        else:
+            self.folder.run(command)
+
+    def _start(self, command: str, answers: Callable[[], object]) -> None:
+        self.stack.enter_context(self.folder.start(command))
+        self.folder.eventually(answers)
+
+    def ask(self, command: str) -> tuple[int, bytes]:
         try:
-            return curl(command, agent)
-        except OSError:
-            return 0, b""
+            return curl(command, self.agent)
+        except OSError:  # it does not listen yet
+            return 0, b'{"welcome": false}'
 
+    @property
+    def status(self) -> dict:
+        """Return what the agent says of itself."""
+        return json.loads(self.ask(STATUS)[1])
+
+    def bring(self, client: str) -> None:
+        """Do what `scp` would."""
+        place = self.folder.path
+        shutil.copytree(place / "shops" / "clients" / client, place / client, dirs_exist_ok=True)
+
+
+def test_from_nothing_to_a_federation_and_on(tmp_path):
     with ExitStack() as stack:
+        machine = Machine(tmp_path, stack)
         for title in STEPS:
             if title.startswith("3."):
                 (scp,) = commands(section("deploy.md", title), "console")
                 assert scp.startswith("scp -r shops/clients/shop-1 ")
-                shutil.copytree(tmp_path / "shops/clients/shop-1", tmp_path / "shop-1")
+                machine.bring("shop-1")
             for command in commands(section("deploy.md", title)):
-                if command.startswith("curl"):
-                    assert answers(command)[0] == 200
-                elif command.startswith("nats-server"):
-                    stack.enter_context(folder.start(here(command)))
-                    folder.eventually(lambda: "Server is ready" in folder.log)
-                elif " coordinator " in command:
-                    stack.enter_context(folder.start(here(command)))
-                    folder.eventually(lambda: "the page is at" in folder.log)
-                elif command.startswith("fedglb agent serve"):
-                    stack.enter_context(folder.start(here(command)))
-                    status = "curl -s http://127.0.0.1:8731/v1/status"
-                    folder.eventually(lambda s=status: b'"welcome":true' in answers(s)[1])
-                else:
-                    folder.run(here(command))
+                machine.do(command)
+        folder = machine.folder
         listed = json.loads(folder.run("fedglb federation list ./shops --json"))
         assert {each["name"] for each in listed if each["revoked"]} == {"shop-2"}
         status = json.loads(folder.run("fedglb federation status ./shops --json"))
         assert [each["name"] for each in status["members"] if each["present"]] == ["shop-1"]
+        for command in commands(section("operate.md")):
+            machine.do(command)
+            if " revoke " in command:
+                folder.eventually(lambda: "revoked" in (machine.status["refused"] or ""))
+            elif " add " in command:
+                machine.bring("shop-1")
+                folder.eventually(lambda: machine.status["welcome"])  # by itself
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
