@@ -8,7 +8,8 @@ import json
 import pytest
 
 import fedglb as fg
-from fedglb.service.access import Access, read_token
+from fedglb.federation.listening import read_token
+from fedglb.service.access import Access
 from fedglb.service.app import make_app
 from fedglb.service.limits import Limits
 from tests.service.asgi import CUT, JSON, ask, get, post

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 import nats
 from nats.aio.client import Client as Nats
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
@@ -82,6 +83,7 @@ class Connection:
         self._reason: str | None = None  # of the last refusal, if there was no connection since
         self._nats: Nats | None = None
         self._logged: dict[str, float] = {}
+        self._subscriptions: dict[str, Subscription] = {}
 
     @property
     def connected(self) -> bool:
@@ -104,9 +106,10 @@ class Connection:
         """Connect; return which certificate is in use."""
         files = self._bundle.replaced()
         async with self._turns:
-            self._nats = await self._connected()
+            self._nats, self._subscriptions = await self._connected()
         self._refusals, self._reason = 0, None
         self._logged.clear()
+        await self.listen(self._subjects)  # which may have changed meanwhile
         await self._on_connect()
         return files
 
@@ -136,11 +139,12 @@ class Connection:
         """Connect with the certificate that is there now; False: the old connection stays."""
         try:
             async with self._turns:
-                new = await self._connected()
+                new, subscriptions = await self._connected()
         except Exception as error:
             self._log_rarely(f"the renewed certificate is not used yet: {self._text(error)}")
             return False
-        old, self._nats = self._nats, new
+        old, self._nats, self._subscriptions = self._nats, new, subscriptions
+        await self.listen(self._subjects)  # which may have changed meanwhile
         log.info("%s: connected with the renewed certificate", self._bundle.server)
         if old is not None:
             try:
@@ -150,9 +154,25 @@ class Connection:
                 await _close(old)
         return True
 
-    async def _connected(self) -> Nats:
-        """Return a new connection that has subscribed."""
+    async def listen(self, subjects: Sequence[str]) -> None:
+        """Subscribe to these subjects and to no others, now and after every connection."""
+        self._subjects = list(subjects)
+        if not self.connected or self._nats is None:
+            return
+        with contextlib.suppress(OSError, nats.errors.Error):
+            await self._subscribe(self._nats, self._subscriptions)
+            for subject in [s for s in self._subscriptions if s not in self._subjects]:
+                await self._subscriptions.pop(subject).unsubscribe()
+
+    async def _subscribe(self, connection: Nats, made: dict[str, Subscription]) -> None:
+        for subject in self._subjects:
+            if subject not in made:
+                made[subject] = await connection.subscribe(subject, cb=self._received)
+
+    async def _connected(self) -> tuple[Nats, dict[str, Subscription]]:
+        """Return a new connection that has subscribed, and to what."""
         connection, errors = Nats(), []
+        subscriptions: dict[str, Subscription] = {}
 
         async def on_error(error: Exception) -> None:
             if not connection.is_connected:
@@ -176,8 +196,7 @@ class Connection:
                 ),
                 _TIMEOUT,
             )
-            for subject in self._subjects:
-                await connection.subscribe(subject, cb=self._received)
+            await self._subscribe(connection, subscriptions)
             await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
         except BaseException as error:
             await _close(connection)
@@ -186,7 +205,7 @@ class Connection:
             if reasons and isinstance(error, Exception):
                 raise reasons[0] from error
             raise
-        return connection
+        return connection, subscriptions
 
     def _after(self, error: Exception) -> float:
         """Say what went wrong, and return for how many seconds to wait."""

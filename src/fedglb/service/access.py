@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import hmac
-import logging
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from fedglb.errors import InvalidInput
+from fedglb.federation.listening import LOOPBACK, host_of, same_token
 from fedglb.service.problem import Refused
 
-_SHORTEST = 16
-#: What a machine calls itself.
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: Paths that tell nothing but that the service is there.
 OPEN = frozenset({"/healthz", "/readyz"})
-_log = logging.getLogger("fedglb.service")
 
 
 @dataclass(frozen=True)
@@ -38,7 +31,7 @@ class Access:
     def check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
         """Raise `Refused` if a request may not come in."""
         if self.hosts is not None:
-            host = _name(headers.get(b"host", b""))
+            host = host_of(headers.get(b"host", b""))
             if host not in self.hosts:
                 allowed = ", ".join(sorted(self.hosts))
                 raise Refused(403, "forbidden", f"the request's Host has to be one of {allowed}")
@@ -47,31 +40,8 @@ class Access:
             raise Refused(403, "forbidden", "the request was made by a page of another origin")
         if self.token is not None and path not in OPEN:
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-            same = hmac.compare_digest(given.strip(), self.token.encode())  # in constant time
-            if kind.lower() != b"bearer" or not same:
+            if kind.lower() != b"bearer" or not same_token(given, self.token):
                 raise Refused(
                     401, "unauthorized", "give the header Authorization: Bearer TOKEN",
                     {"WWW-Authenticate": "Bearer"},
                 )  # fmt: skip
-
-
-def read_token(path: Path) -> str:
-    """Return the token in a file, without the white space around it."""
-    try:
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput("token_file", str(path), f"a file that can be read ({error})") from None
-    if len(token) < _SHORTEST or not token.isprintable() or " " in token:
-        allowed = f"a file with one secret of at least {_SHORTEST} letters and digits in it"
-        raise InvalidInput("token_file", str(path), allowed)
-    if path.stat().st_mode & 0o077:
-        _log.warning("others can read the token: run chmod 600 %s", path)
-    return token
-
-
-def _name(host: bytes) -> str:
-    """Return a Host without its port."""
-    text = host.decode("latin-1").lower()
-    if text.startswith("["):
-        return text.partition("]")[0] + "]"
-    return text.partition(":")[0]

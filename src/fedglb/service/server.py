@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import ipaddress
 import os
 import signal
 import socket
-import ssl
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,63 +14,8 @@ import uvicorn
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
+from fedglb.federation.listening import BACKLOG, Tls
 from fedglb.service.protocol import BoundedProtocol
-
-_CONNECTIONS = 1024
-
-
-@dataclass(frozen=True)
-class Tls:
-    """A certificate and its key, as PEM files."""
-
-    certificate: Path
-    key: Path
-
-    def __post_init__(self) -> None:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.certificate, self.key)
-        except (ssl.SSLError, OSError) as error:
-            allowed = f"a certificate and its key, as PEM files ({error})"
-            raise InvalidInput("tls_cert", str(self.certificate), allowed) from None
-
-
-@dataclass(frozen=True)
-class Address:
-    """An IP address and a port."""
-
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read ``127.0.0.1:8731``, ``localhost:8731`` or ``[::1]:8731``."""
-        host, colon, port = text.rpartition(":")
-        host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-        try:
-            ipaddress.ip_address(host)
-            found = int(port) if colon and port.isascii() and port.isdigit() else -1
-        except ValueError:
-            found = -1
-        if not 0 <= found < 2**16:
-            raise InvalidInput("http", text, "an IP address and a port, such as 127.0.0.1:8731")
-        return cls(host, found)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        return ipaddress.ip_address(self.host).is_loopback
-
-    def listen(self) -> socket.socket:
-        """Return a socket that listens there."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        try:
-            return socket.create_server((self.host, self.port), family=family, backlog=_CONNECTIONS)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                raise Unavailable(f"{self.host}:{self.port}: {error.strerror}") from None
-            allowed = f"an address of this machine ({error.strerror})"
-            raise InvalidInput("http", f"{self.host}:{self.port}", allowed) from None
 
 
 def listen_on_file(path: Path, mode: int) -> socket.socket:
@@ -90,7 +31,7 @@ def listen_on_file(path: Path, mode: int) -> socket.socket:
         raise InvalidInput("socket", str(path), allowed) from None
     finally:
         os.umask(before)
-    made.listen(_CONNECTIONS)
+    made.listen(BACKLOG)
     return made
 
 
@@ -144,7 +85,7 @@ def serve(
         access_log=False,
         log_config=None,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
+        limit_concurrency=BACKLOG,
         timeout_keep_alive=75,
         timeout_graceful_shutdown=max(1, round(stop_within)),
         ssl_certfile=None if tls is None else tls.certificate,

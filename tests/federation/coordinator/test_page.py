@@ -272,7 +272,7 @@ def test_a_token_must_be_long_and_readable(tmp_path):
 def test_a_certificate_must_be_one(tmp_path):
     path = tmp_path / "cert.pem"
     path.write_text("no certificate")
-    with pytest.raises(InvalidInput, match="both or none"):
+    with pytest.raises(InvalidInput, match="both a certificate and its key"):
         Listen.parse("127.0.0.1:0", None, path)
     with pytest.raises(InvalidInput, match="PEM"):
         Listen.parse("127.0.0.1:0", None, path, path)

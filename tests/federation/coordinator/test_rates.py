@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import msgspec
@@ -12,8 +13,10 @@ from fedglb.federation.coordinator.rates import Gate, Rate, Rates
 from fedglb.federation.wire.codec import MAX_BYTES, encode, kind_of
 from fedglb.federation.wire.messages import Goodbye, Heartbeat, Hello, Welcome, Withdrawal
 from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
-from tests.federation.helpers.in_process import same
+from tests.federation.helpers.in_process import Serving, honest, same
 from tests.federation.helpers.lossy_network import DIM, POLICY, ask, joined, texts
+from tests.federation.helpers.nats_federation import PATIENCE, federation
+from tests.federation.helpers.raw_client import by_hand
 
 FLOOD = 10_000
 RATES = Rates()
@@ -195,3 +198,72 @@ def test_a_hello_of_another_file_is_written(tmp_path):
         assert running.file.members()["c"].instance == "another"
     finally:
         running.close()
+
+
+def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path):
+    """A real server: the flooder is left out, and comes back when it is quiet."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    with (
+        federation(folder, ["a", "b", "c"]) as running,
+        Serving(running, folder / "state.db") as serving,
+        honest(running, folder, serving, {"a": 7, "b": 4}) as agents,
+    ):
+
+        async def scene() -> None:
+            async with by_hand(running, "c") as flooder:
+                await flooder.join()
+                beat = encode(Heartbeat(0, 0), flooder.session)
+                left = asyncio.ensure_future(asyncio.to_thread(serving.wait, "left", client="c"))
+                while not left.done():
+                    for _ in range(500):
+                        await flooder.say(beat)
+                    await flooder.line.flush()
+                assert "it floods, and is not listened to for 10 s" in left.result().text
+                before = serving.session.gate.dropped["c"]
+                agents["a"].request_update()
+                for agent in agents.values():
+                    assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
+                finished = await asyncio.to_thread(serving.wait, "updated", number=1)
+                assert (finished.facts["clients"], finished.facts["samples"]) == (2, 11)
+                assert before > 200
+                while serving.session.members.session("c") != flooder.session:
+                    await flooder.hello()  # it is heard again after a while
+                    await asyncio.sleep(0.5)
+
+        asyncio.run(asyncio.wait_for(scene(), 2 * PATIENCE))
+        assert set(serving.session.gate.dropped) == {"c"}
+        assert serving.wait("limited", client="c")
+
+
+def test_a_newcomer_is_heard_while_another_client_floods(tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    with (
+        federation(folder, ["a", "b"]) as running,
+        Serving(running, folder / "state.db") as serving,
+    ):
+
+        async def scene() -> None:
+            async with by_hand(running, "a") as flooder:
+                await flooder.join()
+                beat = encode(Heartbeat(0, 0), flooder.session)
+                joined = asyncio.ensure_future(
+                    asyncio.to_thread(serving.wait, "joined", client="b")
+                )
+
+                async def flood() -> None:
+                    while not joined.done():
+                        for _ in range(500):
+                            await flooder.say(beat)
+                        await flooder.line.flush()
+
+                flooding = asyncio.ensure_future(flood())
+                await asyncio.to_thread(serving.wait, "left", client="a")
+                async with by_hand(running, "b") as newcomer:
+                    while not joined.done():
+                        await newcomer.hello()
+                        await asyncio.sleep(0.05)
+                await flooding
+
+        asyncio.run(asyncio.wait_for(scene(), 2 * PATIENCE))

@@ -23,7 +23,7 @@ from fedglb.links import LINKS
 from fedglb.problem import Problem
 
 if TYPE_CHECKING:
-    from fedglb.service.server import Tls
+    pass
 
 _WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
@@ -89,10 +89,11 @@ def serve(
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
     with _extra():
-        from fedglb.service.access import LOOPBACK, Access, read_token
+        from fedglb.federation.listening import Address, Tls, read_token
+        from fedglb.service.access import Access
         from fedglb.service.app import make_app
         from fedglb.service.limits import Limits
-        from fedglb.service.server import Address, listen_on_file
+        from fedglb.service.server import listen_on_file
         from fedglb.service.server import serve as run
     names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
     with as_options({(name,): option for name, option in names.items()}), _report_errors():
@@ -100,11 +101,10 @@ def serve(
         number("stop_within", stop_within, above=0.0)
         mode = _octal(socket_mode)
         token = None if token_file is None else read_token(token_file)
-        tls = _tls(tls_cert, tls_key)
+        tls = Tls.of(tls_cert, tls_key)
         address = Address.parse(http)
-        if socket is None and not address.is_loopback and (tls is None or token is None):
-            allowed = "127.0.0.1 or another loopback address, or add --tls-cert, --tls-key and "
-            raise InvalidInput("http", http, allowed + "--token-file: others reach this one")
+        if socket is None:
+            address.check_reach(token, tls)
         problem, about = _problem(bundle, dim, link, radius)
         one_of("durable", durable, get_args(Durability))
         from fedglb.federation import Agent
@@ -117,16 +117,13 @@ def serve(
                 expire_after=expire_after, most_pending=most_pending,
             )  # fmt: skip
         with agent:
-            host = f"[{address.host}]" if ":" in address.host else address.host
             if socket is None:
                 listener = address.listen()
-                port = listener.getsockname()[1]
-                url = f"{'http' if tls is None else 'https'}://{host}:{port}"
+                url = address.url(listener.getsockname()[1], tls)
             else:
                 listener = listen_on_file(socket, mode)
                 url = f"unix://{socket.absolute()}"
-            local = socket is None and address.is_loopback and tls is None
-            hosts = {*LOOPBACK, host} if local else None
+            hosts = address.hosts if socket is None and tls is None else None
             app = make_app(agent, limits=limits, access=Access(token, hosts), about=about)
 
             def on_listening() -> None:
@@ -159,17 +156,6 @@ def _problem(
     problem = found.agreement.problem
     about = {"client": found.client, "federation": found.federation, "dim": str(problem.dim)}
     return problem, about
-
-
-def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
-    from fedglb.service.server import Tls
-
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        missing = "tls_cert" if certificate is None else "tls_key"
-        raise InvalidInput(missing, None, "both a certificate and its key")
-    return Tls(certificate, key)
 
 
 def _octal(mode: str) -> int:

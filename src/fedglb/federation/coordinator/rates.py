@@ -12,6 +12,9 @@ from fedglb.federation.wire.codec import kind_of
 _ANSWERS = frozenset({"Covariance", "ModelSums", "Derivatives"})
 _BYTES = "bytes"
 _OTHERS = "others"
+#: A client floods if more of it is dropped: per second, where each message counts as one and one
+#: more for every 8 KiB. It costs less than a few per cent of a core up to there.
+_FLOOD, _PIECE, _WINDOW = 800.0, 8192, 0.25
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,8 @@ class Gate:
         self._rates, self._answer_size = rates, answer_size
         self._clients: dict[str, _Client] = {}
         self._unreported: set[str] = set()
+        self._recent: Counter[str] = Counter()  # dropped since `_since`, by what it costs
+        self._since = 0.0
         #: How many messages were dropped, per client, since the coordinator started.
         self.dropped: Counter[str] = Counter()
 
@@ -142,11 +147,11 @@ class Gate:
         """Return whether to read this payload; if not, it is counted."""
         bytes_ = self._bucket(client, _BYTES, self._rates.bytes, now)
         if not bytes_.take(self._rates.bytes, len(payload), now):
-            self.count(client, _BYTES)
+            self.count(client, _BYTES, len(payload))
             return False
         name, rate = self._rates.of(kind_of(payload) or "")
         if not self._bucket(client, name, rate, now).take(rate, 1.0, now):
-            self.count(client, name)
+            self.count(client, name, len(payload))
             return False
         return True
 
@@ -159,11 +164,31 @@ class Gate:
             # not without end: requests to a client that is silent are repeated
             bucket.tokens = min(bucket.tokens + amount, rate.burst + 4.0 * amount)
 
-    def count(self, client: str, why: str) -> None:
-        """Count a message that was dropped."""
+    def count(self, client: str, why: str, size: int = 0) -> None:
+        """Count a message of this size that was dropped."""
+        self._recent[client] += 1 + size // _PIECE
         self._of(client).dropped[why] += 1
         self.dropped[client] += 1
         self._unreported.add(client)
+
+    def floods(self, now: float) -> list[str]:
+        """Return who sends so much that dropping it costs too much: better not to listen at all.
+
+        Examples
+        --------
+        >>> gate = Gate(Rates(), answer_size=1000)
+        >>> for _ in range(1000):
+        ...     gate.count("a", "hello")
+        >>> gate.count("b", "hello")
+        >>> gate.floods(1.0), gate.floods(2.0)
+        (['a'], [])
+        """
+        elapsed = now - self._since
+        if elapsed < _WINDOW:
+            return []
+        found = sorted(c for c, cost in self._recent.items() if cost > _FLOOD * min(elapsed, 1.0))
+        self._recent, self._since = Counter(), now
+        return found
 
     def reports(self, now: float, pause: float) -> list[tuple[str, dict[str, int]]]:
         """Return whose messages were dropped, and how many by kind; each client once per `pause`.

@@ -34,6 +34,9 @@ from fedglb.federation.warm_up import warm_up
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
 _ANNOUNCE = 1.0  # seconds between two words to other coordinators
+_MUTE = 10.0  # seconds without listening to a client that floods
+_HEAR_ALL = 0.5  # seconds in between in which all are listened to
+_MANY = 2000  # clients, above which there is no subscription for each
 _LISTEN = 0.3  # seconds on a new connection in which another coordinator can be noticed
 _MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
 
@@ -125,6 +128,9 @@ class Service:
         self._announced = 0  # times on this connection
         self._listens_until: float | None = None  # None: it speaks to clients
         self._rival: Superseded | None = None
+        self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
+        self._hears_all_until = 0.0
+        self._seen: set[str] = set()
 
     async def run(self) -> None:
         """Serve until cancelled; the state is written then, if no update is in progress."""
@@ -137,6 +143,7 @@ class Service:
                 await self._hear_coordinator(payload)
                 return
             client = subject[prefix:]
+            self._seen.add(client)
             admitted = self.session.admits(client, payload, time.monotonic())
             if admitted and not inbox.put(client, payload):
                 self.session.gate.count(client, "waiting")
@@ -189,15 +196,38 @@ class Service:
                 await self._announce()
             if now >= next_tick and self._connection.connected:
                 next_tick = now + _TICK
+                await self._mute_floods(now)
                 await self._handle(lambda: self.session.tick(time.monotonic()), "the clock")
             received = await inbox.get(_TICK)
-            if received is not None:
+            if received is not None and received[0] not in self._muted:
                 client, payload = received
                 now = time.monotonic()
                 await self._handle(
                     functools.partial(self.session.receive, client, payload, now),
                     f"a message of {client}",
                 )
+
+    async def _mute_floods(self, now: float) -> None:
+        """Do not listen to clients that flood: then the server drops it, and it costs nothing here.
+
+        Instead of to all clients it listens to each that it knows, but for these. A client that
+        is new is heard when that ends, after ten seconds: then all are listened to for a while.
+        """
+        if now < self._hears_all_until:
+            return
+        before = set(self._muted)
+        for client in self.session.gate.floods(now):
+            if client in self._muted or len(self._seen) <= _MANY:
+                self._muted[client] = now + _MUTE
+                await self._publish(self.session.mute(client, _MUTE, now))
+        if any(until <= now for until in self._muted.values()):
+            self._muted = {}  # all at once: clients that are new must be heard now and then
+            self._hears_all_until = now + _HEAR_ALL
+        if set(self._muted) != before:
+            federation = self._bundle.federation
+            known = sorted((self._seen | set(self.session.records)) - set(self._muted))
+            heard = known if self._muted else ["*"]
+            await self._connection.listen([*(up(federation, c) for c in heard), self._both])
 
     async def _announce(self) -> None:
         """Tell other coordinators that this one is there.

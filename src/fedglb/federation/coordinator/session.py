@@ -179,6 +179,12 @@ class CoordinatorSession:
         wanted = client in self.members and self.driver.idle
         return self._handle_member(client, request, now) if wanted else []
 
+    def mute(self, client: str, seconds: float, now: float) -> list[Outgoing]:
+        """Go on without a client that floods: it is not listened to for a while."""
+        if client not in self.members:
+            return []
+        return self._leave(client, f"it floods, and is not listened to for {seconds:g} s", now)
+
     def note_rival(self, who: str, now: float) -> bool:
         """Report another coordinator, which has to stop; return whether it is a first word."""
         text = f"another coordinator of this federation is there, and has to stop: {who}"

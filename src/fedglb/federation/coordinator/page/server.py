@@ -38,8 +38,8 @@ def serving(board: Board, listen: Listen) -> Iterator[str]:
         server_header=False,
         limit_concurrency=_CONNECTIONS,
         timeout_graceful_shutdown=1,
-        ssl_certfile=listen.certificate,
-        ssl_keyfile=listen.key,
+        ssl_certfile=None if listen.tls is None else listen.tls.certificate,
+        ssl_keyfile=None if listen.tls is None else listen.tls.key,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([line],), name="page", daemon=True)
