@@ -28,7 +28,7 @@ class Folder:
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {
             **os.environ, "PATH": programs, "PWD": str(path), "PYTHONUNBUFFERED": "1",
-            "GUNICORN_CMD_ARGS": f"--bind unix:{path}/web.sock --no-control-socket",
+            "GUNICORN_CMD_ARGS": f"--bind unix:{path}/web.sock", "XDG_RUNTIME_DIR": str(path),
             "UVICORN_UDS": str(path / "web.sock"),
         }  # fmt: skip
 

@@ -6,6 +6,7 @@ Only where they listen is another place: gunicorn and uvicorn take it from the e
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable
@@ -140,22 +141,16 @@ def test_node(tmp_path):
     assert list(kept(tmp_path / "shop-1.db").values()) == [1.0] * 3
 
 
-def test_embedded_in_one_worker(tmp_path):
+def test_embedded_in_one_worker_that_is_reloaded_under_load(tmp_path):
     text = section("recipes.md", "Embedded in one worker")
-    (tmp_path / "shop.py").touch()
     folder = Folder(tmp_path, section("recipes.md", "gunicorn with several workers"))
-    changed = next(line for line in text.splitlines() if line.startswith("agent = "))
-    shop = (tmp_path / "shop.py").read_text()
-    before = next(line for line in shop.splitlines() if line.startswith("agent = "))
-    (tmp_path / "shop.py").write_text(shop.replace(before, changed))
-    (gunicorn,) = commands(text)
+    place = tmp_path / "shop.py"
+    (changed,) = re.findall(r"^agent = .*$", text, re.M)
+    place.write_text(re.sub(r"^agent = .*$", changed, place.read_text(), flags=re.M))
+    gunicorn, reload = commands(text)
     with folder.start(gunicorn):
         folder.eventually(folder.answers)
-        end = load(folder, 4, threading.Event())
-        try:
-            folder.eventually(lambda: len(end.views) > 50)
-        finally:
-            views = end()
+        views = reload_under_load(folder, reload)
         assert folder.ask("POST", f"/click?view={views[0]}")[0] == 200
         assert folder.ask("POST", "/click?view=made-up")[0] == 410
     assert "Traceback" not in folder.log
