@@ -14,7 +14,16 @@ SECTIONS = {
     "How-tos": ["experiments", "sweeps"],
     "Theory": ["theory", "errata", "realdata"],
     "Results": ["results", "Benchmarks <benchmarks>"],
-    "Operation": ["service", "deploy", "operate", "security", "protocol", "wire", "scale"],
+    "Operation": [
+        "service",
+        "recipes",
+        "deploy",
+        "operate",
+        "security",
+        "protocol",
+        "wire",
+        "scale",
+    ],
     "Reference": ["api/index", "architecture", "contributing", "changelog"],
 }
 

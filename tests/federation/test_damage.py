@@ -111,7 +111,7 @@ def test_what_a_coordinators_file_says_is_no_longer_what_was_written(tmp_path, c
     said = command("coordinator", tmp_path / "coordinator")
     assert "state.db" in said
     assert "damaged" in said
-    assert "docs/deploy.md" in said
+    assert "docs/operate.md" in said
 
 
 @pytest.mark.parametrize("damage", [truncated, replaced])

@@ -18,7 +18,7 @@ _REMEDIES = {
     _AGENT: "restore a backup of it, or move it away and start with a new file: the others' "
     "samples are still in the federation's model, this agent's own are lost",
     _COORDINATOR: "restore a backup of it, or move it away and start with a new one, as if it were "
-    "lost (docs/deploy.md): no agent loses a sample",
+    "lost (docs/operate.md): no agent loses a sample",
 }
 #: What a reader meets whose bytes are not what was written.
 _UNREADABLE = (

