@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import fedglb as fg
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator import status_socket
@@ -39,11 +40,11 @@ AGREED = AgreementTable(
 PATIENT = ("--least-interval", "0.2", "--time-limit", str(PATIENCE), "--absent-after", "60")
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Return as soon as `condition()` holds; fail after a while."""
+def until(condition: Callable[[], object], what: str, seen: Callable[[], object] = str) -> None:
+    """Return as soon as `condition()` holds; fail after a while, and say what was `seen`."""
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}"
+        assert time.monotonic() < end, f"waited in vain for: {what}; {seen()}"
         time.sleep(0.01)
 
 
@@ -172,23 +173,31 @@ class Federated:
     # -- what must hold --------------------------------------------------------------------------
 
     def settle(self, load: Load) -> None:
-        """Wait until the model covers every sample that was acknowledged, and all agents hold it."""
-        wanted = {
-            name: sum(row.reward is not None for row in load.acknowledged(name).values())
-            for name in self.names
-        }
+        """Wait until the model covers every sample that was acknowledged, and all agents hold it.
+
+        An agent that got a model without any of its samples (it was dead, or not admitted again in
+        time) asks for an update with its next one, so it is given one more.
+        """
 
         def settled() -> bool:
             self.check()
             status = self.status()
-            return (
-                status is not None
-                and status.updating is None
-                and {m.name: m.samples for m in status.members} == wanted
-                and all(member.model == status.model for member in status.members)
-            )
+            if status is None or status.updating is not None:
+                return False
+            members = {member.name: member for member in status.members}
+            whole = True
+            for name in self.names:
+                rows = load.acknowledged(name).values()
+                count = sum(row.reward is not None for row in rows)
+                if name not in members or members[name].samples != count:
+                    whole = False
+                    with fg.AgentClient(self.urls[name], patience=PATIENCE) as client:
+                        held = client.status
+                        if held.welcome and held.model == status.model and not held.wants:
+                            load.one_more(name, client)
+            return whole and all(m.model == status.model for m in status.members)
 
-        until(settled, f"a model of {wanted}; the status is {self.status()}")
+        until(settled, "a model of all samples", lambda: (self.status(), self.hear()[-20:]))
 
     def stop(self) -> None:
         """End all in good order."""
@@ -279,7 +288,7 @@ class Killer:
         """Kill, and start again."""
         rng, place, load = self._rng, self.place, self.load
         calls = load.calls + rng.randrange(between)
-        ready, in_update = rng.random() < 0.75, rng.random() < 0.5
+        ready, in_update = rng.random() < 0.75, rng.random() < 0.75
         if ready:
             until(lambda: place.is_ready(victim), f"{victim} is ready")
         until(lambda: load.check() or load.calls >= calls, f"{calls} calls")

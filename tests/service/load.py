@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import fedglb as fg
 from tests.service.process import PATIENCE
 
 #: Rewards come late and in any order, and some never. Whoever is refused ends with an error.
@@ -112,6 +113,14 @@ class Load:
             reader.join(PATIENCE)
             assert one.done
 
+    def one_more(self, service: str, client: fg.AgentClient) -> None:
+        """Choose and report a reward, from here."""
+        one = next(one for one in self.loaders if one.of == service)
+        x, number = [0.1, 0.2, 0.3], len(one.rows)
+        made = client.choose([x], ids=[f"{service}-more-{number}"])
+        client.observe(made.id, 1.0)
+        one.rows[made.id] = Row(str(made.arm_id), x, 1.0)
+
     def acknowledged(self, service: str) -> dict[str, Row]:
         """All decisions of a service."""
         found: dict[str, Row] = {}
@@ -123,9 +132,7 @@ class Load:
 
 
 @contextmanager
-def load(
-    urls: dict[str, str], processes: int, folder: Path, pause: float = 0.0
-) -> Iterator[Load]:
+def load(urls: dict[str, str], processes: int, folder: Path, pause: float = 0.0) -> Iterator[Load]:
     """Start processes, each of which talks to one of the services."""
     stop, names = folder / "stop", list(urls)
     loaders = []

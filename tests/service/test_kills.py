@@ -29,7 +29,7 @@ def test_kills(tmp_path, names, kills):
     victims += [names[k % len(names)] for k in range(kills)]
     rng.shuffle(victims)
     with Federated(tmp_path, names) as place:
-        with load(place.urls, 4, tmp_path) as running:
+        with load(place.urls, 4, tmp_path, pause=0.01) as running:
             killer = Killer(place, running, seed=kills)
             for victim in victims:
                 killer.strike(victim)
