@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -60,7 +61,8 @@ class Federated:
         self.agreement = AGREED.build()
         self.services: dict[str, Service] = {}
         self.head: json_processes.Process | None = None
-        self.events: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()  # of the coordinator's events
+        self.last: deque[dict[str, Any]] = deque(maxlen=20)
         self.deaths = dict.fromkeys([*names, COORDINATOR, SERVER], 0)
         self._options = (*PATIENT, *options)
 
@@ -137,21 +139,24 @@ class Federated:
         for name, service in self.services.items():
             assert service.process.poll() is None, (name, service.ended(), service.errors)
         if self.head is not None:
-            assert self.head.process.poll() is None, (COORDINATOR, self.hear()[-5:])
+            assert self.head.process.poll() is None, (COORDINATOR, self.hear())
         if self.running.server is not None:
             assert self.running.server.process.poll() is None, self.running.log[-3000:]
 
     def hear(self) -> list[dict[str, Any]]:
-        """Return all that the coordinators have said."""
+        """Count what the coordinator has said; return the last events."""
         if self.head is not None:
             while not self.head.lines.empty():
                 line = self.head.lines.get_nowait()
-                self.events += [] if line is None else [line]
-        return self.events
+                if line is not None:
+                    self.counts[line["event"]] += 1
+                    self.last.append(line)
+        return list(self.last)
 
     def count(self, kind: str) -> int:
         """How many events of a kind there were."""
-        return sum(event["event"] == kind for event in self.hear())
+        self.hear()
+        return self.counts[kind]
 
     def status(self) -> CoordinatorStatus | None:
         """What the coordinator says of itself; None: it does not answer."""
@@ -197,7 +202,7 @@ class Federated:
                             load.one_more(name, client)
             return whole and all(m.model == status.model for m in status.members)
 
-        until(settled, "a model of all samples", lambda: (self.status(), self.hear()[-20:]))
+        until(settled, "a model of all samples", lambda: (self.status(), self.hear()))
 
     def stop(self) -> None:
         """End all in good order."""

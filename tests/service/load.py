@@ -43,7 +43,7 @@ with fg.AgentClient(url, patience=float(patience), timeout=float(patience)) as c
         ids = [f"{name}-{number}-{k}" for k in range(4)]
         made = client.choose(arms, ids=ids, key=f"{name}-{number}")
         say("chosen", made.id, made.arm_id, arms[made.arm])
-        if rng.random() < 0.95:
+        if rng.random() < 0.98:
             waiting.append((made.id, arms[made.arm]))
         while len(waiting) > rng.randrange(1, 9):
             reward(client)
