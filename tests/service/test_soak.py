@@ -94,8 +94,13 @@ class Watch:
 
 
 def size(path: Path) -> int:
-    """The bytes of an SQLite file and what is beside it."""
-    return sum(each.stat().st_size for each in path.parent.glob(f"{path.name}*"))
+    """The bytes of a file, 0 where there is none."""
+    return path.stat().st_size if path.exists() else 0
+
+
+def write_ahead(path: Path) -> int:
+    """The bytes of the log that SQLite has beside a file that is open."""
+    return size(path.with_name(f"{path.name}-wal"))
 
 
 def table(place: Federated, watch: Watch, rows: dict[str, int], seconds: float) -> Iterator[str]:
@@ -111,12 +116,14 @@ def table(place: Federated, watch: Watch, rows: dict[str, int], seconds: float) 
             f"{(life.last or 0) / MB:>9.1f} {per:>19}"
         )
     yield ""
-    yield "file             rows         MB  bytes per row"
+    yield "file             rows         MB  bytes per row  MB of its write-ahead log"
     for name, count in rows.items():
-        found = size(place.path(name))
-        yield f"{name:<12} {count:>8,} {found / MB:>10.2f} {found / max(1, count):>14.1f}"
-    log = (place.running.folder / "server" / "log").stat().st_size
-    yield f"{'server log':<12} {'':>8} {log / MB:>10.2f}"
+        path = place.path(name)
+        yield (
+            f"{name:<12} {count:>8,} {size(path) / MB:>10.2f} {size(path) / max(1, count):>14.1f} "
+            f"{write_ahead(path) / MB:>25.2f}"
+        )
+    yield f"{'server log':<12} {'':>8} {size(place.running.folder / 'server' / 'log') / MB:>10.2f}"
 
 
 @pytest.mark.slow
