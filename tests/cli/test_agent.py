@@ -117,6 +117,22 @@ def test_a_backup(agent, tmp_path, rng):
     code, _, errors = agent("backup", tmp_path / "no.db", tmp_path / "copy2.db")
     assert code == 2
     assert "there is none" in errors
+    (tmp_path / "other.db").write_bytes(b"")
+    code, _, errors = agent("backup", tmp_path / "other.db", tmp_path / "copy2.db")
+    assert code == 2
+    assert "AGENT.db = " in errors
+    assert not (tmp_path / "copy2.db").exists()
+
+
+def test_a_backup_while_the_agent_goes_on(agent, tmp_path, rng):
+    with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
+        feed(one, rng, 8)
+        wanted = state(one)
+        assert agent("backup", tmp_path / "a.db", tmp_path / "copy.db")[0] == 0
+        feed(one, rng, 3)
+        assert one.status.samples == 11
+    with fg.Agent.open(tmp_path / "copy.db", PROBLEM) as back:
+        assert state(back) == wanted
 
 
 def test_while_somebody_has_the_file_open(agent, past, tmp_path):
@@ -125,7 +141,3 @@ def test_while_somebody_has_the_file_open(agent, past, tmp_path):
         assert code == 1
         assert "is open already by process" in errors
         assert "stop it, import, and start it again" in errors
-        code, _, errors = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
-        assert code == 1
-        assert "have it make one itself" in errors
-    assert not (tmp_path / "copy.db").exists()

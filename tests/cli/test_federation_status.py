@@ -10,7 +10,9 @@ import time
 
 import pytest
 
+from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.certificate_ends import certificate_ends
 from tests.cli.test_federation import INIT, federation  # noqa: F401
 from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
@@ -38,7 +40,7 @@ def until_present(command, folder, names: set[str]) -> dict:
         assert time.monotonic() < deadline, out
 
 
-def test_running_killed_and_running_again(command, tmp_path):
+def test_running_killed_and_running_again(command, federation, tmp_path):  # noqa: F811
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
         state = running.folder / "coordinator" / "state.db"
         with coordinator(running, state) as head, agent(running, "a", tmp_path) as a:
@@ -49,6 +51,12 @@ def test_running_killed_and_running_again(command, tmp_path):
             head.hear(lambda line: line["event"] == "updated")
             found = until_present(command, running.folder, {"a"})
             assert (found["running"], found["totals"]["updates"]) == (True, 1)
+            made = federation("backup", running.folder, tmp_path / "copy.db")  # while it runs
+            assert made.returncode == 0, made.stderr
+            assert "copy.db: " in made.stdout
+            assert (
+                "not there yet" in federation("backup", running.folder, tmp_path / "copy.db").stderr
+            )
             code, out, _ = command(running.folder / "coordinator")  # this folder will do, too
             assert code == 0
             assert "the coordinator runs since" in out
@@ -95,6 +103,22 @@ def test_a_certificate_that_ends_soon_is_an_alarm(command, federation, tmp_path)
     assert set(certificate_ends(folder / "coordinator")) == {
         "shop-1", "the authority", "the coordinator", "the server",
     }  # fmt: skip
+
+
+def test_a_backup_is_a_file_to_start_with(federation, tmp_path):  # noqa: F811
+    folder = tmp_path / "demo"
+    federation("init", folder, *INIT, "--clients", "shop-1")
+    missing = federation("backup", folder, tmp_path / "copy.db")
+    assert missing.returncode == 2
+    assert "FOLDER = " in missing.stderr
+    agreement = Bundle.read(folder / "coordinator").agreement
+    store = CoordinatorStore(folder / "coordinator" / "state.db", agreement)
+    store.write_member("shop-1", MemberRecord("one", True, 4))
+    assert federation("backup", folder, tmp_path / "copy.db").returncode == 0
+    store.close()
+    copy = CoordinatorStore(tmp_path / "copy.db", agreement)
+    assert copy.members() == {"shop-1": MemberRecord("one", True, 4)}
+    copy.close()
 
 
 def test_what_is_no_federation(command, federation, tmp_path):  # noqa: F811

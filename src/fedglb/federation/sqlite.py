@@ -85,7 +85,7 @@ def close(db: sqlite3.Connection) -> None:
 
 
 def reader(path: str | Path) -> sqlite3.Connection:
-    """Return a second connection to a file that this process or its parent owns, which only reads.
+    """Return a connection that only reads, beside that of the file's owner.
 
     It sees what is committed, and makes nobody wait. `close` it before the first one.
     """
@@ -222,22 +222,24 @@ def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
     return InvalidInput("path", str(path), f"a file that can be opened ({error})")
 
 
-def backup(source: str | Path, path: str | Path) -> None:
-    """Write a copy of an open file, as it is now, to a new one; others go on writing meanwhile.
+def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
+    """Write a copy of a file, as it is now, to a new one; its owner goes on writing meanwhile.
 
     The copy is whole or not there. It is opened as the file itself would be.
 
     Parameters
     ----------
+    kind
+        Whose file it is.
     source
-        A file that this process has open.
+        The file; this process, another or nobody has it open.
     path
         The copy, which must not be there yet.
 
     Raises
     ------
     InvalidInput
-        There is such a file, or it cannot be made.
+        There is such a file, or it cannot be made; or `source` is none of this kind.
     """
     path = Path(path)
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
@@ -248,6 +250,8 @@ def backup(source: str | Path, path: str | Path) -> None:
         try:
             db.execute("BEGIN")
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # it sees this from now
+            if db.execute("PRAGMA application_id").fetchone()[0] != _KINDS[kind].application_id:
+                raise InvalidInput("source", str(source), f"a file of {_KINDS[kind].owner}")
             db.backup(copy, pages=_PAGES)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, with all that there is
         finally:

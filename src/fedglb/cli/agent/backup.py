@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.agent.report_errors import report_errors
+from fedglb.cli.report_errors import as_options
 from fedglb.errors import InvalidInput
-
-_IF_OPEN = "stop it for the copy, or have it make one itself (Agent.backup), while it goes on"
 
 
 def backup(
@@ -21,20 +19,21 @@ def backup(
 ) -> None:
     """Copy an agent's file, whole or not at all. The copy is opened as any agent's file.
 
-    While an application or a service has the file open this says so: it makes the copy itself then.
+    The application or service that has it open goes on meanwhile.
 
     Example: fedglb agent backup shop-1.db /backup/shop-1-monday.db
     """
-    from fedglb.federation.agent.store import AgentStore
+    from fedglb.federation.sqlite import backup as copy
 
-    with report_errors(_IF_OPEN, path="COPY.db"):
+    with as_options({("source",): "AGENT.db", ("path",): "COPY.db"}):
         if not file.is_file():
-            raise InvalidInput("AGENT.db", str(file), "an agent's file; there is none")
-        store = AgentStore(file, "process")
-        try:
-            store.backup(to)
-        finally:
-            store.close()
+            raise InvalidInput("source", str(file), "an agent's file; there is none")
+        copy("agent", file, to)
+    say_copied(to, as_json)
+
+
+def say_copied(to: Path, as_json: bool) -> None:
+    """Say what came of it."""
     size = to.stat().st_size
     if as_json:
         typer.echo(json.dumps({"copy": str(to), "bytes": size}))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from fedglb.cli.federation.add import add
+from fedglb.cli.federation.backup import backup
 from fedglb.cli.federation.coordinator import coordinator
 from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.doctor import doctor
@@ -26,4 +27,5 @@ app.command("list")(list_members)
 app.command("doctor")(doctor)
 app.command("coordinator")(coordinator)
 app.command("status")(status)
+app.command("backup")(backup)
 app.command("demo")(demo)

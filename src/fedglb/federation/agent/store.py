@@ -459,7 +459,7 @@ class AgentStore:
 
     def backup(self, path: Path) -> None:
         """Write a copy of the file as it is now; others go on writing."""
-        backup(self._file, path)
+        backup("agent", self._file, path)
 
     def close(self) -> None:
         """Close the file: another process may open it."""

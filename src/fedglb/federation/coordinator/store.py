@@ -19,7 +19,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import backup, close, connect, read_copy, transaction
+from fedglb.federation.sqlite import close, connect, read_copy, transaction
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
@@ -126,7 +126,6 @@ class CoordinatorStore:
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
-        self._file = Path(path).absolute()
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
             with as_coordinators(path):
@@ -252,10 +251,6 @@ class CoordinatorStore:
         return [
             replace(u, gradient_norm=_or_nan(u.gradient_norm), gap=_or_nan(u.gap)) for u in found
         ]
-
-    def backup(self, path: str | Path) -> None:
-        """Write a copy of the file, as it is now, to a new one; the coordinator goes on."""
-        backup(self._file, path)
 
     def close(self) -> None:
         """Close the file."""
