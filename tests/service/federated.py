@@ -251,7 +251,7 @@ class Federated:
             assert np.array_equal(found[key], wanted[key]), key
         # F has curvature of at least ridge/n, and `gap` is proven: so far is θ from the minimum
         n = int(found["last_update.samples"])
-        apart = sum(
+        apart = 1e-9 + sum(  # and rounding
             np.sqrt(2.0 * float(each["last_update.gap"]) * n / RIDGE) for each in (found, wanted)
         )
         assert np.linalg.norm(found["model.theta"] - wanted["model.theta"]) <= apart < 1e-3
