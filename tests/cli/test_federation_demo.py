@@ -17,6 +17,7 @@ from fedglb.demo import die_with_parent, summary
 from fedglb.demo.local_baseline import local_baseline
 from fedglb.demo.plan import DemoPlan, file_of
 from fedglb.demo.stream import stream
+from tests.federation.helpers.whole_log import whole_log
 
 SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
 PATIENCE = 600.0  # seconds: a busy machine may have all kernels to compile first
@@ -96,9 +97,7 @@ def test_regret_is_that_of_the_arms_that_were_chosen(played):
     assert answer["separate_regret"] == pytest.approx(local_baseline(plan)[:, -1].sum(), rel=1e-12)
     by_hand = 0.0
     for i, name in enumerate(plan.names):
-        file = summary.AgentStore(file_of(folder, name), "process")
-        rows = file.frame().sort("rewarded")
-        file.close()
+        rows = whole_log(file_of(folder, name), plan.dim).sort("rewarded")
         for x, offer in zip(rows["x"], stream(plan, i), strict=True):
             (arm,) = (k for k, a in enumerate(offer.arms.tolist()) if a == x.to_list())
             by_hand += offer.means.max() - offer.means[arm]

@@ -24,6 +24,7 @@ from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.protocol.persistence import Arrays
 from tests.federation.helpers import json_processes
 from tests.federation.helpers.nats_federation import Running, federation
+from tests.federation.helpers.whole_log import whole_log
 from tests.service.load import Load
 from tests.service.process import PATIENCE, Service
 
@@ -216,11 +217,7 @@ class Federated:
 
         A request without an answer was made again, so that in the end each has one.
         """
-        store = AgentStore(self.path(name), "process")
-        try:
-            log = store.frame()
-        finally:
-            store.close()
+        log = whole_log(self.path(name), DIM)
         wanted = load.acknowledged(name)
         assert log["id"].is_unique().all()
         assert log["arm_id"].is_unique().all()  # each has the number of its request in it
@@ -236,7 +233,8 @@ class Federated:
         for name in self.names:
             store = AgentStore(self.path(name), "process")
             try:
-                samples[name], held[name] = store.samples(DIM)[1:3], store.adopted_model()
+                played = store.samples(DIM)[0].so_far()
+                samples[name], held[name] = (played.X, played.y), store.adopted_model()
             finally:
                 store.close()
         file = CoordinatorStore(self.path(COORDINATOR), self.agreement)
