@@ -76,7 +76,7 @@ def reload_under_load(folder: Folder, reload: str) -> list[str]:
 
 
 def kept(path: Path) -> dict[str, float]:
-    with fg.Agent.open(path, PROBLEM) as agent:
+    with fg.Agent.open(path, PROBLEM, wait=PATIENCE) as agent:  # its last owner may still end
         log = agent.export()
     return {id_: reward for id_, reward in zip(log["id"], log["reward"], strict=True) if reward}
 
