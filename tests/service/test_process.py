@@ -149,7 +149,8 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured):
 def test_a_file_and_a_port_that_others_have(tmp_path):
     with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
         port = running.port
-        with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as other:
+        options = ("--dim", "2", "--http", "127.0.0.1:0", "--wait", "0")
+        with service(tmp_path / "a.db", *options) as other:
             assert other.ended() == 1
             assert "is open already" in other.errors
         with service(tmp_path / "b.db", "--dim", "2", "--http", f"127.0.0.1:{port}") as other:
