@@ -73,6 +73,18 @@ def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
     return found
 
 
+@functools.cache  # the package's metadata is a file
+def release() -> str:
+    """Return name and version of this package, as members of a federation say it.
+
+    Examples
+    --------
+    >>> release().split()[0]
+    'fedglb'
+    """
+    return " ".join(["fedglb", *versions(("fedglb",)).values()])
+
+
 def counted(package: Path = PACKAGE, rooms: tuple[str, ...] = NUMBERS) -> list[Path]:
     """Return the sources in some rooms, those that can change a number, in a fixed order."""
     places = [package / place for place in rooms]

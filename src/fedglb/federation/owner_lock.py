@@ -61,6 +61,11 @@ class OwnerLock:
         _held.discard(self)
         os.close(self._handle)
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: do not hold the parent's lock after its death."""
+        os.close(self._handle)
+        _inherited.add(self.file)
+
 
 def check_free(path: str | Path) -> None:
     """Raise `Taken` if somebody owns a file; nothing is made beside it."""
@@ -81,10 +86,8 @@ def _lock(handle: int) -> None:
 
 
 def _after_fork() -> None:
-    """In a forked child: do not hold the parent's locks after its death."""
     for lock in _held:
-        os.close(lock._handle)
-        _inherited.add(lock.file)
+        lock.leave_to_parent()
     _held.clear()
 
 

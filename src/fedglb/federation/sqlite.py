@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import os
 import secrets
 import sqlite3
@@ -337,6 +338,11 @@ def _check(
             f"it has version {found}: {remedy}",
         )
     return int(found)
+
+
+def or_nan(stored: float | None) -> float:
+    """Return a number as it was written: SQLite stores nan as NULL."""
+    return math.nan if stored is None else stored
 
 
 @contextmanager

@@ -62,8 +62,8 @@ def problem_of(error: Exception) -> Problem:
             return _problem(400, "malformed", str(error))
         case RecursionError():
             return _problem(400, "malformed", "it is nested too deeply")
-        case UnknownDecision():  # its own text names the file
-            return _problem(404, "unknown-decision", "there is no decision with this id")
+        case UnknownDecision():
+            return _problem(404, "unknown-decision", str(error))
         case AlreadyObserved():
             found = _problem(409, "already-observed", str(error))
             found.same = error.same

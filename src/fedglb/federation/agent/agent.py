@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +25,7 @@ from fedglb.federation.names import COORDINATOR
 from fedglb.federation.warm_up import warm_up
 from fedglb.global_update import Newton
 from fedglb.problem import Problem
-from fedglb.provenance import versions
+from fedglb.provenance import release
 
 if TYPE_CHECKING:
     import polars as pl
@@ -185,7 +184,7 @@ class Agent:
             with as_agents(path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
-            session = AgentSession(client, store.instance, _software())
+            session = AgentSession(client, store.instance, release())
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
@@ -577,9 +576,3 @@ def _same(
     for found in agreement.compare(given.facts()):
         allowed = f"{found.agreed!r}, as the federation agreed"
         raise InvalidInput(found.name, found.given, allowed)
-
-
-@functools.cache  # the package's metadata is a file
-def _software() -> str:
-    """What the agent says it is, for the coordinator's log."""
-    return " ".join(["fedglb", *versions(("fedglb",)).values()])

@@ -344,7 +344,7 @@ class DurableClient:
                 f"{self.rules.expire_after:g} s, or most_pending = {self.rules.most_pending} "
                 "newer ones were waiting"
             )
-        return UnknownDecision(f"there is no decision {id} in {self._store.path}")
+        return UnknownDecision(f"there is no decision {id} in this agent's file, or no more")
 
     def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
         """Learn from samples that were no decisions; return how many, and the step as `observe`.

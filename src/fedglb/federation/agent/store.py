@@ -7,7 +7,6 @@ every reward: it is that of the last adopted model, with the later samples repla
 
 from __future__ import annotations
 
-import math
 import secrets
 import sqlite3
 import weakref
@@ -27,7 +26,7 @@ from fedglb.federation.agent.log_frames import STORED, LogEnd
 from fedglb.federation.agent.log_reader import LogReader
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import backup, close, connect, roll_back, transaction
+from fedglb.federation.sqlite import backup, close, connect, or_nan, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
 from fedglb.typing import FloatArray
@@ -316,9 +315,7 @@ class AgentStore:
         if row is None:
             return None
         id_, arm, arm_id, score, width = row[:5]
-        decision = Decision(
-            id_, arm, arm_id, score, width, _or_nan(row[5]), row[6], _or_nan(row[7])
-        )
+        decision = Decision(id_, arm, arm_id, score, width, or_nan(row[5]), row[6], or_nan(row[7]))
         return decision, row[8], None if row[9] is None else np.frombuffer(row[9], STORED)
 
     def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
@@ -486,8 +483,3 @@ _INSERT_SAMPLE = (
     "INSERT INTO decisions(number, prefix, made, arms, arm, x, score, width, model, sequence, "
     "step, reward, rewarded) VALUES (?, ?, ?, 0, -1, ?, 0, 0, ?, ?, ?, ?, ?)"
 )
-
-
-def _or_nan(stored: float | None) -> float:
-    """SQLite stores nan as NULL."""
-    return math.nan if stored is None else stored

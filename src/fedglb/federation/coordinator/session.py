@@ -23,7 +23,7 @@ from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.coordinator.updates import FARTHEST, UpdateDriver
-from fedglb.federation.coordinator.weights import Change
+from fedglb.federation.coordinator.weights import remark
 from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
@@ -341,7 +341,7 @@ class CoordinatorSession:
             return
         before, samples = self._samples.get(client), message.samples
         self._samples[client] = samples
-        text = None if before is None else Change(before, samples).text(client)
+        text = None if before is None else remark(client, before, samples)
         if text is not None:
             self._emit_rarely("samples", client, text, now, samples=samples, before=before)
 

@@ -15,7 +15,7 @@ from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_ou
 from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.provenance import versions
+from fedglb.provenance import release
 
 _MOST_MISSING = 20  # names of clients that an update waits for
 
@@ -177,7 +177,7 @@ def status_of(
     return CoordinatorStatus(
         federation=bundle.federation,
         server=bundle.server,
-        software=software(),
+        software=release(),
         running=started is not None,
         connected=started is not None and lost is None,
         time=now,
@@ -201,8 +201,3 @@ def status_of(
         ),
         certificates=ends,
     )  # fmt: skip
-
-
-def software() -> str:
-    """Return name and version of this package."""
-    return f"fedglb {versions(('fedglb',)).get('fedglb', '')}".strip()

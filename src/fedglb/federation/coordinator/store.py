@@ -7,7 +7,6 @@ answer to the new one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, read_copy, transaction
+from fedglb.federation.sqlite import close, connect, or_nan, read_copy, transaction
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
@@ -247,18 +246,11 @@ class CoordinatorStore:
             for number, client, why in excluded:
                 missing.get(number, {})[client] = why
         found = [replace(UpdateFinished(*row), left_out=missing[row[0]]) for row in rows]
-        # SQLite stores nan as NULL
-        return [
-            replace(u, gradient_norm=_or_nan(u.gradient_norm), gap=_or_nan(u.gap)) for u in found
-        ]
+        return [replace(u, gradient_norm=or_nan(u.gradient_norm), gap=or_nan(u.gap)) for u in found]
 
     def close(self) -> None:
         """Close the file."""
         close(self._db)
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 _FRAME = {

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from fedglb.errors import integer, number
 
+_JUMP, _SMALL = 10, 1000  # times as many samples as before, and more than so many in all
+
 
 @dataclass(frozen=True)
 class WeightRule:
@@ -68,28 +70,19 @@ class WeightRule:
         return None if not median else max(self.floor, int(self.times * median))
 
 
-@dataclass(frozen=True)
-class Change:
-    """What is remarkable about a client's number of samples, beside that of its last answer.
+def remark(client: str, before: int, now: int) -> str | None:
+    """Return what to say of a client's number of samples beside that of its last answer, if much.
 
     Examples
     --------
-    >>> Change(before=500, now=400).text("a")
+    >>> remark("a", before=500, now=400)
     'a has 400 samples and had 500: some were forgotten, or an old backup was restored'
-    >>> Change(before=500, now=600).text("a") is None
+    >>> remark("a", before=500, now=600) is None
     True
     """
-
-    before: int
-    now: int
-    times: int = 10
-    floor: int = 1000
-
-    def text(self, client: str) -> str | None:
-        """Return what to say of it; None: it is nothing remarkable."""
-        both = f"{client} has {self.now} samples and had {self.before}"
-        if self.now < self.before:
-            return f"{both}: some were forgotten, or an old backup was restored"
-        if self.now > self.times * self.before and self.now - self.before > self.floor:
-            return f"{both} at its last update: a jump"
-        return None
+    both = f"{client} has {now} samples and had {before}"
+    if now < before:
+        return f"{both}: some were forgotten, or an old backup was restored"
+    if now > _JUMP * before and now - before > _SMALL:
+        return f"{both} at its last update: a jump"
+    return None
