@@ -151,6 +151,8 @@ def parts(**given):
         (lambda: parts(trigger=Schedule(3)), "a client asks"),
         (lambda: parts(confidence=Linear()), "confidence"),
         (lambda: parts(ridge=fg.Evidence()), "ridge"),
+        (lambda: fg.async_linucb(-1.0), "threshold = -1.0"),
+        (lambda: fg.async_linucb(1.0, download=-1.0), "download = -1.0"),
         (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "Async-LinUCB"),
         (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "fit all samples"),
     ],

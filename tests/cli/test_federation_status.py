@@ -125,6 +125,7 @@ def test_what_is_no_federation(command, federation, tmp_path):  # noqa: F811
     code, _, err = command(tmp_path)
     assert code == 2
     assert "FOLDER" in err
+    assert "the operator's folder, or the coordinator's; this is neither" in err
     folder = tmp_path / "demo"
     federation("init", folder, *INIT, "--clients", "shop-1")
     code, _, err = command(folder / "clients" / "shop-1")

@@ -277,7 +277,7 @@ def test_axes_of_the_arms_change_no_choice(name):
     ("call", "said"),
     [
         (lambda: fg.clustered(table(), axes="arm"), "axes = 'arm' .* features, arms"),
-        (lambda: fg.clustered(table(), mode="member", axes="arms"), "axes = 'arms' .* features"),
+        (lambda: fg.clustered(table(), mode="member", axes="arms"), "axes = 'arms' .*centroid"),
         (lambda: fg.clustered(table(), 301), "clusters = 301 .* at most 300"),
         (lambda: fg.clustered(table(), 0), "clusters = 0"),
         (lambda: fg.clustered(table(), 2.0), "clusters = 2.0"),

@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.service.app import make_app
 from fedglb.service.limits import Limits
+from tests.federation.agent.test_full_disk import fill
 from tests.service.asgi import JSON, ask, get, post
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
@@ -33,6 +34,23 @@ def test_choose_and_observe_are_the_agents_own(app, agent, tmp_path):
             assert (answer.status, answer.json()) == (200, {"id": decision["id"]})
             other.observe(wanted.id, reward)
     assert agent.status.samples == 3
+
+
+def test_on_a_full_disk_a_choice_is_answered_and_its_reward_refused_with_the_reason(tmp_path):
+    problem = fg.Problem(dim=2)
+    with fg.Agent.open(tmp_path / "full.db", problem, on_full_disk="choose") as agent:
+        app = make_app(agent)
+        fill(agent)
+        for _ in range(1000):
+            decision = post(app, "/v1/choose", {"arms": ARMS}).json()
+            if not decision["kept"]:
+                break
+        assert not decision["kept"]
+        refused = post(app, "/v1/observe", {"id": decision["id"], "reward": 1.0})
+        assert (refused.status, refused.problem) == (404, "unknown-decision")
+        assert "no room on the disk" in refused.json()["detail"]
+        gone = post(app, "/v1/observe", {"id": "abc-1", "reward": 1.0})
+        assert str(tmp_path) not in gone.json()["detail"]
 
 
 def test_a_key_makes_a_request_the_same(app, agent):

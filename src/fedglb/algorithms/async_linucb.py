@@ -71,11 +71,12 @@ def async_linucb(
     >>> fewer.transfers < 4 * fewer.syncs
     True
     """
+    trigger = Growth(threshold)  # first: it is `threshold` that is at fault, if both are
     return Algorithm(
         name="Async-LinUCB",
         local_update=AsyncRidge(),
         global_update=Exchange(threshold if download is None else download),
-        trigger=Growth(threshold),
+        trigger=trigger,
         confidence=AsyncLinUCB() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,

@@ -218,7 +218,9 @@ def clustered(
     one_of("mode", mode, get_args(Mode))
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
-    one_of("axes", axes, get_args(Axes) if mode == "centroid" else ("features",))
+    one_of("axes", axes, get_args(Axes))
+    if axes == "arms" and mode == "member":
+        raise InvalidInput("axes", axes, '"features", or mode="centroid": rows have no common span')
     instance("constant", constant, bool, "True")
     key = (source, clusters, mode, constant, scale, seed, columns, axes)
     made = _kept.get(key)

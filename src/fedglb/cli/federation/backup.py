@@ -40,6 +40,7 @@ def backup(
     place = (inside if inside.is_dir() else folder) / "state.db" if state is None else state
     with as_options({("source",): "FOLDER" if state is None else "--state", ("path",): "COPY.db"}):
         if not place.is_file():
-            raise InvalidInput("source", str(place), "where the coordinator's file is; none there")
+            allowed = "where a coordinator has run: it has no such file yet"
+            raise InvalidInput("source", str(place), allowed)
         copy("coordinator", place, to)
     say_copied(to, as_json)

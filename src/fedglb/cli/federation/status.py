@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedglb.federation.coordinator.status import CoordinatorStatus
 
 _UPDATES = 5  # the last ones, in the table
+_ALLOWED = "the operator's folder, or the coordinator's"
 
 
 def status(
@@ -64,7 +65,7 @@ def status(
 def _found(bundle: Path, state: Path) -> CoordinatorStatus:
     """Return the status: from the running coordinator, or else from its file."""
     from fedglb.errors import InvalidInput
-    from fedglb.federation.bundle import Bundle
+    from fedglb.federation.bundle import FILE, Bundle
     from fedglb.federation.coordinator import status_socket
     from fedglb.federation.coordinator.stored_status import stored_status
     from fedglb.federation.names import COORDINATOR
@@ -73,9 +74,11 @@ def _found(bundle: Path, state: Path) -> CoordinatorStatus:
     running = status_socket.ask(state)
     if running is not None:
         return running
+    if not (bundle / FILE).is_file():
+        raise InvalidInput("bundle", str(bundle), f"{_ALLOWED}; this is neither")
     found = Bundle.read(bundle)
     if found.client != COORDINATOR:
-        raise InvalidInput("bundle", str(bundle), "the operator's folder, or the coordinator's")
+        raise InvalidInput("bundle", str(bundle), _ALLOWED)
     return stored_status(found, state, certificate_ends(bundle))
 
 
