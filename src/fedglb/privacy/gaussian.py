@@ -216,7 +216,7 @@ class Gaussian:
     neighbours: Neighbours = "zero-out"
     contributions: int = 1
     honest: float = 0.9
-    hessian_share: float = 0.2
+    hessian_share: float = 0.3
     reward_limit: float | None = None
 
     def __post_init__(self) -> None:
