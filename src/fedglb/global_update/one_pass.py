@@ -112,10 +112,12 @@ def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
 def noise_variance(objective: Objective) -> float:
     """Return s², the variance of the noise in v − Hθ per coordinate: σ_v² + σ_H²S²(1 + 1/d)/2.
 
-    (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.)
+    (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.) It is in units of the
+    dispersion: rewards alone give v − Hθ the covariance H in these units.
     """
     problem, (vector, matrix) = objective.setting.problem, objective.noise
-    return vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
+    both = vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
+    return both / problem.dispersion
 
 
 def posterior(
