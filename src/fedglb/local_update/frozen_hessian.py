@@ -28,8 +28,8 @@ class FrozenHessian(LocalUpdate[FrozenHessianState]):
 
     A reward changes no later choice of the client before the next shared model. With privacy this
     is what protects the users of one client from each other, too. The covariance of θ is then
-    P + s²P², P being the inverse of the model's matrix, and s² the variance that the noise has in
-    the sums behind θ.
+    DP + s²P², P being the inverse of the model's matrix, D the dispersion, and s² the variance that
+    the noise has in the sums behind θ.
 
     References
     ----------
@@ -67,6 +67,7 @@ class FrozenHessian(LocalUpdate[FrozenHessianState]):
         adopt_matrix(state, model)
         state.centre[:] = state.theta
         if model.noise is not None:
-            P = state.inverse.copy()
-            state.inverse[:] = P + model.noise * (P @ P)
+            # what is left here is multiplied by the dispersion, and the noise is not to be
+            P, noise = state.inverse.copy(), model.noise / self.dispersion(setting)
+            state.inverse[:] = P + noise * (P @ P)
             invert(state.inverse, state.matrix)
