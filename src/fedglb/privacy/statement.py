@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedglb.errors import integer
 from fedglb.privacy.accounting import gdp_epsilon, zcdp_epsilon
-from fedglb.privacy.gaussian import Gaussian, NoisePlan, Place
+from fedglb.privacy.gaussian import Gaussian, NoisePlace, NoisePlan
 from fedglb.privacy.sensitivity import Neighbours
 
 
@@ -59,7 +59,7 @@ class PrivacyStatement:
     zcdp_epsilon: float
     neighbours: Neighbours
     contributions: int
-    noise: Place
+    noise: NoisePlace
     releases: int
     updates: int
     vector_noise: float
