@@ -495,7 +495,7 @@ class Client:
         if model is not None:
             assert model.theta is not None
             theta = model.theta
-        return self.batches.prepare(update, self.samples, self.frozen, theta)
+        return self.batches.prepare(update, self.samples, self.frozen, theta, self.adopted)
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from msgspec import Meta
 
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -140,6 +141,14 @@ class HelloRequest(SessionMessage):
 
 
 Upward: TypeAlias = (
-    Hello | Heartbeat | Goodbye | Withdrawal | SyncRequest | Covariance | ModelSums | Derivatives
+    Hello
+    | Heartbeat
+    | Goodbye
+    | Withdrawal
+    | SyncRequest
+    | Covariance
+    | ModelSums
+    | BatchSums
+    | Derivatives
 )
 Downward: TypeAlias = Welcome | Rejected | HelloRequest | CovarianceRequest | Evaluate | NewModel
