@@ -34,7 +34,7 @@ PARTS = {
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
         confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.AsyncLinUCB(),
-        confidence.OfuGlbSet(),
+        confidence.OfuGlbSet(), confidence.OnePassRadius(),
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),

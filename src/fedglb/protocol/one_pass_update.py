@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
-from fedglb.global_update import Objective, Solve
+from fedglb.global_update import Objective, Passed, Solve
 from fedglb.model import SharedModel
 from fedglb.privacy.fixed_point import size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
@@ -19,7 +19,7 @@ from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Mes
 from fedglb.protocol.noise import noise_variance, shift
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
-from fedglb.typing import IntArray
+from fedglb.typing import FloatArray, IntArray
 
 GATHERING, SOLVING = 1, 2  # as in `protocol.update`
 
@@ -143,13 +143,37 @@ class OnePassUpdate:
         return self.algorithm.global_update
 
     def _objective(self, total: SumOfReleases) -> Objective:
-        """Return what is fitted: the prefix sum Σ f_{b−j} r_j of all updates' sums r_j."""
-        plan, b, d = self.setting.noise, self.number, self.setting.problem.dim
-        sums = {**self.earlier, b: total}
+        """Return what is fitted, and the way there where the radius needs it."""
+        d, each = self.setting.problem.dim, {**self.earlier, self.number: total}
+        sums = {j: unpack(one.numbers, d) for j, one in each.items()}
+        fitted = self._objective_of(sums, total.clients, self.previous)
+        if not self.algorithm.confidence.needs_path:
+            return fitted
+        # earlier models follow from what was released, so that nobody has to keep them
+        path: list[Passed] = []
+        numbers, theta = sorted(sums), np.zeros(d)
+        for last in numbers:
+            clients = each[last].clients
+            part = self._objective_of({j: sums[j] for j in numbers if j <= last}, clients, None)
+            assert part.moment is not None
+            path.append(Passed(last, clients, theta, part.moment, part.covariance))
+            if last < self.number:
+                solution = Solve(self._solver, part).solution
+                assert solution is not None
+                theta = solution.theta
+        return replace(fitted, path=tuple(path))
+
+    def _objective_of(
+        self,
+        sums: Mapping[int, tuple[FloatArray, FloatArray]],
+        clients: int,
+        previous: SharedModel | None,
+    ) -> Objective:
+        """Return what is fitted at the last of some updates: the prefix sum Σ f_{b−j} r_j."""
+        plan, b, d = self.setting.noise, max(sums), self.setting.problem.dim
         v, H = np.zeros(d), np.zeros((d, d))
-        for j, each in sums.items():
+        for j, (own_v, own_H) in sums.items():
             weight = 1.0 if plan is None else plan.weights[b - j]
-            own_v, own_H = unpack(each.numbers, d)
             v += weight * own_v
             H += weight * own_H
         prior = self.algorithm.local_update.prior(self.setting)
@@ -158,9 +182,9 @@ class OnePassUpdate:
             samples=1,  # nobody counts them
             covariance=H,
             matrix=prior * np.eye(d) + H,
-            previous=self.previous,
+            previous=previous,
             moment=v,
-            shift=shift(self.setting, b, total.clients),
+            shift=shift(self.setting, b, clients),
             releases=b,
         )
 
