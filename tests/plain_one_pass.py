@@ -26,7 +26,7 @@ class Noise:
 
     weights: tuple[float, ...]
     sigma_v: float  # of one client's share, in units of v
-    sigma_H: float
+    sigma_h: float
     rewards: tuple[float, float]
     draw: Callable[[int, int], Array]
 
@@ -139,8 +139,8 @@ def fit(
         A = H + p.lam * np.eye(d)
         return _project(inv(A) @ v, A, p.S), A, 0.0
     spread = sqrt(N * sum(each**2 for each in noise.weights[:b]))
-    sigma_v, sigma_H = spread * noise.sigma_v, spread * noise.sigma_H
-    kappa = sigma_H * (sqrt(2 * d) + sqrt(2 * log(6 * b * (b + 1) / p.delta)))
+    sigma_v, sigma_h = spread * noise.sigma_v, spread * noise.sigma_h
+    kappa = sigma_h * (sqrt(2 * d) + sqrt(2 * log(6 * b * (b + 1) / p.delta)))
     values, Q = eigh(H + (p.lam + kappa) * np.eye(d))
     A = (Q * np.maximum(values, p.lam + kappa / 10)) @ Q.T
     return _project(inv(A) @ v, A, p.S), A, sigma_v**2 + kappa**2 * p.S**2 / d
