@@ -7,7 +7,7 @@ import math
 from fedglb.setting import Setting
 
 
-def shift(setting: Setting, update: int, clients: int) -> float:
+def shift(setting: Setting, update: int, clients: float) -> float:
     """Return κ_b, which bounds the noise in H: ‖N_b‖ ≤ κ_b for all b but with probability δ/3.
 
     Parameters
@@ -17,7 +17,7 @@ def shift(setting: Setting, update: int, clients: int) -> float:
     update
         b ≥ 1.
     clients
-        How many clients add noise.
+        How many clients add noise; their mean where that changes from update to update.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def shift(setting: Setting, update: int, clients: int) -> float:
     return sigma * (math.sqrt(2.0 * d) + math.sqrt(2.0 * q))
 
 
-def levels(setting: Setting, update: int, clients: int) -> tuple[float, float]:
+def levels(setting: Setting, update: int, clients: float) -> tuple[float, float]:
     """Return σ_{v,b} and σ_{H,b}, the standard deviations of the noise in the sums of v and of H.
 
     Parameters

@@ -157,10 +157,25 @@ class OnePassUpdate:
             matrix=prior * np.eye(d) + H,
             previous=self.previous,
             moment=v,
-            shift=shift(self.setting, b, total.clients),
-            noise=levels(self.setting, b, total.clients),
+            shift=shift(self.setting, b, self._present(total)),
+            noise=levels(self.setting, b, self._present(total)),
             releases=b,
         )
+
+    def _present(self, total: SumOfReleases) -> float:
+        """Return how many clients' noise is in each release, as releases count in the sums.
+
+        Clients come and go, and updates are lost: earlier releases may have more noise than this.
+        """
+        plan, b = self.setting.noise, self.number
+        if plan is None:
+            return total.clients
+        counts = np.zeros(b)
+        for j, each in self.earlier.items():
+            counts[j - 1] = each.clients
+        counts[b - 1] = total.clients
+        squares = np.square(plan.factors.decoder[b - 1, :b])
+        return float(squares @ counts / squares.sum())
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
         """Go on without these participants."""
