@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 from numpy.linalg import eigh, inv, norm
@@ -24,9 +24,16 @@ UNIT = 2.0**-30
 class Noise:
     """What the noise of privacy is: `draw(client, update)` are one client's m whole numbers."""
 
+<<<<<<< HEAD
     weights: tuple[float, ...]
     sigma_v: float  # of one client's share, in units of v
     sigma_h: float
+=======
+    encoder: Array  # (B, B): row b has what each batch counts in release b
+    decoder: Array  # (B, B): row b has what each release counts in the sum of all batches
+    vector: float  # standard deviation of one client's share, in units of v
+    matrix: float
+>>>>>>> core-tests
     rewards: tuple[float, float]
     draw: Callable[[int, int], Array]
 
@@ -82,7 +89,7 @@ def one_pass(
     (T, N, _, d), everything = arms.shape, (-np.inf, np.inf)
     on = np.ones((T, N), bool) if active is None else active
     out = Outcome(np.full((T, N), -1), [], [], [])
-    theta, P, s2 = np.zeros(d), np.eye(d) / p.lam, 0.0
+    theta, P = np.zeros(d), np.eye(d) / p.lam
     new: list[list[tuple[Array, float]]] = [[] for _ in range(N)]  # since the last update
     batches: list[list[list[int]]] = []  # by update and client
     totals: list[list[int]] = []  # r_b, the sum over clients
@@ -90,7 +97,7 @@ def one_pass(
         for i in range(N):
             if on[t - 1, i]:
                 x = arms[t - 1, i]
-                variance = np.array([dispersion * (a @ P @ a) + s2 * (P @ a) @ (P @ a) for a in x])
+                variance = np.array([dispersion * (a @ P @ a) for a in x])
                 score = x @ theta + ndtri(1 - 1 / (t + 1)) * np.sqrt(variance)
                 arm = int(np.flatnonzero(score >= score.max() - 1e-12)[0])
                 out.choices[t - 1, i] = arm
@@ -101,12 +108,17 @@ def one_pass(
         limits = everything if noise is None else noise.rewards
         batches.append([sums(p.link, p.S, limits, theta, new[i]) for i in range(N)])
         new = [[] for _ in range(N)]
-        f = [1.0] + [0.0] * b if noise is None else list(noise.weights)
-        F = [round(each * 2**30) for each in f]  # exact: they are multiples of 2⁻³⁰
+        # exact: entries are multiples of 2⁻³⁰
+        E = [
+            2**30 * (j == b - 1) if noise is None else noise.encoder[b - 1, j] * 2**30
+            for j in range(b)
+        ]
+        D = [1.0] * b if noise is None else noise.decoder[b - 1, :b].tolist()
+        assert all(each == round(each) for each in E)
         sent = []
         for i in range(N):
             exact = [
-                sum(F[b - 1 - j] * batches[j][i][k] for j in range(b))
+                sum(round(E[j]) * batches[j][i][k] for j in range(b))
                 for k in range(len(batches[0][i]))
             ]
             release = [(each + 2**29) >> 30 for each in exact]  # floor(· + 1/2)
@@ -116,14 +128,9 @@ def one_pass(
             sent.append(release)
         out.releases.append(sent)
         totals.append([sum(each) for each in zip(*sent, strict=True)])
-        if noise is None:
-            prefix = [float(sum(each)) for each in zip(*totals, strict=True)]
-        else:
-            prefix = [
-                sum(f[b - 1 - j] * totals[j][k] for j in range(b)) for k in range(len(totals[0]))
-            ]
+        prefix = [sum(D[j] * totals[j][k] for j in range(b)) for k in range(len(totals[0]))]
         v, H = unpacked(prefix, d)
-        theta, A, s2 = fit(p, v, H, noise, b, N)
+        theta, A = fit(p, dispersion, v, H, noise, b, N)
         P = inv(A)
         out.thetas.append(theta)
         out.matrices.append(A)
@@ -131,11 +138,17 @@ def one_pass(
 
 
 def fit(
-    p: Problem, v: Array, H: Array, noise: Noise | None, b: int, N: int
-) -> tuple[Array, Array, float]:
-    """θ, A, and the variance that noise has in the sums behind θ."""
+    p: Problem, dispersion: float, v: Array, H: Array, noise: Noise | None, b: int, N: int
+) -> tuple[Array, Array]:
+    """θ, and the matrix A that widths are measured in.
+
+    With noise: v = Hθ + e, where e has the covariance φH + s²I, φ the dispersion, and the prior of
+    θ is N(0, φ/λ). So the posterior mean is (HVH + λI)⁻¹HVv with V = (H + s²/φ)⁻¹.
+    """
     d = len(v)
+    I = np.eye(d)  # noqa: E741
     if noise is None:
+<<<<<<< HEAD
         A = H + p.lam * np.eye(d)
         return _project(inv(A) @ v, A, p.S), A, 0.0
     spread = sqrt(N * sum(each**2 for each in noise.weights[:b]))
@@ -144,6 +157,21 @@ def fit(
     values, Q = eigh(H + (p.lam + kappa) * np.eye(d))
     A = (Q * np.maximum(values, p.lam + kappa / 10)) @ Q.T
     return _project(inv(A) @ v, A, p.S), A, sigma_v**2 + kappa**2 * p.S**2 / d
+=======
+        A = H + p.lam * I
+        return _project(inv(A) @ v, A, p.S), A
+    spread = sqrt(N) * float(norm(noise.decoder[b - 1, :b]))
+    sigma_v, sigma_H = spread * noise.vector, spread * noise.matrix
+    # James and Stein: what is no multiple of the identity is shrunk as far as noise explains it
+    level = max(np.trace(H) / d, sigma_H / sqrt(d))
+    rest, expected = H - level * I, sigma_H**2 * d * (d + 1) / 2
+    values, Q = eigh(level * I + max(0.0, 1.0 - expected / float(np.sum(rest**2))) * rest)
+    H = (Q * np.maximum(values, level / 10)) @ Q.T
+    s2 = sigma_v**2 + sigma_H**2 * p.S**2 * (1 + 1 / d) / 2
+    V = inv(H + s2 / dispersion * I)
+    C = H @ V @ H + p.lam * I
+    return _project(inv(C) @ H @ V @ v, C, p.S), H + p.lam * I
+>>>>>>> core-tests
 
 
 def distance(a: Array, b: Array) -> float:

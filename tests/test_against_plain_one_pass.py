@@ -81,7 +81,8 @@ def test_the_same_releases_models_and_choices(privacy, link, radius, ridge, abse
     if plan is not None:
         source = SimulatedNoise(seed)
         noise = plain_one_pass.Noise(
-            plan.weights, plan.vector_share, plan.matrix_share, plan.rewards,
+            plan.factors.encoder, plan.factors.decoder, plan.vector_share, plan.matrix_share,
+            plan.rewards,
             lambda client, update: source.draw(client, update, plan),
         )  # fmt: skip
     expected = plain_one_pass.one_pass(

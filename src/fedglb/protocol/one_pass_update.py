@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -177,15 +178,20 @@ class OnePassUpdate:
             matrix=prior * np.eye(d) + H,
             previous=self.previous,
             moment=v,
-            noise=self._noise(b, released[b].clients),
+            noise=self._noise(released),
         )
 
-    def _noise(self, update: int, clients: int) -> tuple[float, float]:
-        """Return the standard deviations of the noise in the sums of v and of H."""
+    def _noise(self, released: Mapping[int, SumOfReleases]) -> tuple[float, float]:
+        """Return the standard deviations of the noise in the sums of v and of H.
+
+        Clients come and go: each release has the noise of those that were there.
+        """
         plan = self.setting.noise
         if plan is None:
             return 0.0, 0.0
-        return plan.total_vector(update, clients), plan.total_matrix(update, clients)
+        row = plan.factors.decoder[max(released) - 1]
+        shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
+        return plan.vector_share * shares, plan.matrix_share * shares
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
         """Go on without these participants."""
