@@ -24,16 +24,10 @@ UNIT = 2.0**-30
 class Noise:
     """What the noise of privacy is: `draw(client, update)` are one client's m whole numbers."""
 
-<<<<<<< HEAD
-    weights: tuple[float, ...]
-    sigma_v: float  # of one client's share, in units of v
-    sigma_h: float
-=======
     encoder: Array  # (B, B): row b has what each batch counts in release b
     decoder: Array  # (B, B): row b has what each release counts in the sum of all batches
     vector: float  # standard deviation of one client's share, in units of v
     matrix: float
->>>>>>> core-tests
     rewards: tuple[float, float]
     draw: Callable[[int, int], Array]
 
@@ -148,16 +142,6 @@ def fit(
     d = len(v)
     I = np.eye(d)  # noqa: E741
     if noise is None:
-<<<<<<< HEAD
-        A = H + p.lam * np.eye(d)
-        return _project(inv(A) @ v, A, p.S), A, 0.0
-    spread = sqrt(N * sum(each**2 for each in noise.weights[:b]))
-    sigma_v, sigma_h = spread * noise.sigma_v, spread * noise.sigma_h
-    kappa = sigma_h * (sqrt(2 * d) + sqrt(2 * log(6 * b * (b + 1) / p.delta)))
-    values, Q = eigh(H + (p.lam + kappa) * np.eye(d))
-    A = (Q * np.maximum(values, p.lam + kappa / 10)) @ Q.T
-    return _project(inv(A) @ v, A, p.S), A, sigma_v**2 + kappa**2 * p.S**2 / d
-=======
         A = H + p.lam * I
         return _project(inv(A) @ v, A, p.S), A
     spread = sqrt(N) * float(norm(noise.decoder[b - 1, :b]))
@@ -171,7 +155,6 @@ def fit(
     V = inv(H + s2 / dispersion * I)
     C = H @ V @ H + p.lam * I
     return _project(inv(C) @ H @ V @ v, C, p.S), H + p.lam * I
->>>>>>> core-tests
 
 
 def distance(a: Array, b: Array) -> float:
