@@ -129,8 +129,8 @@ def joint(
     arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² = w² + w′² − 2ww′c²: opposite arms make
     v differ most, and H least. Shorter arms differ less: lengthen the longer to 1, and both norms
     grow; of the other's length q only a′²q², w′²q⁴ and c′ = cq are left, and with the same c′ the
-    first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on a
-    grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
+    first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on
+    a grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
     step and |μ″| ≤ s̄k_μ (`Link.skew`); that is added, so J is an upper bound.
 
     Parameters
