@@ -293,10 +293,11 @@ def test_what_is_sent_is_noise_around_the_sums(tmp_path):
                 sent.append(message.numbers)
     noisy, plain = sent[::2], sent[1::2]
     np.testing.assert_array_equal(plain[0], plain[1])
-    scales = private().setting.noise.scales()
+    plan = private().setting.noise
+    wanted = plan.encoded({1: plain[0]}, 1)
     for each in noisy:
-        assert (np.abs(each - plain[0]) < 7.0 * scales).all()
-        assert (each != plain[0]).all()
+        assert (np.abs(each - wanted) < 7.0 * plan.scales()).all()
+        assert (each != wanted).all()
     assert (noisy[0] != noisy[1]).all()
 
 

@@ -31,7 +31,7 @@ SENT = {
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
 }
-MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge", "noise"}
+MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
     "BatchSums", "Derivatives",
