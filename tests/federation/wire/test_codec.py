@@ -90,6 +90,7 @@ def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
         Welcome(4),
+        Welcome(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
@@ -252,7 +253,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
     },
-    Welcome: {"update": NO_COUNT},
+    Welcome: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
     CovarianceRequest: {"update": NO_COUNT, "model": NO_COUNT},
@@ -269,7 +270,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge",
+    "model.ridge", "released",
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ SENT = {
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
     "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
-    "Welcome": {"session", "update"},
+    "Welcome": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
     "CovarianceRequest": {"session", "update", "model"},
