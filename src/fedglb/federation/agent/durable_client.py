@@ -39,6 +39,7 @@ from fedglb.federation.errors import (
     UnknownDecision,
 )
 from fedglb.kernels.scoring import into_columns
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
@@ -584,7 +585,7 @@ class DurableClient:
                     return None
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(self._numbers)
-                frozen, theta = len(self._numbers), client.state.theta.copy()
+                frozen, theta = len(self._numbers), client.shared_theta
             # noise takes milliseconds: without the lock
             made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
             with self._locked():
@@ -614,6 +615,36 @@ class DurableClient:
             log.warning("nothing is released: %s", why)
         self._withheld = why
         return why is None
+
+    def note_released(self, update: int) -> None:
+        """Take note that others have a release of this client's for an update.
+
+        If the file does not know of it, it is an old copy: any of its samples that are in no batch
+        may be in that release or in one before it. They are left out of all later ones: to send a
+        sample twice would tell more of it than was agreed to.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            last = released.last
+            if update <= (0 if last is None else last.update):
+                return
+            end, theta = released.last_sequence(self._numbers), client.shared_theta
+            nothing = np.zeros(size(self.agreement.problem.dim), dtype=np.int64)
+            stored = StoredRelease(update, time.time(), end, end, theta, nothing, None)
+            self._stale = True
+            self._store.release(stored, released.keep_batches)
+            self._snapshots[update] = Snapshot(end)
+            self._releases = released.with_one(stored)
+            client.update, client.frozen = max(client.update, update), len(self._numbers)
+            self._releases.tell(client.batches, self._numbers)
+            self._stale = False
+        log.warning(
+            "the file is an old copy: something was released for update %d, and it has nothing of "
+            "that. Its samples that were in no release are left out of all later ones",
+            update,
+        )
 
     @property
     def one_pass(self) -> bool:
@@ -664,6 +695,8 @@ class DurableClient:
 
     def _last_covered(self, message: NewModel) -> int:
         """Return the sequence number of the last sample that a model covers."""
+        if self.one_pass:  # nobody is told a number of samples: what was released is covered
+            return 0 if self._releases.last is None else self._releases.last.last_sequence
         snapshot = self._snapshots.get(message.update)
         if message.covered == 0 or not len(self._numbers):
             return 0
