@@ -14,6 +14,7 @@ from fedglb.setting import Setting
 
 #: What multiplies a client's gain in `Event`.
 Clock: TypeAlias = Literal["steps", "own samples"]
+_LATEST = 1000 * 365 * 86400.0  # seconds from a federation's start to its last update
 
 
 class Trigger(ABC):  # noqa: B024 - all methods have a default
@@ -359,9 +360,16 @@ class Geometric(Trigger):
         return _geometric_steps(self, setting)
 
     def seconds(self) -> tuple[float, ...]:
-        """Return the times of the updates of a federation, in seconds since its start."""
+        """Return the times of the updates of a federation, in seconds since its start.
+
+        `InvalidInput` if the last one is later than anybody will wait.
+        """
         assert self.first is not None
         assert self.growth is not None
+        last = math.log(self.first) + (self.updates - 1) * math.log(self.growth)
+        if last > math.log(_LATEST):
+            allowed = "a smaller factor, or fewer updates: the last one is in a thousand years"
+            raise InvalidInput("growth", self.growth, allowed)
         return tuple(self.first * self.growth**k for k in range(self.updates))
 
 
@@ -380,12 +388,12 @@ def _geometric_steps(schedule: Geometric, setting: Setting) -> tuple[int, ...]:
 
 
 def _first_step(setting: Setting) -> float:
-    """Where signal meets noise: t₁ = 2 d^{1.5} σ_v/(NS), one release's; at most T/4."""
+    """Where signal meets noise: t₁ = 2 d^{1.5} σ_v/(NS), σ_v in one release; at most T/4."""
     plan, problem = setting.noise, setting.problem
     assert setting.horizon is not None
     if plan is None:
         return 1.0
-    sigma = plan.total_vector(1, setting.clients)
+    sigma = plan.vector_share * math.sqrt(setting.clients)
     step = math.ceil(2.0 * problem.dim**1.5 * sigma / (setting.clients * problem.S))
     return float(max(1, min(step, setting.horizon // 4)))
 

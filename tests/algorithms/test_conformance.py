@@ -35,7 +35,7 @@ PARTS = {
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
         confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.AsyncLinUCB(),
-        confidence.OfuGlbSet(),
+        confidence.OfuGlbSet(), confidence.OnePassRadius(),
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
@@ -192,7 +192,7 @@ def test_parts_that_do_not_fit_are_refused(wrong):
 def test_fixed_fits_every_algorithm(preset):
     first = next(iter(inspect.signature(preset).parameters))
     needed = {first: 3} if first in ("threshold", "updates") else {}
-    if "exploration" not in inspect.signature(preset).parameters:
+    if not {"confidence", "exploration"} <= set(inspect.signature(preset).parameters):
         radius = {"confidence": fg.Fixed(0.4), "exploration": 0.1}
         algorithm = dataclasses.replace(preset(**needed), **radius)
     else:

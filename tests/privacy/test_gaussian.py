@@ -19,7 +19,7 @@ def planned(problem=PROBLEM, clients=200, updates=30, **given):
 
 
 def test_noise_by_hand():
-    plan, s = planned(), 0.2
+    plan, s = planned(), 0.3
     mu, growth = gdp_mu(1.0, 1e-6), factors(30).growth(30)
     z = np.linspace(-1.0, 1.0, 100_001)
     mean = 1.0 / (1.0 + np.exp(-z))

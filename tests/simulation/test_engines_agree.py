@@ -100,6 +100,10 @@ ALGORITHMS = {
         fg.fedglb_private(6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0)),
         trigger=Schedule(6),
     ),
+    "FedGLB-Private, likelihood": fg.fedglb_private(8, confidence=fg.OnePassRadius()),
+    "FedGLB-Private, noise, likelihood": fg.fedglb_private(
+        8, privacy=fg.Gaussian(5.0, 1e-3, reward_limit=5.0), confidence=fg.OnePassRadius()
+    ),
 }
 
 
@@ -143,12 +147,12 @@ def same(one, two):
         assert (one[name].dtype, one[name].tobytes()) == (two[name].dtype, two[name].tobytes())
 
 
-#: OFUGLB needs a likelihood (tests/algorithms/test_ofuglb.py).
+#: These need a likelihood (tests/algorithms/test_ofuglb.py, tests/confidence/test_one_pass.py).
 PAIRS = [
     (name, link)
     for name in ALGORITHMS
     for link in LINKS
-    if "OFUGLB" not in name or link not in ("probit", "user's own")
+    if not ("OFUGLB" in name or "likelihood" in name) or link not in ("probit", "user's own")
 ]
 
 
@@ -165,6 +169,16 @@ def test_every_solver(name, link):
     env = fg.Synthetic(LINKS[link], N, K)
     for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
         agree(*play(algorithm, env))
+
+
+@pytest.mark.parametrize("epsilon", [None, 50.0])
+def test_a_proven_set_of_the_one_pass_update(epsilon):
+    """With so many clients it is smaller than the ball."""
+    privacy = None if epsilon is None else fg.Gaussian(epsilon, 1e-3)
+    algorithm = fg.fedglb_private(9, privacy=privacy, confidence=fg.OnePassRadius())
+    reference, compiled = play(algorithm, fg.Synthetic(LINKS["logistic"], 60, K))
+    agree(reference, compiled)
+    assert reference.coordinator.model.radius_terms[0] != 1.0
 
 
 def test_a_sync_in_the_middle_of_a_step():

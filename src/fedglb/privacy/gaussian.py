@@ -205,7 +205,7 @@ class Gaussian:
     >>> import fedglb as fg
     >>> plan = fg.Gaussian(epsilon=1.0, delta=1e-6).plan(fg.Problem(dim=10), 200, updates=30)
     >>> plan.honest, round(plan.mu, 4), round(plan.vector_noise, 2), round(plan.matrix_noise, 2)
-    (180, 0.2367, 3.95, 2.82)
+    (180, 0.2367, 2.58, 1.84)
     """
 
     stored_name = "Gaussian"
@@ -216,7 +216,7 @@ class Gaussian:
     neighbours: Neighbours = "zero-out"
     contributions: int = 1
     honest: float = 0.9
-    hessian_share: float = 0.2
+    hessian_share: float = 0.3
     reward_limit: float | None = None
 
     def __post_init__(self) -> None:

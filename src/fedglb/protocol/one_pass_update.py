@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,18 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
-from fedglb.global_update import Objective, Solve
+from fedglb.global_update import Objective, Passed, Solve
 from fedglb.model import SharedModel
-from fedglb.privacy.fixed_point import size, unpack
+from fedglb.privacy.fixed_point import BITS, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
+from fedglb.protocol.batches import LARGEST_SAMPLE
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message
-from fedglb.protocol.noise import levels, shift
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
 from fedglb.typing import IntArray
 
 GATHERING, SOLVING = 1, 2  # as in `protocol.update`
+_DEVIATIONS = 64.0  # of noise, which no honest client exceeds in the age of the universe
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class OnePassUpdate:
     def accept(self, message: BatchSums) -> None:
         """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
         check_numbers(message.numbers, self.setting)
+        check_size(message.numbers, self.setting)
         self.gathered[message.client] = message
 
     def accept_total(self, clients: int, numbers: IntArray) -> None:
@@ -143,10 +146,28 @@ class OnePassUpdate:
         return self.algorithm.global_update
 
     def _objective(self, total: SumOfReleases) -> Objective:
-        """Return what is fitted: the sums over all samples so far, from all that was released."""
-        plan, b, d = self.setting.noise, self.number, self.setting.problem.dim
-        releases = {j: each.numbers.astype(float) for j, each in self.earlier.items()}
-        releases[b] = total.numbers.astype(float)
+        """Return what is fitted, and the way there where the radius needs it."""
+        each = {**self.earlier, self.number: total}
+        fitted = self._objective_of(each)
+        if not self.algorithm.confidence.needs_path:
+            return fitted
+        # earlier models follow from what was released, so that nobody has to keep them
+        path: list[Passed] = []
+        numbers, theta = sorted(each), np.zeros(self.setting.problem.dim)
+        for last in numbers:
+            part = self._objective_of({j: each[j] for j in numbers if j <= last})
+            assert part.moment is not None
+            path.append(Passed(last, each[last].clients, theta, part.moment, part.covariance))
+            if last < self.number:
+                solution = Solve(self._solver, part).solution
+                assert solution is not None
+                theta = solution.theta
+        return replace(fitted, path=tuple(path))
+
+    def _objective_of(self, released: Mapping[int, SumOfReleases]) -> Objective:
+        """Return what is fitted at the last of some updates: the sums over all samples so far."""
+        plan, b, d = self.setting.noise, max(released), self.setting.problem.dim
+        releases = {j: each.numbers.astype(float) for j, each in released.items()}
         numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
         v, H = unpack(np.asarray(numbers), d)
         prior = self.algorithm.local_update.prior(self.setting)
@@ -157,25 +178,20 @@ class OnePassUpdate:
             matrix=prior * np.eye(d) + H,
             previous=self.previous,
             moment=v,
-            shift=shift(self.setting, b, self._present(total)),
-            noise=levels(self.setting, b, self._present(total)),
-            releases=b,
+            noise=self._noise(released),
         )
 
-    def _present(self, total: SumOfReleases) -> float:
-        """Return how many clients' noise is in each release, as releases count in the sums.
+    def _noise(self, released: Mapping[int, SumOfReleases]) -> tuple[float, float]:
+        """Return the standard deviations of the noise in the sums of v and of H.
 
-        Clients come and go, and updates are lost: earlier releases may have more noise than this.
+        Clients come and go: each release has the noise of those that were there.
         """
-        plan, b = self.setting.noise, self.number
+        plan = self.setting.noise
         if plan is None:
-            return total.clients
-        counts = np.zeros(b)
-        for j, each in self.earlier.items():
-            counts[j - 1] = each.clients
-        counts[b - 1] = total.clients
-        squares = np.square(plan.factors.decoder[b - 1, :b])
-        return float(squares @ counts / squares.sum())
+            return 0.0, 0.0
+        row = plan.factors.decoder[max(released) - 1]
+        shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
+        return plan.vector_share * shares, plan.matrix_share * shares
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
         """Go on without these participants."""
@@ -238,3 +254,35 @@ def check_numbers(numbers: IntArray, setting: Setting) -> None:
     if numbers.shape != (m,) or numbers.dtype != np.int64:
         given = f"{numbers.dtype} of shape {numbers.shape}"
         raise InvalidInput("numbers", given, f"{m} whole numbers of 64 bits")
+
+
+def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
+    """Raise unless one client may release this: so that no sum over clients overflows 64 bits.
+
+    Parameters
+    ----------
+    numbers
+        What it releases.
+    setting
+        The setting of the federation.
+    samples
+        How many samples a client may have; None: as many as fit.
+    """
+    room = (2**63 - 1) // setting.clients
+    if samples is not None:
+        room = min(room, _most_of(setting, samples))
+    largest = max(int(numbers.max()), -int(numbers.min()))  # whole numbers of any size
+    if largest > room:
+        raise InvalidInput("numbers", largest, f"whole numbers within ±{room}")
+
+
+def _most_of(setting: Setting, samples: int) -> int:
+    """Return what no honest client of so many samples exceeds: their sums, and 64σ of noise.
+
+    Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
+    """
+    top, plan = float(LARGEST_SAMPLE), setting.noise
+    if plan is None:
+        return int(samples * top * 2.0**BITS)
+    own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS
+    return int(own + _DEVIATIONS * float(plan.scales().max()))

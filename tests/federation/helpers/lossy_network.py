@@ -120,13 +120,19 @@ class Harness:
     def begin(self, after: int = 0) -> None:
         self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
         self.session = CoordinatorSession(
-            self.agreement, self.file, self.policy, self.events.append, after
+            self.agreement, self.file, self.policy, self.events.append, after, lambda: self.now
         )
         self.tell(self.session.start(self.now))
 
     def crash(self) -> None:
         """End the coordinator without writing anything, and start it again."""
         self.file.close()
+        self.begin()
+
+    def stop_for(self, seconds: float) -> None:
+        """End the coordinator, and start it again after a while in which nobody speaks."""
+        self.file.close()
+        self.now += seconds
         self.begin()
 
     def stop(self) -> None:

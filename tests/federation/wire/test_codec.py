@@ -16,7 +16,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire import codec as wire
-from fedglb.federation.wire.arrays import MAX_NUMBERS
+from fedglb.federation.wire.arrays import most_numbers
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
     Downward,
@@ -31,6 +31,7 @@ from fedglb.federation.wire.messages import (
 )
 from fedglb.model import SharedModel, triangle_size
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -59,6 +60,11 @@ def vector(d: int, seed: int = 1) -> np.ndarray:
     return np.resize([-0.0, 5e-324, 1e308, np.pi], d) * (1.0 if seed % 2 else -1.0)
 
 
+def whole(d: int) -> np.ndarray:
+    """So many whole numbers as a vector and a triangle have, with the largest that there are."""
+    return np.resize(np.array([-(2**63), 2**63 - 1, 0, -1]), d + triangle_size(d))
+
+
 def upward(d: int) -> list[Upward]:
     A, v = symmetric(d), vector(d)
     return [
@@ -76,6 +82,7 @@ def upward(d: int) -> list[Upward]:
         Derivatives("c", 1, 2, v, None, -0.0),
         Derivatives("c", 1, 2, v, A, float("inf")),
         ModelSums("c", 1, BIG, v, A),
+        BatchSums("c", 1, whole(d)),
     ]
 
 
@@ -83,6 +90,7 @@ def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
         Welcome(4),
+        Welcome(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
@@ -94,7 +102,7 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324)),
-        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(MAX_NUMBERS)))),
+        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(most_numbers(d))))),
     ]
 
 
@@ -104,7 +112,7 @@ def content(value: Any) -> Any:
         fields = dataclasses.fields(value)
         return (type(value), *(content(getattr(value, field.name)) for field in fields))
     if isinstance(value, np.ndarray):
-        assert value.dtype == np.float64
+        assert value.dtype in (np.float64, np.int64)
         return value.shape, value.tobytes()
     if isinstance(value, float):
         return struct.pack("<d", value)
@@ -212,6 +220,7 @@ V, M = b"\0" * 8 * D, b"\0" * 8 * triangle_size(D)
 NO_COUNT = (-1, 2**53, 2**64 - 1, 1.0, True, None, "1", b"1", [], {})
 NO_VECTOR = (b"", V[:-1], V + b"\0", V + V, M, "0" * len(V), 1.0, [0.0] * D)
 NO_MATRIX = (b"", M[:-1], M + b"\0", V, b"\0" * 8 * D * D, "0" * len(M), [])
+NO_INTEGERS = (b"", V, M, V + M[:-1], V + M + b"\0" * 8, "0" * len(V + M), None, [1])
 NO_FLAG = (0, 1, None, "true", b"")
 NO_LOSS = ("1", b"", True, [])
 
@@ -224,7 +233,7 @@ NO_FACTS = (
     None, [], "a", {"a": 1}, {"a": None}, {1: "a"}, {"k" * 201: ""}, {"": "v" * 201},
     {str(i): "" for i in range(201)},
 )  # fmt: skip
-NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (MAX_NUMBERS + 1), "", None, [])
+NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (most_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
@@ -239,11 +248,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     ModelSums: {
         "update": NO_COUNT, "samples": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
     },
+    BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
     Derivatives: {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
     },
-    Welcome: {"update": NO_COUNT},
+    Welcome: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
     CovarianceRequest: {"update": NO_COUNT, "model": NO_COUNT},
@@ -260,7 +270,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge",
+    "model.ridge", "released",
 }  # fmt: skip
 
 
@@ -386,7 +396,7 @@ def test_bytes_that_mean_harm(data):
         Covariance("c", 0, 0, np.zeros((2, 3))), Covariance("c", 0, 0, np.zeros(2)),
         Covariance("c", 0, 0, np.eye(2), np.zeros(3)),
         Derivatives("c", 0, 0, np.zeros(2), np.eye(3)),
-        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(MAX_NUMBERS + 1))),
+        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(most_numbers(2) + 1))),
         Covariance("c", 0, 0, np.zeros((1500, 1500))), "hello",
     ],
     ids=range(19),
@@ -465,7 +475,8 @@ def test_ten_thousand_damaged_messages_do_no_harm():
             again = decode(encode(message, session), "c", D)
             assert again[0] == session
             assert content(again[1]) == content(message)
-            assert all(a.shape in {(D,), (D, D)} or a.size <= MAX_NUMBERS for a in arrays(message))
+            most = most_numbers(D)
+            assert all(a.shape in {(D,), (D, D)} or a.size <= most for a in arrays(message))
     assert max(map(len, reasons)) < 300
     assert len(reasons) > 10_000
     assert len(accepted) > 500

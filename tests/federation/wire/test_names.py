@@ -22,8 +22,9 @@ SENT = {
     "SyncRequest": {"session", "t", "update"},
     "Covariance": {"session", "update", "samples", "matrix", "b"},
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
+    "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
-    "Welcome": {"session", "update"},
+    "Welcome": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
     "CovarianceRequest": {"session", "update", "model"},
@@ -33,7 +34,7 @@ SENT = {
 MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
-    "Derivatives",
+    "BatchSums", "Derivatives",
 }  # fmt: skip
 
 
@@ -59,16 +60,19 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
         ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
-        ("ModelSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"), ("NewModel", "down"),
+        ("ModelSums", "up"), ("BatchSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"),
+        ("NewModel", "down"),
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
     further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
+    once = fg.fedglb_private(updates=2)
     runs = [
         fg.simulate(algorithm, env, horizon=8, seed=1)
-        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further)
+        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further, once)
     ]
     assert [set(run.ledger["message"]) for run in runs] == [
-        {kind.name for kind in MESSAGES} - {"ModelSums"},
+        {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums"},
         {"Centralised"},
-        {kind.name for kind in MESSAGES} - {"Covariance"},
+        {kind.name for kind in MESSAGES} - {"Covariance", "BatchSums"},
+        {"CovarianceRequest", "BatchSums", "NewModel"},
     ]

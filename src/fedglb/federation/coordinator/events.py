@@ -11,15 +11,16 @@ EventKind: TypeAlias = Literal[
     "left",  # a client said goodbye, or was silent for too long
     "rejected",  # a client was not admitted
     "invalid",  # a client sent a message that cannot be right
-    "waiting",  # a client wants an update, and there are too few clients for one
+    "waiting",  # an update is wanted or due, and there are too few clients for one
     "updating",  # a global update has started
     "excluded",  # the update goes on without a client
     "abandoned",  # the update was given up
     "updated",  # the update has led to a model
-    "ignored",  # what a client reports of its rewards cannot be right
+    "ignored",  # what a client reports of its rewards, or asks for, cannot be
     "limited",  # a client sends more than it may, and some of it was dropped unread
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
+    "ended",  # no update will begin any more: the schedule or the privacy budget is at its end
     "rival",  # another coordinator of this federation is there
 ]
 

@@ -9,7 +9,7 @@ from fedglb.errors import integer, number
 from fedglb.federation.wire.codec import kind_of
 
 #: Answers to requests: a client may send one for each request that it was sent.
-_ANSWERS = frozenset({"Covariance", "ModelSums", "Derivatives"})
+_ANSWERS = frozenset({"Covariance", "ModelSums", "BatchSums", "Derivatives"})
 _BYTES = "bytes"
 _OTHERS = "others"
 #: A client floods if more of it is dropped: per second, where each message counts as one and one
@@ -47,8 +47,8 @@ class Rates:
     hello, heartbeat, sync_request
         Messages of these kinds.
     answer
-        Answers (Covariance, ModelSums, Derivatives) beyond those that were asked for: every
-        request that is sent allows one more.
+        Answers (Covariance, ModelSums, BatchSums, Derivatives) beyond those that were asked for:
+        every request that is sent allows one more.
     others
         Messages of any other kind, and payloads that are no message.
     bytes

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, TypeAlias
 from msgspec import Meta
 
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -106,11 +107,15 @@ class Welcome(SessionMessage):
     ----------
     update
         The update of the newest model, 0 for none.
+    released
+        The last one-pass update that has sums of this agent's file in it, as far as the
+        coordinator knows; 0 for none.
     """
 
     name = "Welcome"
     upward = False
     update: Count
+    released: Count = 0
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,14 @@ class HelloRequest(SessionMessage):
 
 
 Upward: TypeAlias = (
-    Hello | Heartbeat | Goodbye | Withdrawal | SyncRequest | Covariance | ModelSums | Derivatives
+    Hello
+    | Heartbeat
+    | Goodbye
+    | Withdrawal
+    | SyncRequest
+    | Covariance
+    | ModelSums
+    | BatchSums
+    | Derivatives
 )
 Downward: TypeAlias = Welcome | Rejected | HelloRequest | CovarianceRequest | Evaluate | NewModel
