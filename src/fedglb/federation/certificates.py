@@ -12,7 +12,11 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from fedglb.io.atomic import atomic_write
 
@@ -83,6 +87,12 @@ class Certificate:
     def ends(self) -> datetime:
         """When it expires."""
         return self._read.not_valid_after_utc
+
+    @property
+    def public_key(self) -> bytes:
+        """Its public key, in DER (SubjectPublicKeyInfo)."""
+        key = self._read.public_key()
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def has_key(self, key: bytes) -> bool:
         """Return whether this private key (PEM) is its own; `ValueError`: it is no key."""
