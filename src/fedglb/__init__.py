@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         fedglb_auto,
         fedglb_iterate,
         fedglb_mix,
+        fedglb_private,
         fedglb_ucb,
         fedglb_ucb_1,
         fedglb_ucb_2,
@@ -61,8 +62,9 @@ if TYPE_CHECKING:
         evaluate,
     )
     from fedglb.federation import Agent
-    from fedglb.global_update import AGD, LBFGS, Newton, OneExchange
+    from fedglb.global_update import AGD, LBFGS, Newton, OneExchange, OnePass
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
+    from fedglb.privacy import Gaussian, PrivacyStatement
     from fedglb.problem import Problem
     from fedglb.protocol import Client, Coordinator
     from fedglb.report.figures.plot import plot
@@ -79,12 +81,12 @@ __all__ = [
     "Bayes", "Block", "Certified",
     "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator", "DataUnavailable",
     "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
-    "FeatureMap", "FedGLBPrinted", "Fixed", "Greedy", "Heterogeneous", "Identity", "InvalidInput",
-    "Iterate", "Link", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "OneExchange",
-    "Partial", "Poisson", "Policy", "Posterior", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "FeatureMap", "FedGLBPrinted", "Fixed", "Gaussian", "Greedy", "Heterogeneous", "Identity", "InvalidInput",
+    "Iterate", "Link", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass",
+    "Partial", "Poisson", "Policy", "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
     "async_linucb", "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
     "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ofuglb",
     "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
     "simulate", "sweep", "to_gymnasium",

@@ -19,7 +19,7 @@ PACKAGE = Path(__file__).resolve().parent
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
     "algorithms", "choice", "confidence", "datasets", "environments", "global_update", "kernels",
-    "later.py", "lazy_rate.py", "links", "local_update", "model.py", "problem.py",
+    "later.py", "lazy_rate.py", "links", "local_update", "model.py", "privacy", "problem.py",
     "problem_table.py", "protocol", "ridge_rule.py", "samples.py", "setting.py", "simulation",
     "trigger.py",
     "sweeps/spec", "sweeps/execution/shipping.py", "sweeps/execution/task.py",

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from fedglb.model import SharedModel
+from fedglb.privacy import NoisePlan
 from fedglb.problem import Problem
 
 
@@ -25,6 +26,8 @@ class Setting:
         λ, the weight of the ridge penalty.
     delta
         δ, the probability that the confidence set of some client fails in some step.
+    noise
+        What clients add to their sums for privacy; None: nothing.
 
     Examples
     --------
@@ -39,6 +42,7 @@ class Setting:
     horizon: int | None
     ridge: float
     delta: float
+    noise: NoisePlan | None = None
 
     def in_force(self, model: SharedModel | None) -> Setting:
         """Return the setting with the λ of the last shared model, where that has one.

@@ -1,7 +1,8 @@
-"""When there is a global update: by event, by schedule, always or never."""
+"""When there is a global update: by event, by one of two schedules, always or never."""
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC
 from dataclasses import dataclass
@@ -42,6 +43,13 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     needs_gain: ClassVar[bool] = False
     #: Whether time (steps, or own samples) multiplies log_gain.
     clocked: ClassVar[bool] = True
+    #: Whether it is known in advance when there are updates: nothing of the samples is told by it.
+    public: ClassVar[bool] = False
+
+    @property
+    def most_updates(self) -> int | None:
+        """How many updates there are at most; None: there is no limit."""
+        return None
 
     def check(self, setting: Setting) -> None:
         """Raise `InvalidInput` if the rule cannot work in this setting."""
@@ -232,10 +240,16 @@ class Schedule(Trigger):
 
     stored_name = "Schedule"
 
+    public = True
     updates: int
 
     def __post_init__(self) -> None:
         integer("updates", self.updates)
+
+    @property
+    def most_updates(self) -> int:
+        """B."""
+        return self.updates
 
     def check(self, setting: Setting) -> None:
         """Raise `InvalidInput` unless the horizon is known and B ≤ T."""
@@ -251,6 +265,129 @@ class Schedule(Trigger):
         assert setting.horizon is not None
         period = setting.horizon // self.updates
         return t % period == 0 and t // period <= self.updates
+
+
+@dataclass(frozen=True)
+class Geometric(Trigger):
+    """B updates whose times grow by a factor: many early, when they matter most.
+
+    In a simulation the first is at the end of step t₁ and the next at ⌈t₁g⌉, ⌈t₁g²⌉, …, each at
+    least a step later than the one before. In a federation times are seconds since its start.
+
+    Parameters
+    ----------
+    updates
+        B, the number of global updates.
+    first
+        t₁: a step, or in a federation seconds. None (default): in a simulation, where the sums are
+        about as large as the noise of privacy in them; the first step where there is none.
+    growth
+        g > 1. None (default): in a simulation the one for which the update after the last would
+        be at the horizon.
+
+    Raises
+    ------
+    InvalidInput
+        If a number is out of its range; from `check`, if neither the horizon nor `first` and
+        `growth` are known, or there are more updates than steps.
+
+    References
+    ----------
+    docs/privacy.md, "When there are updates".
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> setting = fg.fedglb_private(updates=6).setting(fg.Problem(dim=2), clients=2, horizon=100)
+    >>> Geometric(6).steps(setting)
+    (1, 3, 5, 10, 22, 47)
+    >>> Geometric(4, first=60.0, growth=2.0).seconds()
+    (60.0, 120.0, 240.0, 480.0)
+    """
+
+    stored_name = "Geometric"
+
+    public = True
+    updates: int
+    first: float | None = None
+    growth: float | None = None
+
+    def __post_init__(self) -> None:
+        integer("updates", self.updates)
+        if self.first is not None:
+            number("first", self.first, above=0.0)
+        if self.growth is not None:
+            number("growth", self.growth, above=1.0)
+
+    @property
+    def most_updates(self) -> int:
+        """B."""
+        return self.updates
+
+    def check(self, setting: Setting) -> None:
+        """Raise `InvalidInput` unless it is known when updates are due."""
+        if setting.horizon is None:
+            for name in ("first", "growth"):
+                if getattr(self, name) is None:
+                    allowed = "a number, in a federation or without a horizon: e.g. first=3600.0 "
+                    raise InvalidInput(name, None, f"{allowed}(seconds) and growth=1.3")
+            return
+        if self.updates > setting.horizon:
+            raise InvalidInput(
+                "updates", self.updates, f"at most B = T = {setting.horizon} updates"
+            )
+        if self.first is not None and self.first > setting.horizon:
+            raise InvalidInput("first", self.first, f"at most the horizon, {setting.horizon}")
+
+    def due(self, setting: Setting, t: int) -> bool:
+        """Return whether t is one of the B steps."""
+        return t in self.steps(setting)
+
+    def steps(self, setting: Setting) -> tuple[int, ...]:
+        """Return the steps at whose ends updates are due.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run, with its horizon.
+
+        Returns
+        -------
+        tuple of int
+            B of them, or as many as there are up to the horizon.
+        """
+        return _geometric_steps(self, setting)
+
+    def seconds(self) -> tuple[float, ...]:
+        """Return the times of the updates of a federation, in seconds since its start."""
+        assert self.first is not None
+        assert self.growth is not None
+        return tuple(self.first * self.growth**k for k in range(self.updates))
+
+
+@functools.lru_cache(maxsize=64)
+def _geometric_steps(schedule: Geometric, setting: Setting) -> tuple[int, ...]:
+    T = setting.horizon
+    assert T is not None
+    first = _first_step(setting) if schedule.first is None else schedule.first
+    growth = (T / first) ** (1.0 / schedule.updates) if schedule.growth is None else schedule.growth
+    steps: list[int] = []
+    for k in range(schedule.updates):
+        wanted = min(first * growth**k, float(T))
+        step = math.ceil(wanted * (1.0 - 1e-12))  # a product of roots may exceed a whole number
+        steps.append(max(step, steps[-1] + 1) if steps else max(step, 1))
+    return tuple(step for step in steps if step <= T)
+
+
+def _first_step(setting: Setting) -> float:
+    """Where signal meets noise: t₁ = 2 d^{1.5} σ_v/(NS), one release's; at most T/4."""
+    plan, problem = setting.noise, setting.problem
+    assert setting.horizon is not None
+    if plan is None:
+        return 1.0
+    sigma = plan.total_vector(1, setting.clients)
+    step = math.ceil(2.0 * problem.dim**1.5 * sigma / (setting.clients * problem.S))
+    return float(max(1, min(step, setting.horizon // 4)))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class ArrayKind(Enum):
     VECTOR = "d numbers"
     SYMMETRIC = "a symmetric d×d matrix, sent as its lower triangle"
     NUMBERS = "a few numbers, as many as there are"
+    INTEGERS = "d + d(d+1)/2 whole numbers of 64 bits"
 
 
 # In the fields of messages and models. Types and bounds are checked where bytes are read.
@@ -27,3 +28,4 @@ Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]  # exact as a double, in
 Vector: TypeAlias = Annotated[FloatArray, ArrayKind.VECTOR]
 Symmetric: TypeAlias = Annotated[FloatArray, ArrayKind.SYMMETRIC]
 Numbers: TypeAlias = Annotated[FloatArray, ArrayKind.NUMBERS]
+Integers: TypeAlias = Annotated[IntArray, ArrayKind.INTEGERS]

@@ -7,6 +7,7 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
 from fedglb.algorithms.ecolog import n_ecolog, one_ecolog
+from fedglb.algorithms.fedglb_private import fedglb_private
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
 from fedglb.algorithms.fedlinucb import fedlinucb
 from fedglb.algorithms.ofuglb import n_ofuglb, one_ofuglb
@@ -31,10 +32,11 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedglb-iterate": fedglb_iterate,
     "fedglb-mix": fedglb_mix,
     "fedglb-auto": fedglb_auto,
+    "fedglb-private": fedglb_private,
 }
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "async_linucb", "dislinucb", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
+    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
     "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
 ]  # fmt: skip

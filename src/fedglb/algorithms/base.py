@@ -8,10 +8,11 @@ from typing import Any
 
 from fedglb.choice import Choice, Ucb
 from fedglb.confidence import Confidence
-from fedglb.errors import InvalidInput, instance, integer, number
+from fedglb.errors import InvalidInput, instance, integer, number, under
 from fedglb.global_update import GlobalUpdate
 from fedglb.later import later
 from fedglb.local_update import LocalUpdate
+from fedglb.privacy import Gaussian
 from fedglb.problem import Problem
 from fedglb.ridge_rule import Evidence
 from fedglb.setting import Setting
@@ -51,6 +52,9 @@ class Algorithm:
         algorithm has no global updates and sends no messages.
     choice
         Which arm is played, given the model and the sets: a part of `fedglb.choice`.
+    privacy
+        Differential privacy of the samples, by noise in what clients send. It needs updates in
+        which each sample is sent once, on a schedule: `fedglb_private` has them.
 
     Raises
     ------
@@ -84,6 +88,7 @@ class Algorithm:
     exploration: float = 1.0
     centralised: bool = False
     choice: Choice = later(Ucb())
+    privacy: Gaussian | None = later(None)
 
     def __post_init__(self) -> None:
         if not isinstance(self.ridge, Evidence):
@@ -129,6 +134,8 @@ class Algorithm:
             raise InvalidInput("solver", solver, allowed)
         if solver is not None and solver.alone:
             self._check_alone()
+        if self.privacy is not None:
+            self._check_privacy(self.privacy)
         if self.ridge_rule is not None and (solver is None or not solver.refits):
             allowed = "a number: a rule chooses it where global updates fit all samples again"
             raise InvalidInput("ridge", self.ridge, allowed)
@@ -147,6 +154,29 @@ class Algorithm:
         if type(self.confidence).radius_terms is not Confidence.radius_terms:
             allowed = "a radius without numbers from the coordinator, which differ from client to "
             raise InvalidInput("confidence", self.confidence, f"{allowed}client with this solver")
+
+    def _check_privacy(self, privacy: Gaussian) -> None:
+        """Raise unless what clients send, and when, can be made private."""
+        instance("privacy", privacy, Gaussian, "fg.Gaussian(epsilon=1.0, delta=1e-6)")
+        instead = "use fg.fedglb_private(updates, privacy=...), whose updates are on a schedule"
+        if not self.trigger.public:
+            allowed = (
+                f"None with {self.trigger}: when it fires, and for whom, follows from raw samples "
+                f"and is told without noise; {instead}"
+            )
+            raise InvalidInput("privacy", privacy, allowed)
+        solver = self.global_update
+        if solver is None or not solver.one_pass:
+            allowed = (
+                f"None with the solver {solver}: each of its rounds tells every sample again; "
+                f"{instead}, and in which a sample is told once"
+            )
+            raise InvalidInput("privacy", privacy, allowed)
+
+    @property
+    def most_updates(self) -> int | None:
+        """How many releases of sums the privacy budget has; None: there is no budget."""
+        return None if self.privacy is None else self.trigger.most_updates
 
     @property
     def ridge_rule(self) -> Evidence | None:
@@ -186,7 +216,12 @@ class Algorithm:
             integer("horizon", horizon)
         learners = 1 if self.centralised else clients
         ridge = self.ridge.start if isinstance(self.ridge, Evidence) else self.ridge
-        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta))
+        plan = None
+        if self.privacy is not None:
+            assert self.most_updates is not None
+            with under("privacy"):
+                plan = self.privacy.plan(problem, learners, self.most_updates)
+        setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan)
         self.confidence.check(problem)
         self.trigger.check(setting)
         smallest = min(self.local_update.prior(setting), setting.ridge)
@@ -234,6 +269,11 @@ class Algorithm:
         notes += self.choice.caveats()
         if self.ridge_rule is not None and self.confidence.sub_gaussian:
             notes += ("a ridge chosen from the data: this radius is proven for a fixed one",)
+        if self.privacy is not None and self.local_update.learns:
+            notes += (
+                "clients choose by their own samples between updates: privacy is for recorded "
+                "interactions with all others held fixed, not for users of the same client",
+            )
         if self.confidence.scalable and self.exploration < 1.0:
             notes += (f"exploration {self.exploration:g} < 1 shrinks the proven radius",)
         return notes

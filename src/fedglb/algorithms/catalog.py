@@ -28,6 +28,7 @@ from fedglb.choice import (
 from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
+from fedglb.privacy import Gaussian
 from fedglb.ridge_rule import Evidence
 
 T = TypeVar("T")
@@ -41,6 +42,8 @@ CHOICES: dict[str, type[Choice]] = {
 }  # fmt: skip
 #: The column of a sweep's tables with the first λ, where a rule chooses it.
 RIDGE_START = "ridge_start"
+#: The column with ε of the privacy.
+EPSILON = "epsilon"
 RADII = ("lemma", "printed", "iterate", "fixed")
 _signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
@@ -72,7 +75,7 @@ def parameters(preset: str) -> dict[str, Any]:
 def all_parameters() -> dict[str, type]:
     """Return every parameter of any preset with its kind: float, int, or str for names.
 
-    `RIDGE_START` is among them, for tables of results; no preset takes it.
+    `RIDGE_START` and `EPSILON` are among them, for tables of results; no preset takes them.
     """
     kinds: dict[str, type] = {}
     for preset in ALGORITHMS.values():
@@ -80,7 +83,7 @@ def all_parameters() -> dict[str, type]:
         for key in _signature(preset).parameters:
             options = {hints[key], *typing.get_args(hints[key])}
             kinds[key] = next((kind for kind in (float, int) if kind in options), str)
-    return {**kinds, RIDGE_START: float}
+    return {**kinds, RIDGE_START: float, EPSILON: float}
 
 
 def solver_options(name: str) -> tuple[str, ...]:
@@ -116,7 +119,8 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed",
         "iterate" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name and a number
         such as "sigma:3", or a table such as ``{"name": "certified", "index": "bayes"}``, and
-        `ridge` is a number or ``{"evidence": 0.01}``. The first three may also be a part, or
+        `ridge` is a number or ``{"evidence": 0.01}``, and `privacy` a table of `Gaussian`'s
+        parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a part, or
         ``"package.module:function"`` in place of a name. Parameters of these names mean the same
         for a function of somebody's own.
 
@@ -157,6 +161,9 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
             chosen["choice"] = choice(chosen["choice"])
     if isinstance(chosen.get("ridge"), Mapping):
         chosen["ridge"] = ridge_rule(chosen["ridge"])
+    if "privacy" in chosen:
+        with under("privacy"):
+            chosen["privacy"] = privacy(chosen["privacy"])
     if is_own(preset):
         return call(("name",), preset, chosen, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
     return ALGORITHMS[preset](**chosen)
@@ -301,6 +308,48 @@ def ridge_rule(spec: Mapping[str, Any]) -> Evidence:
     if list(spec) != ["evidence"]:
         raise InvalidInput("ridge", dict(spec), "a number, or the rule {evidence = 0.0156}")
     return Evidence(number(("ridge", "evidence"), spec["evidence"], above=0.0))
+
+
+def privacy(spec: object) -> Gaussian | None:
+    """Build what makes sums private, from a table of its parameters; "none": nothing does.
+
+    Examples
+    --------
+    >>> privacy({"epsilon": 1.0, "delta": 1e-6}).noise
+    'sums'
+    """
+    if spec is None or isinstance(spec, Gaussian):
+        return spec
+    if spec == "none":
+        return None
+    example = "{epsilon = 1.0, delta = 1e-6}"
+    if not isinstance(spec, Mapping):
+        raise InvalidInput((), spec, f'"none", or a table such as {example}')
+    takes = _signature(Gaussian).parameters
+    for key, value in spec.items():
+        if key not in takes:
+            raise InvalidInput(str(key), value, f"only {', '.join(takes)}")
+    for key, parameter in takes.items():
+        if parameter.default is inspect.Parameter.empty and key not in spec:
+            raise InvalidInput(key, None, f"a number, as in {example}")
+    return Gaussian(**spec)
+
+
+def privacy_in_words(part: Gaussian | None) -> str:
+    """Return δ of the privacy and its options that are not defaults; ε has a column of its own.
+
+    Examples
+    --------
+    >>> privacy_in_words(privacy({"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}))
+    'delta=1e-06 noise=silo'
+    >>> privacy_in_words(None)
+    'none'
+    """
+    if part is None:
+        return "none"
+    defaults = {key: p.default for key, p in _signature(Gaussian).parameters.items()}
+    said = {key: getattr(part, key) for key in defaults if key != "epsilon"}
+    return " ".join(f"{k}={v}" for k, v in said.items() if v != defaults[k])
 
 
 def solver_table(part: GlobalUpdate | None) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fedglb.confidence.base import Confidence
 from fedglb.confidence.fixed import ALPHA, constant_radius
 from fedglb.kernels.layout import in_order
-from fedglb.local_update import AnchoredState
+from fedglb.local_update import HessianState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 
 
 @dataclass(frozen=True)
-class Posterior(Confidence[AnchoredState]):
+class Posterior(Confidence[HessianState]):
     """One posterior standard deviation around θ_i, for rules that choose by an index.
 
     References
@@ -30,7 +30,7 @@ class Posterior(Confidence[AnchoredState]):
 
     stored_name = "Posterior"
 
-    state_type = AnchoredState
+    state_type = HessianState
     formula = staticmethod(constant_radius)
     scalable = False
     sub_gaussian = False

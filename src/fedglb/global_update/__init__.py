@@ -8,11 +8,12 @@ from fedglb.global_update.exchange import Exchange
 from fedglb.global_update.lbfgs import LBFGS
 from fedglb.global_update.newton import Newton
 from fedglb.global_update.one_exchange import OneExchange, Within
+from fedglb.global_update.one_pass import OnePass
 from fedglb.global_update.ons_step import OnsStep
 from fedglb.global_update.refit import Refit
 
 __all__ = [
     "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums",
+    "OneExchange", "OnePass", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums",
     "Within",
 ]  # fmt: skip

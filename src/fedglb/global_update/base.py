@@ -79,6 +79,10 @@ class Objective:
         `covariance` is their Hessian, and no Σ x xᵀ is known.
     begin
         Where to begin; None: at the last model.
+    shift
+        κ: what the matrix gets beside λ, because the noise of privacy is in it.
+    releases
+        b: so many updates are in the sums, where each sample is in one only; else 0.
     """
 
     setting: Setting
@@ -89,6 +93,8 @@ class Objective:
     moment: FloatArray | None = None
     at_model: Sums | None = None
     begin: FloatArray | None = None
+    shift: float = 0.0
+    releases: int = 0
 
     @property
     def start(self) -> FloatArray:
@@ -172,6 +178,9 @@ class GlobalUpdate(ABC):
     #: Whether only the client that asked takes part. It gets the model, or `download_level` says
     #: who does; the others go on with the models that they hold.
     alone: ClassVar[bool] = False
+    #: Whether clients send each sample's part once, in whole numbers (`protocol.batches`): sums
+    #: over all clients are all that is ever needed.
+    one_pass: ClassVar[bool] = False
 
     @property
     def download_level(self) -> float | None:

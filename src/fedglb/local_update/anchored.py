@@ -17,7 +17,7 @@ from fedglb.kernels.layout import (
 )
 from fedglb.kernels.linalg import add_sample, dot, matvec, refreshed
 from fedglb.kernels.pointers import call1
-from fedglb.local_update.base import LocalState, LocalUpdate, adopt_matrix
+from fedglb.local_update.base import HessianState, LocalUpdate, adopt_matrix
 from fedglb.local_update.fields import Counter, Vector
 from fedglb.model import SharedModel
 from fedglb.setting import Setting
@@ -70,7 +70,7 @@ def anchored_step(
 
 
 @dataclass
-class AnchoredState(LocalState):
+class AnchoredState(HessianState):
     """State of a client whose loss is linearised at the last shared model θ_t, the anchor.
 
     `matrix` is H_i + ℓI, with H_i the Hessian at θ_t over the samples of the model and the

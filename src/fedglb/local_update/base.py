@@ -82,6 +82,11 @@ class LocalState:
         )
 
 
+@dataclass
+class HessianState(LocalState):
+    """A state whose `matrix` is H + ℓI, H = Σ μ′ x xᵀ: `inverse` is a covariance of θ."""
+
+
 State = TypeVar("State", bound=LocalState)
 
 
@@ -98,6 +103,8 @@ class LocalUpdate(ABC, Generic[State]):
     step: ClassVar[Callable[..., int]]
     #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
     tracks_gain: ClassVar[bool] = True
+    #: Whether a client's own samples change its choices before the next shared model.
+    learns: ClassVar[bool] = True
     #: What a shared model must hold beside A for `adopt`; None: it adopts none.
     model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
     #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.

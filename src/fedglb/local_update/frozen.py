@@ -56,6 +56,7 @@ class Frozen(LocalUpdate[FrozenState]):
     state_type = FrozenState
     step = staticmethod(change_nothing)
     tracks_gain = False
+    learns = False
 
     def prior(self, setting: Setting) -> float:
         """Return λ/c."""

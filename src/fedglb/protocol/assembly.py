@@ -112,9 +112,13 @@ def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:
 
 
 def shared_model(
-    algorithm: Algorithm, t: int, fitted: Objective, solution: Solution
+    algorithm: Algorithm,
+    t: int,
+    fitted: Objective,
+    solution: Solution,
+    noise: float | None = None,
 ) -> SharedModel:
-    """Return the model that all clients get."""
+    """Return the model that all clients get; `noise` is the variance of privacy's in its sums."""
     solver, local = algorithm.global_update, algorithm.local_update
     assert solver is not None
     if solution.ridge is not None:
@@ -133,4 +137,5 @@ def shared_model(
         b=solution.b,
         gradient_matrix=solution.gradient_matrix,
         ridge=solution.ridge,
+        noise=noise,
     )

@@ -19,9 +19,12 @@ from fedglb.kernels.scoring import pick
 from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
+from fedglb.privacy.noise import NoiseSource, SystemNoise
+from fedglb.protocol.batches import Batches, Release
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.choosing import Choosing, Chosen, simple, stream_of
 from fedglb.protocol.messages import (
+    BatchSums,
     ClientId,
     CovarianceRequest,
     Derivatives,
@@ -96,6 +99,9 @@ class Client:
         From `algorithm.setting(problem, clients, horizon)`.
     seed
         Seed of a random choice; the client's stream follows from it and from `id`.
+    noise
+        Where the noise of privacy comes from. None (default): from the system, by an exact
+        sampler; simulations have one with a seed.
 
     References
     ----------
@@ -118,11 +124,15 @@ class Client:
         algorithm: Algorithm,
         setting: Setting,
         seed: int = 0,
+        noise: NoiseSource | None = None,
     ) -> None:
         self.id, self.seed, self.stream = id, seed, stream_of(id)
         self.algorithm = algorithm
         self.setting = setting
         self.samples = Samples(setting.problem.dim)
+        solver, source = algorithm.global_update, noise or SystemNoise()
+        one_pass = solver is not None and solver.one_pass
+        self.batches = Batches(id, algorithm, setting, source) if one_pass else None
         self.state: LocalState = algorithm.local_update.begin(setting)
         self.covered = 0  # how many own samples the shared model covers, the oldest ones
         self.frozen = 0  # how many the update in progress covers
@@ -450,10 +460,36 @@ class Client:
         if message.model not in (0, self.adopted):
             return []  # of a model that has not arrived yet, or is no longer held
         self.freeze(message.update)
+        if self.batches is not None:
+            return self._release(self.batches)
         theta = None
         if self.sums.at_model and message.model != self.adopted:
             theta = np.zeros(self.setting.problem.dim)  # the coordinator has lost its model
         return [self.sums.of_first(self.samples, self.frozen, theta).answer(self.id, self.update)]
+
+    def _release(self, batches: Batches) -> list[Message]:
+        """Answer with the sums for the update in progress: to a repeated request with the same."""
+        if batches.refusal(self.update) is None:
+            batches.commit(self.prepare_release(self.update))
+        if batches.last is None or batches.last.update != self.update:
+            return []
+        return [BatchSums(self.id, self.update, batches.last.numbers.copy())]
+
+    def prepare_release(self, update: int) -> Release:
+        """Return what would be released for an update that is frozen. Changes nothing.
+
+        Parameters
+        ----------
+        update
+            Its number.
+
+        Returns
+        -------
+        Release
+            For `Batches.commit`.
+        """
+        assert self.batches is not None
+        return self.batches.prepare(update, self.samples, self.frozen, self.state.theta)
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.
@@ -622,6 +658,7 @@ class Client:
             "vector_sums": self.sums.vector.copy(),
             **{name: np.array(getattr(self, name)) for name in _NUMBERS},
             **prefixed(to_arrays(self.state), "state"),
+            **({} if self.batches is None else prefixed(self.batches.to_arrays(), "batches")),
         }
 
     @classmethod
@@ -656,4 +693,6 @@ class Client:
         client.sums.count = len(client.samples)
         client.sums.matrix = np.array(arrays["sums"])
         client.sums.vector = np.array(arrays["vector_sums"])
+        if client.batches is not None:
+            client.batches.restore(nested(arrays, "batches"))
         return client

@@ -18,6 +18,7 @@ from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind
 from fedglb.protocol.downloads import Holding, recipients
 from fedglb.protocol.ledger import Entry, Ledger
 from fedglb.protocol.messages import (
+    BatchSums,
     ClientId,
     Covariance,
     Derivatives,
@@ -26,6 +27,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.one_pass_update import OnePassUpdate, SumOfReleases
 from fedglb.protocol.persistence import (
     Arrays,
     from_arrays,
@@ -108,7 +110,8 @@ class Coordinator:
             ClientId, Contribution
         ] = {}  # what the model covers of each client's samples
         self.holdings: dict[ClientId, Holding] = {}  # where the solver asks who lacks what of A
-        self.update: Update | None = None  # the one in progress
+        self.releases: dict[int, SumOfReleases] = {}  # of one-pass updates, by their numbers
+        self.update: Update | OnePassUpdate | None = None  # the one in progress
         self.last_update: UpdateRecord | None = None  # the last one that led to a model
         self.started = 0  # the number of the last update that began
         self.finished = 0  # the number of the last one that led to a model
@@ -244,7 +247,7 @@ class Coordinator:
         Parameters
         ----------
         message
-            A `SyncRequest`, a `Covariance`, a `ModelSums` or a `Derivatives`.
+            A `SyncRequest`, a `Covariance`, a `ModelSums`, a `BatchSums` or a `Derivatives`.
 
         Returns
         -------
@@ -268,10 +271,10 @@ class Coordinator:
                 newest = message.update >= self.finished or self._alone
                 wanted = self.update is None and newest
                 return self.begin(message.t, message.client) if wanted else []
-            case Covariance() | ModelSums() | Derivatives():
+            case Covariance() | ModelSums() | Derivatives() | BatchSums():
                 if self.update is None or not self.update.awaits(message):
                     return []
-                self.update.accept(message)
+                self.update.accept(message)  # type: ignore[arg-type]
                 self.ledger.count(message)
                 return self._go_on(self.update)
         raise InvalidInput("message", type(message).__name__, "a message that goes up")
@@ -295,7 +298,7 @@ class Coordinator:
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it.
 
-        Without members there is nothing to be done.
+        Without members there is nothing to be done; nor where the privacy budget is spent.
 
         Parameters
         ----------
@@ -314,7 +317,14 @@ class Coordinator:
         InvalidInput
             If an update is in progress, or the algorithm makes none.
         """
-        return self._ask(self.start_update(t, client)) if self.clients else []
+        able = bool(self.clients) and not self.budget_spent
+        return self._ask(self.start_update(t, client)) if able else []
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether clients will release nothing more: there were as many updates as agreed on."""
+        most = self.algorithm.most_updates
+        return most is not None and self.started >= most
 
     def exclude(self, *clients: ClientId) -> list[Message]:
         """Go on with the update without `clients`, from the start if rounds were made with them.
@@ -347,7 +357,7 @@ class Coordinator:
             self.rounds += self.update.rounds
             self.update = None
 
-    def start_update(self, t: int, client: ClientId | None) -> Update:
+    def start_update(self, t: int, client: ClientId | None) -> Update | OnePassUpdate:
         """Start an update with all members, or alone, without sending any request.
 
         For who drives the update without messages (`simulation.bulk_update`); others `begin`.
@@ -359,7 +369,7 @@ class Coordinator:
 
         Returns
         -------
-        Update
+        Update or OnePassUpdate
             The update in progress.
 
         Raises
@@ -387,13 +397,16 @@ class Coordinator:
         self.model = model = update.model()
         self.last_update = update.record()
         self.covered = update.fitted() if solver.refits else self.covered | update.fitted()
+        if isinstance(update, OnePassUpdate):
+            assert update.total is not None
+            self.releases[update.number] = update.total
         self.finished = update.number
         self.syncs += 1
         self.rounds += update.rounds
         self.update = None
         return model, self._recipients(update, model)
 
-    def _recipients(self, update: Update, model: SharedModel) -> list[ClientId]:
+    def _recipients(self, update: Update | OnePassUpdate, model: SharedModel) -> list[ClientId]:
         solver = self.algorithm.global_update
         assert solver is not None
         if not solver.alone:
@@ -410,9 +423,15 @@ class Coordinator:
         level = solver.download_level
         return recipients(self.clients, self.holdings, nothing, everything, level)
 
-    def _update(self, asked_by: ClientId | None = None) -> Update:
+    def _update(self, asked_by: ClientId | None = None) -> Update | OnePassUpdate:
         solver = self.algorithm.global_update
         assert solver is not None
+        base = self.finished if self.model is not None else 0
+        if solver.one_pass:
+            return OnePassUpdate(
+                self.algorithm, self.setting, self.started, self.t, asked_by,
+                self._participants(asked_by), self.model, base, self.releases,
+            )  # fmt: skip
         return Update(
             self.algorithm,
             self.setting,
@@ -422,7 +441,7 @@ class Coordinator:
             asked_by=asked_by,
             participants=self._participants(asked_by),
             previous=self.model,
-            base=self.finished if self.model is not None else 0,
+            base=base,
             kept={} if solver.refits else self.covered,
         )
 
@@ -431,7 +450,7 @@ class Coordinator:
             return {asked_by: None}
         return dict(self.clients)
 
-    def _go_on(self, update: Update) -> list[Message]:
+    def _go_on(self, update: Update | OnePassUpdate) -> list[Message]:
         """Advance the update as far as the answers allow."""
         if not update.complete:
             return []
@@ -441,7 +460,7 @@ class Coordinator:
         model, getting = self.finish_update()
         return self._send([self._new_model(client, model) for client in getting])
 
-    def _ask(self, update: Update) -> list[Message]:
+    def _ask(self, update: Update | OnePassUpdate) -> list[Message]:
         return self._send([update.request(client) for client in update.participants])
 
     def _send(self, messages: list[Any]) -> list[Message]:
@@ -463,6 +482,7 @@ class Coordinator:
             out |= prefixed(self.update.to_arrays(), "update")
         out |= prefixed(stack(self.covered), "covered")
         out |= prefixed(stack(self.holdings), "holdings")
+        out |= prefixed(stack(self.releases), "releases")
         for (kind, direction), entry in self.ledger.entries.items():
             out[f"ledger.{kind}.{direction}"] = np.array(dataclasses.astuple(entry))
         return out
@@ -499,6 +519,7 @@ class Coordinator:
             self.last_update = from_arrays(UpdateRecord, record)
         self.covered = unstack(Contribution, nested(arrays, "covered"))
         self.holdings = unstack(Holding, nested(arrays, "holdings"))
+        self.releases = unstack(SumOfReleases, nested(arrays, "releases"))
         for name, totals in nested(arrays, "ledger").items():
             kind, direction = name.split(".")
             self.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from fedglb.model import SharedModel, triangle_size
-from fedglb.typing import Count, Symmetric, Vector
+from fedglb.typing import Count, Integers, Symmetric, Vector
 
 ClientId: TypeAlias = int | str
 
@@ -99,6 +99,24 @@ class ModelSums(Message):
 
 
 @dataclass(frozen=True)
+class BatchSums(Message):
+    """What a client releases in a one-pass update: weighted sums of its batches, and its noise.
+
+    `numbers` has v and the triangle of H as whole numbers (`privacy.fixed_point`). There is no
+    count of samples: it is nobody's business.
+    """
+
+    name = "BatchSums"
+    upward = True
+    update: Count
+    numbers: Integers
+
+    def scalars(self) -> int:
+        """Return d + d(d+1)/2."""
+        return self.numbers.size
+
+
+@dataclass(frozen=True)
 class Evaluate(Message):
     """Send the sums of round `round` at θ: always the gradient.
 
@@ -158,5 +176,6 @@ class NewModel(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    SyncRequest, CovarianceRequest, Covariance, ModelSums, Evaluate, Derivatives, NewModel,
+    SyncRequest, CovarianceRequest, Covariance, ModelSums, BatchSums, Evaluate, Derivatives,
+    NewModel,
 )  # fmt: skip

@@ -39,6 +39,7 @@ class OwnSums:
         d, solver = setting.problem.dim, algorithm.global_update
         self.algorithm, self.setting, self.covered = algorithm, setting, covered
         self.at_model = solver is not None and solver.starts_at_model
+        self._used = solver is None or not solver.one_pass  # that one has `Batches`
         self.theta = np.zeros(d) if model is None or model.theta is None else model.theta
         self.count = 0  # how many samples are in the sums
         self.matrix = np.zeros((d, d))
@@ -48,6 +49,8 @@ class OwnSums:
         """Add the samples that are not in the sums yet."""
         X, y, link = samples.X, samples.y, self.setting.problem.link
         first, self.count = self.count, len(samples)
+        if not self._used:
+            return
         if not self.at_model:
             # the kernel of all clients, for one: there is one less to compile
             none, every = np.array([0]), np.array([self.count - first])

@@ -23,6 +23,7 @@ from fedglb.protocol.assembly import (
 from fedglb.protocol.bounds import Batch, Limits, limits
 from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums
 from fedglb.protocol.messages import (
+    BatchSums,
     ClientId,
     Covariance,
     CovarianceRequest,
@@ -138,11 +139,11 @@ class Update:
     def _answers(self) -> Mapping[ClientId, object]:
         return self.gathered if self.solve is None else self.replies
 
-    def awaits(self, message: Covariance | ModelSums | Derivatives) -> bool:
+    def awaits(self, message: Covariance | ModelSums | Derivatives | BatchSums) -> bool:
         """Whether this message is an answer that the update waits for now."""
         if message.update != self.number or message.client not in self.participants:
             return False
-        if message.client in self._answers():
+        if message.client in self._answers() or isinstance(message, BatchSums):
             return False
         if isinstance(message, Covariance | ModelSums):
             return self.phase == GATHERING and isinstance(message, ModelSums) == self._at_model

@@ -9,6 +9,7 @@ from fedglb.model import SharedModel
 from fedglb.protocol import Coordinator
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.messages import (
+    BatchSums,
     ClientId,
     Covariance,
     Derivatives,
@@ -16,6 +17,9 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.protocol.one_pass_update import OnePassUpdate
+from fedglb.protocol.update import Update
+from fedglb.typing import IntArray
 
 
 def bulk_update(
@@ -46,6 +50,7 @@ def bulk_update(
     if client is not None:
         ledger.count(SyncRequest(client, t, coordinator.finished))
     update = coordinator.start_update(t, client)
+    assert isinstance(update, Update)
     everybody, first = len(update.participants), next(iter(update.participants))
     ledger.count(update.request(first), everybody)
     update.gathered = dict(gathered)
@@ -73,3 +78,32 @@ def bulk_update(
         covered = coordinator.covered[first].samples
         ledger.count(NewModel(first, coordinator.finished, covered, model), len(recipients))
     return model, recipients
+
+
+def bulk_one_pass(coordinator: Coordinator, t: int, releases: IntArray) -> SharedModel:
+    """Make a whole one-pass update at once; return its model, which all clients get.
+
+    Parameters
+    ----------
+    coordinator
+        The coordinator.
+    t
+        The step.
+    releases
+        What each client sends, shape (N, d + d(d+1)/2).
+
+    Returns
+    -------
+    SharedModel
+        The model; the ledger has the messages of all clients.
+    """
+    ledger, update = coordinator.ledger, coordinator.start_update(t, None)
+    assert isinstance(update, OnePassUpdate)
+    everybody, first = len(releases), next(iter(update.participants))
+    ledger.count(update.request(first), everybody)
+    ledger.count(BatchSums(first, update.number, releases[0]), everybody)
+    update.accept_total(everybody, releases.sum(axis=0))
+    update.advance()
+    model, recipients = coordinator.finish_update()
+    ledger.count(NewModel(first, coordinator.finished, 0, model), len(recipients))
+    return model

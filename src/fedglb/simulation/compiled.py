@@ -35,10 +35,11 @@ from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
+from fedglb.protocol.batches import Release, sums_of, to_release
 from fedglb.protocol.choosing import Choosing, simple
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
-from fedglb.simulation.bulk_update import bulk_update
+from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
 from fedglb.simulation.engine import Engine
 from fedglb.trigger import Trigger
 from fedglb.typing import FloatArray, IntArray
@@ -95,6 +96,9 @@ class CompiledEngine(Engine):
         )
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
+        self.one_pass = solver is not None and solver.one_pass
+        self._batches: dict[int, IntArray] = {}  # of all clients, as `Batches` has them of one
+        self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
         self.matrices = np.zeros((L, d, d))  # the sums of `OwnSums`, of all clients
         self.vectors = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
@@ -148,7 +152,7 @@ class CompiledEngine(Engine):
                 client += 1
             elif why in (BAD_RADIUS, BAD_STEP):
                 raise self._failure(why, 0 if self.algorithm.centralised else client)
-            elif self._due(t - 1):
+            elif self._due(t - 1) and not self.coordinator.budget_spent:
                 self._count(t - 2)
                 self._update(t - 1, None)
         self._count(first + steps - 1)
@@ -180,6 +184,9 @@ class CompiledEngine(Engine):
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
+        if self.one_pass:
+            self._update_once(t)
+            return
         self._sum_up()
         counts = self.learners.counts.tolist()
         shared = self.at_model or self.algorithm.local_update.shares_moment
@@ -207,9 +214,31 @@ class CompiledEngine(Engine):
             self._adopt(model)
         if self.at_model:
             self._summed[:] = -1  # they are sums at the model before
+        self._record()
+
+    def _record(self) -> None:
         record = self.coordinator.last_update
         assert record is not None
         self.recorder.updated(record, self.holder(record))
+
+    def _update_once(self, t: int) -> None:
+        """Make a one-pass update: every client releases what it has got since the last."""
+        a, number, model = self.learners, self.coordinator.started + 1, self.coordinator.model
+        theta = np.zeros(a.X.shape[2]) if model is None else model.theta
+        assert theta is not None
+        batch = sums_of(self.setting, theta, a.X, a.y, self._frozen, a.counts)
+        plan, releases = self.setting.noise, batch
+        if plan is not None:
+            self._batches[number] = batch
+            releases = to_release(plan, self._batches, number)
+            releases += np.stack([self.noise.draw(i, number, plan) for i in range(len(batch))])
+        self._last_batch, self._last_release = batch, releases
+        self._frozen[:], self._took_part[:] = a.counts, number
+        model = bulk_one_pass(self.coordinator, t, releases)
+        self._hold(model)
+        self._adopt(model)
+        self._covered[:] = 0
+        self._record()
 
     def _adopt(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.
@@ -282,7 +311,7 @@ class CompiledEngine(Engine):
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
         a = self.learners
-        client = Client(i, self.algorithm, self.setting, self.seed)
+        client = Client(i, self.algorithm, self.setting, self.seed, self.noise)
         client.state = self._state(i)
         client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
         client.covered, client.frozen = int(self._covered[i]), int(self._frozen[i])
@@ -290,6 +319,12 @@ class CompiledEngine(Engine):
         client.sums.add(client.samples)
         client.update, client.adopted = int(self._took_part[i]), int(self._adopted[i])
         client.last_t = self._last_step(i)
+        if client.batches is not None and len(self._last_batch):
+            client.batches.closed = {j: each[i] for j, each in self._batches.items()}
+            client.batches.taken = client.frozen
+            client.batches.last = Release(
+                client.update, client.frozen, self._last_batch[i], self._last_release[i]
+            )
         return client
 
     def _last_step(self, i: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.kernels.linalg import solve
+from fedglb.privacy import PrivacyStatement, SimulatedNoise, state
 from fedglb.protocol import Client, Coordinator, Ledger, UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
@@ -26,6 +27,7 @@ class Engine(ABC):
         self.algorithm, self.env, self.horizon, self.seed = algorithm, env, horizon, seed
         self.setting = algorithm.setting(env.problem, env.clients, horizon)
         self.coordinator = Coordinator(algorithm, self.setting, range(self.setting.clients))
+        self.noise = SimulatedNoise(seed)
         self.recorder = Recorder(
             horizon, env.clients, env.parameter(seed), algorithm.choice.randomised
         )
@@ -85,7 +87,14 @@ class Engine(ABC):
             caveats=self.algorithm.caveats(self.env.problem),
             drawn=self.recorder.log.propensities,
             regrets=self.recorder.regrets,
+            privacy=self._privacy(),
         )
+
+    def _privacy(self) -> PrivacyStatement | None:
+        privacy, plan = self.algorithm.privacy, self.setting.noise
+        if privacy is None or plan is None:
+            return None
+        return state(privacy, plan, self.coordinator.syncs, simulated=True)
 
     def _parameters(self) -> dict[str, Any]:
         algorithm, problem = self.algorithm, self.env.problem

@@ -37,10 +37,12 @@ class ReferenceEngine(Engine):
         self.observer = observer
         self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(env.clients)]
         if algorithm.centralised:
-            shared = Client(0, algorithm, self.setting, seed)
+            shared = Client(0, algorithm, self.setting, seed, self.noise)
             self.clients = [shared] * env.clients
         else:
-            self.clients = [Client(i, algorithm, self.setting, seed) for i in range(env.clients)]
+            self.clients = [
+                Client(i, algorithm, self.setting, seed, self.noise) for i in range(env.clients)
+            ]
 
     def client(self, i: int) -> Client:
         """Return client i."""

@@ -11,6 +11,7 @@ import polars as pl
 
 from fedglb.errors import one_of
 from fedglb.kernels.play import Log
+from fedglb.privacy import PrivacyStatement
 from fedglb.protocol import Client, Coordinator, UpdateRecord
 from fedglb.protocol.choosing import Chosen
 from fedglb.typing import FloatArray, IntArray
@@ -85,6 +86,9 @@ class Run:
         What was run: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
     caveats
         What is not proven about this run, one sentence each.
+    privacy
+        What is private about it: ε, δ, neighbours, noise, who is protected from whom; None where
+        there is no privacy.
 
     References
     ----------
@@ -116,6 +120,7 @@ class Run:
     caveats: tuple[str, ...] = field(repr=False)
     drawn: FloatArray = field(repr=False)
     regrets: FloatArray = field(repr=False)
+    privacy: PrivacyStatement | None = field(repr=False, default=None)
 
     @property
     def client_regret(self) -> FloatArray:

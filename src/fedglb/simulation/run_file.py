@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import zipfile
@@ -19,6 +20,7 @@ import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
+from fedglb.privacy import NoisePlan, PrivacyStatement
 from fedglb.provenance import software
 from fedglb.simulation.results import Run
 
@@ -42,6 +44,7 @@ def write_run(run: Run, path: Path) -> None:
         "totals": {name: getattr(run, name) for name in TOTALS},
         "parameters": run.parameters,
         "caveats": run.caveats,
+        **({} if run.privacy is None else {"privacy": dataclasses.asdict(run.privacy)}),
         "software": software(),
     }
     buffer = io.BytesIO()
@@ -135,4 +138,16 @@ def _run(archive: zipfile.ZipFile, facts: dict[str, Any]) -> Run:
         **{"theta": None, **arrays},
         parameters=facts["parameters"],
         caveats=tuple(facts["caveats"]),
+        privacy=_statement(facts.get("privacy")),
     )
+
+
+def _statement(facts: dict[str, Any] | None) -> PrivacyStatement | None:
+    if facts is None:
+        return None
+    plan = NoisePlan(**_tuples(facts["plan"]))
+    return PrivacyStatement(**{**_tuples(facts), "plan": plan})
+
+
+def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}

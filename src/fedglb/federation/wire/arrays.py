@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from fedglb.errors import InvalidInput
 from fedglb.model import triangle_size
-from fedglb.typing import FloatArray
+from fedglb.typing import FloatArray, IntArray
 
 _WIRE = np.dtype("<f8")
+_WHOLE = np.dtype("<i8")
 MAX_NUMBERS = 64  # in a model's `radius_terms`; the algorithms here send at most two
 
 
@@ -50,6 +51,14 @@ def pack_numbers(name: str, numbers: FloatArray, _d: int) -> bytes:
     return numbers.astype(_WIRE, copy=False).tobytes()
 
 
+def pack_integers(name: str, numbers: IntArray, d: int) -> bytes:
+    """Return the bytes of the d + d(d+1)/2 whole numbers of a release."""
+    m = d + triangle_size(d) if d else numbers.size
+    if numbers.shape != (m,):
+        raise InvalidInput(f"{name}.shape", numbers.shape, f"an array of shape ({m},)")
+    return numbers.astype(_WHOLE, copy=False).tobytes()
+
+
 # Every array that is read is fresh, writable, C-ordered and of the machine's own byte order.
 # Lengths are checked first, so that no sender can make us allocate more than d asks for.
 
@@ -71,6 +80,12 @@ def unpack_matrix(name: str, data: bytes, d: int) -> FloatArray:
     """
     _exactly(name, data, triangle_size(d))
     return np.frombuffer(data, _WIRE).take(_places(d)[1]).astype(np.float64, copy=False)
+
+
+def unpack_integers(name: str, data: bytes, d: int) -> IntArray:
+    """Return the whole numbers that `pack_integers` packed."""
+    _exactly(name, data, d + triangle_size(d))
+    return np.frombuffer(data, _WHOLE).astype(np.int64)
 
 
 def unpack_numbers(name: str, data: bytes, _d: int) -> FloatArray:

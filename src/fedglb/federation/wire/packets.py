@@ -16,9 +16,11 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from fedglb.federation.wire.arrays import (
+    pack_integers,
     pack_matrix,
     pack_numbers,
     pack_vector,
+    unpack_integers,
     unpack_matrix,
     unpack_numbers,
     unpack_vector,
@@ -34,6 +36,7 @@ _ARRAYS: dict[ArrayKind, tuple[Callable[..., bytes], Callable[..., Any]]] = {
     ArrayKind.VECTOR: (pack_vector, unpack_vector),
     ArrayKind.SYMMETRIC: (pack_matrix, unpack_matrix),
     ArrayKind.NUMBERS: (pack_numbers, unpack_numbers),
+    ArrayKind.INTEGERS: (pack_integers, unpack_integers),
 }
 
 
@@ -118,5 +121,6 @@ def _field(name: str, hint: Any) -> _Field:
     for kind in (mark for mark in marks if isinstance(mark, ArrayKind)):
         pack, unpack = (partial(convert, name) for convert in _ARRAYS[kind])
         sent: Any = bytes | None if optional else bytes
-        return _Field(sent, (pack, unpack), not optional and kind is not ArrayKind.NUMBERS)
+        says_d = kind in (ArrayKind.VECTOR, ArrayKind.SYMMETRIC)
+        return _Field(sent, (pack, unpack), not optional and says_d)
     return _Field(hint)

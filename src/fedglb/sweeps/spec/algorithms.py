@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.catalog import choice_in_words, in_words, solver_in_words
+from fedglb.algorithms.catalog import choice_in_words, in_words, privacy_in_words, solver_in_words
 from fedglb.algorithms.recognised import preset_of
 from fedglb.confidence import Fixed
 from fedglb.errors import InvalidInput, Place
@@ -90,6 +90,9 @@ def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
     out["delta"] = float(algorithm.delta)
     out["confidence"] = confidence_in_words(algorithm.confidence)
     out["choice"] = choice_in_words(algorithm.choice)
+    if algorithm.privacy is not None:
+        out["epsilon"] = algorithm.privacy.epsilon
+        out["privacy"] = privacy_in_words(algorithm.privacy)
     return out
 
 

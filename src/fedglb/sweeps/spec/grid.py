@@ -11,12 +11,14 @@ from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
+    EPSILON,
     RIDGE_START,
     all_parameters,
     build,
     choice_in_words,
     in_words,
     parameters,
+    privacy_in_words,
     solver_in_words,
 )
 from fedglb.algorithms.own import find, is_own
@@ -256,6 +258,10 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
             out[key] = confidence_in_words(value)
         elif key == "choice":
             out[key] = choice_in_words(algorithm.choice)
+        elif key == "privacy":
+            part = algorithm.privacy
+            out[EPSILON] = None if part is None else part.epsilon
+            out[key] = privacy_in_words(part)
         elif key == "ridge" and algorithm.ridge_rule is not None:
             out[key], out[RIDGE_START] = None, algorithm.ridge_rule.start
         elif value is None or value is inspect.Parameter.empty:

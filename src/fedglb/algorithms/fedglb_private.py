@@ -1,0 +1,92 @@
+"""`fedglb_private`: one message per client and update, and differential privacy where asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedglb.algorithms.base import Algorithm
+from fedglb.choice import Bayes, Choice, Ucb
+from fedglb.confidence import Confidence, Posterior
+from fedglb.global_update import OnePass
+from fedglb.local_update import FrozenHessian
+from fedglb.privacy import Gaussian
+from fedglb.trigger import Geometric
+
+
+def fedglb_private(
+    updates: int,
+    first: float | None = None,
+    privacy: Gaussian | None = None,
+    growth: float | None = None,
+    confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
+    ridge: float = 1.0,
+    delta: float = 0.01,
+) -> Algorithm:
+    """FedGLB with updates that take each sample in once, on a schedule known in advance.
+
+    At each update a client sends d + d(d+1)/2 numbers and gets a model: sums over all clients are
+    all that the coordinator needs. Between updates clients play the shared model and nothing
+    else. So noise in these sums makes it differentially private for every user, and secure sums
+    hide each client's own from the coordinator.
+
+    Parameters
+    ----------
+    updates
+        B, the number of updates; with privacy, of releases that the noise is made for.
+    first
+        The step of the first update, in a federation the second. None (default): where the sums
+        are about as large as the noise in them.
+    privacy
+        ``fg.Gaussian(epsilon, delta)``; None (default): no noise.
+    growth
+        How much later each update is than the one before, a factor > 1. None (default): such that
+        the updates fill the horizon. A federation needs `first` and `growth`.
+    confidence
+        The radius. None (default): one standard deviation of the Laplace posterior, the noise of
+        privacy in it; nothing is proven then. ``fg.Fixed(alpha)`` is a constant.
+    choice
+        Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.
+    ridge
+        λ > 0 of the ridge penalty (λ/2)‖θ‖².
+    delta
+        δ, the probability with which some confidence set may fail, in (0, 1). It is not that of
+        the privacy.
+
+    Returns
+    -------
+    Algorithm
+        For `simulate`, `lockstep` or a federation.
+
+    Raises
+    ------
+    InvalidInput
+        If an argument is out of its range; when a run starts, if rewards have no bound and
+        `privacy` has no `reward_limit`.
+
+    References
+    ----------
+    docs/privacy.md; docs/theory.md, section 8.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=50, arms=5)
+    >>> private = fg.fedglb_private(updates=10, privacy=fg.Gaussian(epsilon=1.0, delta=1e-6))
+    >>> run = fg.simulate(private, env, horizon=100, seed=1)
+    >>> run.syncs, run.privacy.epsilon
+    (10, 1.0)
+    """
+    if choice is None:
+        choice = Bayes() if confidence is None else Ucb()
+    return Algorithm(
+        name="FedGLB-Private",
+        local_update=FrozenHessian(),
+        global_update=OnePass(),
+        trigger=Geometric(updates, first, growth),
+        confidence=Posterior() if confidence is None else confidence,
+        ridge=ridge,
+        delta=delta,
+        choice=choice,
+        privacy=privacy,
+    )

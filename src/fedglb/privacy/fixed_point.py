@@ -1,0 +1,176 @@
+"""A vector and a symmetric matrix as whole numbers: sums of them have the same bits in any order.
+
+Floating-point sums are no basis for a proof of privacy: one sample more can change how all others
+are rounded, so that two sums differ by more than that sample (Casacuberta, Shoemate, Vadhan and
+Wagaman 2022). Here each sample is rounded by itself, and from then on all arithmetic is exact.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.typing import FloatArray, IntArray
+
+#: Fractional bits of a number: 1.0 is the whole number 2**BITS.
+BITS = 30
+#: One unit of the last place.
+UNIT = 2.0**-BITS
+#: Fractional bits of a weight in `weighted`.
+WEIGHT_BITS = 30
+# A number is cut into pieces of 21 bits: a piece times a weight is below 2**52.
+_PIECE = 21
+_MASK = 2**_PIECE - 1
+#: How many batches `weighted` adds: so many of these products add up without overflow.
+MOST_BATCHES = 2**11 - 1
+
+
+def size(dim: int) -> int:
+    """Return how many numbers a vector and a symmetric matrix are: d + d(d+1)/2.
+
+    Examples
+    --------
+    >>> size(10)
+    65
+    """
+    return dim + dim * (dim + 1) // 2
+
+
+def pack(vector: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Return a vector and the lower triangle of a symmetric matrix as one array.
+
+    Entries off the diagonal are multiplied by √2: the Euclidean norm of what is returned for the
+    matrix is the matrix's Frobenius norm.
+
+    Parameters
+    ----------
+    vector
+        Of shape (..., d).
+    matrix
+        Of shape (..., d, d); only its lower triangle is read.
+
+    Returns
+    -------
+    array
+        Of shape (..., d + d(d+1)/2): the vector, then the triangle row by row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> numbers = pack(np.array([1.0, 2.0]), np.array([[3.0, 1.0], [1.0, 4.0]]))
+    >>> [round(float(x), 4) for x in numbers]
+    [1.0, 2.0, 3.0, 1.4142, 4.0]
+    """
+    rows, columns = np.tril_indices(vector.shape[-1])
+    triangle = matrix[..., rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return np.concatenate([vector, triangle], axis=-1)
+
+
+def unpack(numbers: FloatArray | IntArray, dim: int) -> tuple[FloatArray, FloatArray]:
+    """Return the vector and the symmetric matrix that fixed-point numbers stand for.
+
+    Parameters
+    ----------
+    numbers
+        Of shape (..., d + d(d+1)/2), in units of 2**-BITS; not necessarily whole.
+    dim
+        d.
+
+    Returns
+    -------
+    tuple
+        Vector of shape (..., d), matrix of shape (..., d, d).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> matrix = np.array([[3.0, 1.0], [1.0, 4.0]])
+    >>> v, H = unpack(quantised(pack(np.array([1.0, 2.0]), matrix)), 2)
+    >>> v.tolist(), bool(abs(H - matrix).max() < 1e-9)
+    ([1.0, 2.0], True)
+    """
+    values = np.asarray(numbers, dtype=np.float64) * UNIT
+    rows, columns = np.tril_indices(dim)
+    triangle = values[..., dim:] * np.where(rows == columns, 1.0, math.sqrt(0.5))
+    matrix = np.empty((*values.shape[:-1], dim, dim))
+    matrix[..., rows, columns] = triangle
+    matrix[..., columns, rows] = triangle
+    return values[..., :dim].copy(), matrix
+
+
+def quantised(numbers: FloatArray) -> IntArray:
+    """Return numbers in units of 2**-BITS, each rounded to the nearest whole number.
+
+    Raises
+    ------
+    InvalidInput
+        Where a number is not finite or too large: |x| must be below 2**32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> quantised(np.array([1.0, -0.5])).tolist()
+    [1073741824, -536870912]
+    """
+    largest = np.abs(numbers).max(initial=0.0)
+    if not largest < 2.0**32:
+        raise InvalidInput("numbers", float(largest), "numbers below 2**32 = 4.3e9 in size")
+    return np.rint(numbers * 2.0**BITS).astype(np.int64)
+
+
+def rounded_weights(weights: FloatArray) -> FloatArray:
+    """Return weights as multiples of 2**-WEIGHT_BITS, with which `weighted` is exact.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rounded_weights(np.array([1.0, 0.5])).tolist()
+    [1.0, 0.5]
+    """
+    return np.rint(weights * 2.0**WEIGHT_BITS) * 2.0**-WEIGHT_BITS
+
+
+def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
+    """Return Σ_j w_j batch_j, rounded once to whole numbers; all else is exact.
+
+    Products in floating point would be off by more than one unit for sums beyond 2**53, and by
+    how much would depend on all samples of the sum.
+
+    Parameters
+    ----------
+    weights
+        Of shape (n,), n ≤ 2047; multiples of 2**-WEIGHT_BITS in [−1, 1], see `rounded_weights`.
+    batches
+        Whole numbers of shape (n, ...).
+
+    Returns
+    -------
+    array
+        Of shape (...): floor(Σ_j w_j batch_j + 1/2), which must be below 2**63 in size.
+
+    Raises
+    ------
+    InvalidInput
+        Where weights are too many, too large or not rounded.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weighted(np.array([0.5, 1.0]), np.array([[3, 2**60 + 2], [1, 0]])).tolist()
+    [3, 576460752303423489]
+    """
+    scaled = np.asarray(weights, dtype=np.float64) * 2.0**WEIGHT_BITS
+    factors = np.rint(scaled).astype(np.int64)
+    if len(factors) > MOST_BATCHES:
+        raise InvalidInput("len(weights)", len(factors), f"at most {MOST_BATCHES} of them")
+    if (factors != scaled).any() or np.abs(factors).max(initial=0) > 2**WEIGHT_BITS:
+        raise InvalidInput("weights", weights, "what rounded_weights returns, between -1 and 1")
+    low, middle, high = batches & _MASK, (batches >> _PIECE) & _MASK, batches >> 2 * _PIECE
+    sums = [np.tensordot(factors, piece, axes=1) for piece in (low, middle, high)]
+    sums[1] += sums[0] >> _PIECE
+    sums[2] += sums[1] >> _PIECE
+    below = ((sums[1] & _MASK) << _PIECE) + (sums[0] & _MASK)  # the rest is a multiple of 2**42
+    rounded: IntArray = (below + 2 ** (WEIGHT_BITS - 1)) >> WEIGHT_BITS
+    return (sums[2] << 2 * _PIECE - WEIGHT_BITS) + rounded

@@ -1,0 +1,169 @@
+"""What a run promises: to whom, against whom, and what the promise rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from fedglb.errors import integer
+from fedglb.privacy.accounting import gdp_epsilon, zcdp_epsilon
+from fedglb.privacy.gaussian import Gaussian, NoisePlan, Place
+from fedglb.privacy.sensitivity import Neighbours
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """The privacy of a run: what is promised, to whom, and what it rests on.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The promise, for all planned releases together.
+    mu
+        The same as one number: sensitivity over standard deviation.
+    zcdp_epsilon
+        ε for the same noise and δ by zero-concentrated privacy: a looser promise, and a second way
+        to the same end.
+    neighbours, contributions
+        Which datasets look alike: see `Gaussian`.
+    noise
+        Where noise is added: "sums" or "silo".
+    releases, updates
+        How many releases were made, of how many that were planned.
+    vector_noise, matrix_noise
+        The standard deviations of the noise in one release, of v and of H.
+    honest
+        How many clients have to add their noise, and keep it to themselves.
+    protects
+        Who is protected from whom, one sentence each.
+    caveats
+        What the promise rests on, and what it leaves out, one sentence each.
+    plan
+        The noise in detail.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> from fedglb.privacy import state
+    >>> gaussian = fg.Gaussian(epsilon=1.0, delta=1e-6)
+    >>> plan = gaussian.plan(fg.Problem(dim=10), clients=200, updates=30)
+    >>> said = state(gaussian, plan, releases=10, simulated=True)
+    >>> print(str(said).splitlines()[0])
+    epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 0.901
+    >>> round(said.spent(30), 3), said.spent(0)
+    (1.0, 0.0)
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    zcdp_epsilon: float
+    neighbours: Neighbours
+    contributions: int
+    noise: Place
+    releases: int
+    updates: int
+    vector_noise: float
+    matrix_noise: float
+    honest: int
+    protects: tuple[str, ...]
+    caveats: tuple[str, ...]
+    plan: NoisePlan = field(repr=False)
+
+    def spent(self, releases: int | None = None) -> float:
+        """Return ε, at the same δ, of the first so many releases.
+
+        Parameters
+        ----------
+        releases
+            How many; None: those that were made.
+
+        Returns
+        -------
+        float
+            ε.
+        """
+        count = self.releases if releases is None else releases
+        integer("releases", count, at_least=0, at_most=self.updates)
+        return gdp_epsilon(self.plan.spent(count), self.delta)
+
+    def __str__(self) -> str:
+        several = f", {self.contributions} interactions a user" if self.contributions > 1 else ""
+        lines = [
+            f"epsilon = {self.epsilon:g}, delta = {self.delta:g} ({self.neighbours} neighbours"
+            f"{several}); spent so far: epsilon = {self.spent():.3g}",
+            f"{self.releases} of {self.updates} releases; mu = {self.mu:.4g}, by zCDP epsilon = "
+            f"{self.zcdp_epsilon:.3g}",
+            f"noise in a release ({self.noise}): {self.vector_noise:.3g} in v, "
+            f"{self.matrix_noise:.3g} in H",
+            *(f"protected: {sentence}" for sentence in self.protects),
+            *(f"note: {sentence}" for sentence in self.caveats),
+        ]
+        return "\n".join(lines)
+
+
+def state(gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool) -> PrivacyStatement:
+    """Return what a run promises.
+
+    Parameters
+    ----------
+    gaussian, plan
+        The privacy asked for, and the noise that followed from it.
+    releases
+        How many releases were made.
+    simulated
+        Whether noise came from a seed.
+
+    Returns
+    -------
+    PrivacyStatement
+        See there for an example.
+    """
+    integer("releases", releases, at_least=0, at_most=plan.updates)
+    return PrivacyStatement(
+        epsilon=float(gaussian.epsilon),
+        delta=float(gaussian.delta),
+        mu=plan.mu,
+        zcdp_epsilon=zcdp_epsilon(plan.mu, gaussian.delta),
+        neighbours=gaussian.neighbours,
+        contributions=gaussian.contributions,
+        noise=gaussian.noise,
+        releases=releases,
+        updates=plan.updates,
+        vector_noise=plan.vector_noise,
+        matrix_noise=plan.matrix_noise,
+        honest=plan.honest,
+        protects=_protects(gaussian, plan),
+        caveats=_caveats(gaussian, simulated),
+        plan=plan,
+    )
+
+
+def _protects(gaussian: Gaussian, plan: NoisePlan) -> tuple[str, ...]:
+    promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
+    if gaussian.noise == "silo":
+        return (
+            f"every interaction from the coordinator and from the other clients, whatever these "
+            f"do together: {promise}",
+            f"every user from the other users, also of the same client: {promise} (joint privacy)",
+        )
+    return (
+        f"every interaction from the coordinator, which sees only sums over clients: {promise}, "
+        f"if the noise of {plan.honest} honest clients is in every sum",
+        f"every interaction from the coordinator together with other clients: {promise}, as long "
+        f"as {plan.honest} clients in every sum are honest",
+        f"every user from the other users and from other clients, who see the model: {promise} "
+        "(joint privacy)",
+    )
+
+
+def _caveats(gaussian: Gaussian, simulated: bool) -> tuple[str, ...]:
+    most = gaussian.contributions
+    notes = [
+        f"a user with more than {most} interaction{'s' if most > 1 else ''} is protected less",
+        "who took part, and when updates were, is public",
+    ]
+    if gaussian.noise == "sums":
+        notes.append("it rests on secure sums: whoever sees single clients' messages sees more")
+    if simulated:
+        notes.append("simulated noise: it comes from a seed, and whoever has that can subtract it")
+    return tuple(notes)

@@ -1,0 +1,230 @@
+"""What a client releases under a one-pass update: sums over batches of its samples, and noise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedglb.algorithms import Algorithm
+from fedglb.errors import InvalidInput
+from fedglb.kernels.layout import in_order
+from fedglb.kernels.one_pass import (
+    BALL,
+    LARGEST,
+    LEAST,
+    MOST,
+    RESIDUAL,
+    SLOPE,
+    UNIT,
+    add_all_releases,
+)
+from fedglb.privacy.fixed_point import BITS, size, weighted
+from fedglb.privacy.gaussian import NoisePlan
+from fedglb.privacy.noise import NoiseSource
+from fedglb.protocol.messages import ClientId
+from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+#: What one sample may add: 2³³ units fit into 64 bits beside the fraction, for many samples.
+LARGEST_SAMPLE = 2.0**20
+
+
+def limits(setting: Setting) -> FloatArray:
+    """Return what samples are clipped to, as `kernels.one_pass` reads it."""
+    plan, unlimited = setting.noise, (-math.inf, math.inf)
+    low, high = unlimited if plan is None else plan.rewards
+    numbers = {
+        BALL: setting.problem.S, LEAST: low, MOST: high,
+        RESIDUAL: math.inf if plan is None else plan.residual_limit,
+        SLOPE: math.inf if plan is None else plan.slope_limit,
+        UNIT: 2.0**BITS, LARGEST: LARGEST_SAMPLE,
+    }  # fmt: skip
+    return np.array(in_order(numbers))
+
+
+def sums_of(
+    setting: Setting,
+    theta: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    first: IntArray,
+    last: IntArray,
+) -> IntArray:
+    """Return the sums of each client's rows first[i] … last[i] − 1 at the model θ.
+
+    Parameters
+    ----------
+    setting
+        The setting of the run.
+    theta
+        The model in force, shape (d,).
+    X, y
+        Samples of all clients, shapes (N, n, d) and (N, n).
+    first, last
+        Which of them, shape (N,).
+
+    Returns
+    -------
+    array
+        Whole numbers, shape (N, d + d(d+1)/2), in units of 2⁻³⁰.
+
+    Raises
+    ------
+    InvalidInput
+        If a reward is so large that sums may overflow.
+    """
+    numbers = np.zeros((len(X), size(setting.problem.dim)), dtype=np.int64)
+    functions = setting.problem.link.compiled_functions
+    if add_all_releases(X, y, first, last, theta, functions, limits(setting), numbers):
+        allowed = f"rewards within ±{LARGEST_SAMPLE:g}: give them in a larger unit"
+        raise InvalidInput("reward", "too large to be summed", allowed)
+    return numbers
+
+
+def to_release(plan: NoisePlan, batches: Mapping[int, IntArray], update: int) -> IntArray:
+    """Return what is released at update b before noise: Σ f_{b−j}·(batch j), rounded once.
+
+    Parameters
+    ----------
+    plan
+        It has the weights f_0, f_1, ….
+    batches
+        The sums of each batch, by the update that took it in.
+    update
+        b.
+
+    Returns
+    -------
+    array
+        Whole numbers, of the shape of a batch.
+    """
+    weights = np.array([plan.weights[update - j] for j in batches])
+    return weighted(weights, np.stack(list(batches.values())))
+
+
+@dataclass(frozen=True)
+class Release:
+    """What a client sends in one update, and what it is made of.
+
+    Parameters
+    ----------
+    update
+        Its update.
+    samples
+        How many of the client's samples are in batches then, the oldest ones.
+    batch
+        The sums of the batch that the update takes in.
+    numbers
+        What is sent: the weighted sums of all batches, and the client's noise.
+    """
+
+    update: int
+    samples: int
+    batch: IntArray
+    numbers: IntArray
+
+
+class Batches:
+    """A client's batches, and what it has released of them: once for an update, and in order.
+
+    Parameters
+    ----------
+    client, algorithm, setting
+        The client, and the algorithm and the setting of the federation.
+    source
+        Where noise comes from; needed where there is privacy.
+    """
+
+    def __init__(
+        self,
+        client: ClientId,
+        algorithm: Algorithm,
+        setting: Setting,
+        source: NoiseSource | None = None,
+    ) -> None:
+        self._client, self._setting, self._source = client, setting, source
+        self._most = algorithm.most_updates
+        self.taken = 0  # so many of the client's samples, the oldest ones, are in batches
+        self.closed: dict[int, IntArray] = {}  # by the update that took them in
+        self.last: Release | None = None
+
+    @property
+    def released(self) -> int:
+        """The last update that something was released for; 0: none."""
+        return 0 if self.last is None else self.last.update
+
+    def refusal(self, update: int) -> str | None:
+        """Return why nothing may be released for an update, or None if it may."""
+        if update <= self.released:
+            return f"update {update}: something was released for update {self.released} already"
+        if self._most is not None and update > self._most:
+            return f"update {update}: the privacy budget is for {self._most} updates, and is spent"
+        return None
+
+    def prepare(self, update: int, samples: Samples, frozen: int, theta: FloatArray) -> Release:
+        """Return what would be released for an update, with fresh noise. Changes nothing.
+
+        Parameters
+        ----------
+        update
+            Its number.
+        samples, frozen
+            The client's samples, and how many of them the update takes in, the oldest ones.
+        theta
+            The model that the client holds.
+
+        Returns
+        -------
+        Release
+            For `commit`, once it is known that it will be sent.
+
+        Raises
+        ------
+        InvalidInput
+            If nothing may be released for this update.
+        """
+        if (why := self.refusal(update)) is not None:
+            raise InvalidInput("update", update, f"a later one within the budget: {why}")
+        first, last = np.array([self.taken]), np.array([frozen])
+        batch = sums_of(self._setting, theta, samples.X[None], samples.y[None], first, last)[0]
+        plan = self._setting.noise
+        if plan is None:  # each sample is in one sum, ever
+            return Release(update, frozen, batch, batch)
+        assert self._source is not None
+        numbers = to_release(plan, {**self.closed, update: batch}, update)
+        numbers += self._source.draw(self._client, update, plan)
+        return Release(update, frozen, batch, numbers)
+
+    def commit(self, release: Release) -> None:
+        """Count a release as sent: its batch is closed, and its slot is used."""
+        if self._setting.noise is not None:  # else each batch is in one release only
+            self.closed[release.update] = release.batch
+        self.taken, self.last = release.samples, release
+
+    # -- persistence ---------------------------------------------------------------------------
+
+    def to_arrays(self) -> Arrays:
+        """Return the whole state as plain arrays."""
+        out: Arrays = {"taken": np.array(self.taken)}
+        if self.closed:
+            out["updates"] = np.array(list(self.closed))
+            out["closed"] = np.stack(list(self.closed.values()))
+        if self.last is not None:
+            out |= prefixed(to_arrays(self.last), "last")
+        return out
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore the state that `to_arrays` returned."""
+        self.taken = int(arrays["taken"])
+        if "updates" in arrays:
+            rows = np.array(arrays["closed"])
+            self.closed = dict(zip(arrays["updates"].tolist(), rows, strict=True))
+        if last := nested(arrays, "last"):
+            self.last = from_arrays(Release, last)
