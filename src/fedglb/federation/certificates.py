@@ -23,15 +23,16 @@ from fedglb.io.atomic import atomic_write
 
 @dataclass(frozen=True)
 class IssuedCertificate:
-    """A certificate and its private key, in PEM."""
+    """A certificate and its private key, in PEM; the key is empty if its holder has it already."""
 
     certificate: bytes
     key: bytes
     serial: str
 
     def write(self, certificate: Path, key: Path) -> None:
-        """Write both; only the owner can read the key."""
-        atomic_write(key, self.key, mode=0o600)
+        """Write both, if there is a key; only the owner can read that."""
+        if self.key:
+            atomic_write(key, self.key, mode=0o600)
         atomic_write(certificate, self.certificate, mode=0o644)
 
 

@@ -95,11 +95,8 @@ def test_the_state_is_written_before_anything_is_said():
     assert log.state == SumState(1)
     call = group.start(attempts)
 
-    def vector():
-        assert log.state == SumState(1, 1, call.transcript)
-        return np.zeros(SIZE, np.int64)
-
-    member.call(call, MODEL, vector)
+    member.call(call, MODEL, lambda: np.zeros(SIZE, np.int64))
+    assert log.state == SumState(1, 1, call.transcript)
 
     class Full(Exception):
         pass
@@ -112,6 +109,13 @@ def test_the_state_is_written_before_anything_is_said():
         member.consent(1, call.transcript)
     with pytest.raises(Full):
         member.offer(2)
+    group.members[group.names[1]].call(call, MODEL, lambda: np.zeros(SIZE, np.int64))
+    group.logs[group.names[2]].write_sum_state = fails
+    with pytest.raises(Full):
+        group.answer(group.names[2], call)
+    with pytest.raises(Full):
+        group.answer(group.names[2], call)
+    assert len(group.sent[group.names[2]]) == 2, "what was not written is made anew"
 
 
 def test_after_all_here_nobody_is_dropped_and_nothing_is_tried_again():

@@ -25,6 +25,7 @@ from fedglb.federation.coordinator.store import (
 )
 from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.federation.wire.messages import Downward
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.update import IDLE, Update
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
 #: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
 FARTHEST = 2**32
-_LONGEST_PAUSE = 4.0  # seconds between two resends
+LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
 class UpdateDriver:
@@ -70,6 +71,8 @@ class UpdateDriver:
         self._typical = store.typical_samples()
         #: Clients that were left out, and why: they are told.
         self.left_out: list[tuple[str, str]] = []
+        #: What is to be sent beside the protocol's messages, and to whom.
+        self.outbox: list[tuple[str, Downward]] = []
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
         self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
@@ -211,7 +214,7 @@ class UpdateDriver:
             return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
-        self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
+        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
         self._resend_at = now + self._pause
         return self.coordinator.outstanding()
 

@@ -175,11 +175,12 @@ class SumMember:
         ours = self.rules.transcript(call.slot, call.attempt, call.members, call.model, digests)
         if ours != call.transcript:
             raise MissingKeys([name for name in members if name != self.keys.name])
-        # Written first: if the process dies after it was sent, it must know that it was.
+        numbers = vector()
+        # Written before it is sent: if the process dies after that, it must know that it was.
         self._log.write_sum_state(SumState(call.slot, call.attempt, ours))
         index, own = self.rules.roster.index, self.keys.name
         shared = {index[name]: self.keys.secret(name) for name in members if name != own}
-        out = masked(vector(), index[own], shared, own_seed(self._secret, ours), ours)
+        out = masked(numbers, index[own], shared, own_seed(self._secret, ours), ours)
         self._answer = ours, out
         return out
 

@@ -6,18 +6,34 @@ that whoever can issue certificates cannot add members of his own making unnotic
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+import msgspec
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, under
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import check_client
 from fedglb.federation.secure_sums.encoding import digest
+from fedglb.federation.versions import ROSTER
+from fedglb.io.atomic import atomic_write
+
+#: The file that has a roster, in the folder of a member and in the operator's.
+FILE = "roster.json"
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By name, the key in base64."""
+
+    members: dict[str, str]
+    version: int = ROSTER.version
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,27 @@ class Roster:
     def of(cls, certificates: Mapping[str, Certificate]) -> Roster:
         """Return the roster of the members with these certificates."""
         return cls({name: each.public_key for name, each in certificates.items()})
+
+    @classmethod
+    def read(cls, path: Path) -> Roster:
+        """Read what `write` wrote."""
+        with under(source=str(path)):
+            try:
+                raw = json.loads(path.read_bytes())
+                document = msgspec.convert(ROSTER.migrated(raw, path), _Document)
+                keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
+            except InvalidInput:
+                raise
+            except (OSError, ValueError, AttributeError) as error:
+                allowed = f"the file as the operator made it ({error})"
+                raise InvalidInput("roster", str(path), allowed) from None
+            return cls(keys)
+
+    def write(self, path: Path) -> None:
+        """Write the roster into a file."""
+        members = {name: base64.b64encode(self.keys[name]).decode() for name in self.names}
+        text = json.dumps(msgspec.to_builtins(_Document(members)), indent=1)
+        atomic_write(path, text.encode(), mode=0o644)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
