@@ -19,6 +19,7 @@ from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.names import check_name, identity
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.transcript import SumRules, agreement_digest
 from fedglb.federation.versions import BUNDLE
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
@@ -88,6 +89,16 @@ class Bundle:
     def roster(self) -> Roster | None:
         """The members of secure sums and their keys; None where there are none."""
         return None if self.table.minimum is None else Roster.read(self.folder / ROSTER)
+
+    def sum_rules(self) -> SumRules | None:
+        """Return what was agreed on about secure sums; None where there are none."""
+        if self.roster is None:
+            return None
+        agreement = self.agreement
+        return SumRules(
+            self.federation, self.roster, agreement_digest(agreement.facts()),
+            agreement.least_members, agreement.algorithm.most_updates,
+        )  # fmt: skip
 
     @property
     def generation(self) -> int:

@@ -18,6 +18,7 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
+from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
@@ -188,6 +189,7 @@ class Agent:
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
+            session.sums = AgentSums.of(found, client, session.session)
             from fedglb.federation.agent.connection import AgentConnection
 
             return cls(client, session, AgentConnection(found, session, beat))

@@ -25,6 +25,8 @@ from fedglb.federation.agent.log_frames import LogEnd
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
 from fedglb.federation.agreement import LEAP, Agreement
+from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.transcript import model_digest
 from fedglb.federation.errors import (
     AlreadyObserved,
     DecisionExpired,
@@ -565,7 +567,10 @@ class DurableClient:
             adoption = client.prepare(translated)
             if adoption is None:
                 return False
-            model = AdoptedModel(adoption.update, last, adoption.base)
+            digest = b""
+            if self.agreement.minimum is not None:
+                digest = model_digest(message.update, message.model)
+            model = AdoptedModel(adoption.update, last, adoption.base, digest)
             _ = model.packed  # takes a while: not under the lock
             with self._locked():
                 self._ready()
@@ -591,6 +596,78 @@ class DurableClient:
         self.protocol_client.install(adoption)
         self._snapshots = {k: v for k, v in self._snapshots.items() if k > adoption.update}
         self._stale = False
+
+    # -- secure sums: this is a `SumLog` ----------------------------------------------------------
+
+    def sum_secret(self) -> bytes:
+        """Return the file's secret, from which seeds of masks follow."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_secret()
+
+    def model_digest(self) -> bytes:
+        """Return the digest of the model that is held."""
+        with self._locked():
+            self._ready()
+            return self._store.model_digest() or model_digest(0, None)
+
+    def to_release(self, update: int) -> IntArray:
+        """Return what this client would put under its masks, with fresh noise.
+
+        The batch is that of the samples so far. It counts as released when `write_sum_state` says
+        that its sum was consented to; before that it is hidden, and each attempt has its own.
+
+        A batch that was consented to is in no later one, also where its update led to no model:
+        without noise, sums over two sets that share a batch could be subtracted from each other.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            if not self._may_release(client.batches, update):
+                allowed = f"one that something may be released for ({self._withheld})"
+                raise InvalidInput("update", update, allowed)
+            last = released.last
+            first = 0 if last is None else last.last_sequence
+            end, frozen = max(first, self._numbers.last_sequence), len(self._numbers)
+            theta = client.state.theta.copy()
+        made = client.batches.prepare(update, client.samples, frozen, theta, update)
+        stored = StoredRelease(update, time.time(), first, end, theta, made.batch, None)
+        with self._locked():
+            self._prepared = (client, released, stored)
+        return made.numbers
+
+    def sum_state(self) -> SumState:
+        """Return where this client stands in secure sums."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_state()
+
+    def write_sum_state(self, state: SumState) -> None:
+        """Write where this client stands; with consent, its batch counts as released.
+
+        Both are written at once: a batch whose sum was consented to is never in another one.
+        """
+        with self._locked():
+            self._ready()
+            client, prepared = self.protocol_client, self._prepared
+            self._prepared = None
+            self._stale = True
+            if state.consented:
+                stored = self._store.consent(state, self._releases.keep_batches)
+                self._releases = self._releases.with_one(stored)
+                self._releases.tell(client.batches, self._numbers)
+                client.update = state.slot
+            elif not state.attempt:
+                self._store.write_sum_state(state, None)
+            else:
+                basis = (client, self._releases)
+                if prepared is None or any(a is not b for a, b in zip(prepared, basis)):
+                    self._stale = False
+                    allowed = "a sum whose samples are all there: some were forgotten just now"
+                    raise InvalidInput("update", state.slot, allowed)
+                self._store.write_sum_state(state, prepared[2])
+            self._stale = False
 
     # -- when to ask for an update -----------------------------------------------------------------
 

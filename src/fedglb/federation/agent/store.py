@@ -84,6 +84,8 @@ DROP TABLE decisions_before;
 """,
     3: _FROM_3,
 }
+#: The fact of an agreement that says who takes part in secure sums.
+ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
 _EXPIRED = "expired"  # how many decisions have expired
@@ -117,12 +119,13 @@ class AdoptedModel:
     """The last shared model that the agent adopted.
 
     It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
-    with the model and without any own sample.
+    with the model and without any own sample. `digest` is the model's, where there are secure sums.
     """
 
     update: int
     last_sequence: int
     base: Arrays
+    digest: bytes = b""
 
     @cached_property
     def packed(self) -> bytes:
@@ -177,7 +180,20 @@ class AgentStore:
         for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
                 allowed = f"{before.get(name)!r}, with which {self.path} was made, or a new file"
+                if name == ROSTER:
+                    allowed = (
+                        f"{before.get(name)!r}, which the agent's owner has accepted; if the other "
+                        "owners have this one too: `fedglb agent accept`"
+                    )
                 raise InvalidInput(name, facts.get(name), allowed)
+
+    def accept(self, name: str, value: str) -> None:
+        """Let a fact that was agreed on be another one from now on."""
+        before = self.agreed
+        if before is None or name not in before:
+            raise InvalidInput(name, value, f"a file that has such a fact: {self.path} has none")
+        text = msgspec.json.encode({**before, name: value})
+        self._db.execute("UPDATE facts SET value = ? WHERE name = ?", (text, _AGREEMENT))
 
     @property
     def instance(self) -> str:
