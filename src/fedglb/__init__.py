@@ -77,19 +77,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
-    "Bayes", "Block", "Certified",
-    "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator", "DataUnavailable",
-    "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment",
-    "FeatureMap", "FedGLBPrinted", "Fixed", "Gaussian", "Greedy", "Heterogeneous", "Identity", "InvalidInput",
-    "Iterate", "Link", "Logged", "Logistic", "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass",
-    "Partial", "Poisson", "Policy", "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
+    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient", "Bayes",
+    "Block", "Certified", "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator",
+    "DataUnavailable", "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate",
+    "Evidence", "Experiment", "FeatureMap", "FedGLBPrinted", "Fixed", "Gaussian", "Greedy",
+    "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Link", "Logged", "Logistic",
+    "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "Partial", "Poisson", "Policy",
+    "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
     "async_linucb", "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
-    "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog", "n_ofuglb",
-    "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot", "read_experiment",
-    "simulate", "sweep", "to_gymnasium",
+    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
+    "fedlinucb", "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog",
+    "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot",
+    "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 

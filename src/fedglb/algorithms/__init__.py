@@ -37,6 +37,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 
 __all__ = [
     "ALGORITHMS", "Algorithm", "async_linucb", "dislinucb", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb",
-    "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm",
+    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
+    "fedlinucb", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb",
+    "one_ucb_glm",
 ]  # fmt: skip

@@ -120,9 +120,9 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         "iterate" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name and a number
         such as "sigma:3", or a table such as ``{"name": "certified", "index": "bayes"}``, and
         `ridge` is a number or ``{"evidence": 0.01}``, and `privacy` a table of `Gaussian`'s
-        parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a part, or
-        ``"package.module:function"`` in place of a name. Parameters of these names mean the same
-        for a function of somebody's own.
+        parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a
+        part, or ``"package.module:function"`` in place of a name. Parameters of these names mean
+        the same for a function of somebody's own.
 
     Returns
     -------

@@ -14,6 +14,6 @@ from fedglb.global_update.refit import Refit
 
 __all__ = [
     "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnePass", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve", "Stop", "Sums",
-    "Within",
+    "OneExchange", "OnePass", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve",
+    "Stop", "Sums", "Within",
 ]  # fmt: skip

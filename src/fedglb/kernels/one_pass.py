@@ -27,9 +27,10 @@ def add_release(
 ) -> int:
     """Add one sample's v = x(y − μ(z) + μ′(z)z) and μ′(z) x xᵀ; return 1 if they are too large.
 
-    z = xᵀθ, y and what follows from them are clipped to `limits`, and ‖x‖ to 1. Each entry is rounded to a whole number of units before
-    it is added. First v, then the lower triangle of the matrix, row by row, times √2 off the
-    diagonal: the length of the numbers is then the Frobenius norm of the matrix.
+    z = xᵀθ, y and what follows from them are clipped to `limits`, and ‖x‖ to 1. Each entry is
+    rounded to a whole number of units before it is added. First v, then the lower triangle of the
+    matrix, row by row, times √2 off the diagonal: the length of the numbers is then the Frobenius
+    norm of the matrix.
     """
     d, unit, square = x.shape[0], limits[UNIT], dot(x, x)
     shorter = 1.0 if square <= 1.0 else 1.0 / math.sqrt(square)

@@ -61,17 +61,14 @@ def sample(
     return [_gaussian(words, top, bottom) for _ in range(count)]
 
 
-def _ratio(variance: Fraction | int | tuple[int, int]) -> tuple[int, int]:
-    pair = (
-        variance if isinstance(variance, tuple) else getattr(variance, "as_integer_ratio", tuple)()
-    )
-    if (
-        isinstance(variance, float)
-        or len(pair) != 2
-        or not all(type(part) is int and part > 0 for part in pair)
-    ):
-        raise InvalidInput("variance", variance, "a Fraction > 0, e.g. Fraction(7, 2)")
-    return pair[0], pair[1]
+def _ratio(variance: object) -> tuple[int, int]:
+    pair: object = variance
+    if isinstance(variance, Fraction | int):
+        pair = variance.as_integer_ratio()
+    match pair:
+        case (int(top), int(bottom)) if top > 0 and bottom > 0:
+            return top, bottom
+    raise InvalidInput("variance", variance, "a Fraction > 0, e.g. Fraction(7, 2)")
 
 
 def _words(source: Source) -> Iterator[int]:
