@@ -14,6 +14,7 @@ from fedglb.setting import Setting
 
 #: What multiplies a client's gain in `Event`.
 Clock: TypeAlias = Literal["steps", "own samples"]
+_LATEST = 1000 * 365 * 86400.0  # seconds from a federation's start to its last update
 
 
 class Trigger(ABC):  # noqa: B024 - all methods have a default
@@ -359,9 +360,16 @@ class Geometric(Trigger):
         return _geometric_steps(self, setting)
 
     def seconds(self) -> tuple[float, ...]:
-        """Return the times of the updates of a federation, in seconds since its start."""
+        """Return the times of the updates of a federation, in seconds since its start.
+
+        `InvalidInput` if the last one is later than anybody will wait.
+        """
         assert self.first is not None
         assert self.growth is not None
+        last = math.log(self.first) + (self.updates - 1) * math.log(self.growth)
+        if last > math.log(_LATEST):
+            allowed = "a smaller factor, or fewer updates: the last one is in a thousand years"
+            raise InvalidInput("growth", self.growth, allowed)
         return tuple(self.first * self.growth**k for k in range(self.updates))
 
 

@@ -43,7 +43,7 @@ def test_facts_name_every_part_and_number():
     assert facts["algorithm.global_update"] == "AGD"
     assert facts["algorithm.trigger.threshold"] == "1"
     fields = {f"algorithm.{f.name}" for f in dataclasses.fields(fg.Algorithm)}
-    fields.remove("algorithm.choice")  # added later, and not given here
+    fields -= {"algorithm.choice", "algorithm.privacy"}  # added later, and not given here
     assert fields <= set(facts)
 
 
@@ -53,14 +53,16 @@ STORED_NAMES = {
     "link": {"identity", "logistic", "poisson", "probit"},
     "algorithm": {"Algorithm"},
     "local_update": {
-        "Anchored", "AsyncRidge", "EcoLog", "Frozen", "FrozenRidge", "HessianMle", "LazyOns", "Mle",
+        "Anchored", "AsyncRidge", "EcoLog", "Frozen", "FrozenHessian",
+        "FrozenRidge", "HessianMle", "LazyOns", "Mle",
         "Ons",
         "Ridge",
     },
     "global_update": {
-        "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnsStep",
+        "AGD", "ClosedForm", "Exchange", "LBFGS", "Newton", "OneExchange", "OnePass",
+        "OnsStep",
     },
-    "trigger": {"Always", "Event", "Growth", "Never", "Schedule"},
+    "trigger": {"Always", "Event", "Geometric", "Growth", "Never", "Schedule"},
     "confidence": {
         "AsyncLinUCB", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
         "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel",
@@ -69,6 +71,7 @@ STORED_NAMES = {
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},
     "rate": {"LazyRate"},
+    "privacy": {"Gaussian"},
 }  # fmt: skip
 
 
@@ -79,7 +82,7 @@ def test_stored_names_are_a_decision():
     }  # fmt: skip
     found = {axis: {_stored(kind) for kind in _concrete(base)} for axis, base in axes.items()}
     single = {"problem": fg.Problem, "algorithm": fg.Algorithm, "rate": LazyRate}
-    single["ridge"] = fg.Evidence
+    single |= {"ridge": fg.Evidence, "privacy": fg.Gaussian}
     found |= {axis: {_stored(kind)} for axis, kind in single.items()}
     assert found == STORED_NAMES
 

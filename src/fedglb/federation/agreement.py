@@ -21,6 +21,7 @@ from fedglb.links import Link
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 from fedglb.setting import Setting
+from fedglb.trigger import Geometric
 
 #: How far a step may be ahead of the clock that all agents follow. Without a limit one agent with a
 #: wrong step, by error or malice, would move everybody's clock to where it overflows.
@@ -122,12 +123,14 @@ class Agreement:
         if self.algorithm.centralised:
             raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
         solver = self.algorithm.global_update
-        if solver is not None and not (solver.refits or solver.one_pass):
+        if solver is not None and not solver.refits and not solver.one_pass:
             allowed = (
                 "one whose updates fit all samples: clients may forget some, or lose their file"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
+        self._check_privacy()
         _ = self.setting  # refuses an algorithm that needs a horizon
+        _ = self.times  # refuses a schedule that never ends
         if self.reward_limit is not None:
             number("reward_limit", self.reward_limit, above=0.0)
         if isinstance(self.feature_map, FeatureMap):
@@ -146,6 +149,29 @@ class Agreement:
                 "model differ by single clients' sums"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
+
+    def _check_privacy(self) -> None:
+        """Give the privacy the federation's `reward_limit`; refuse noise that would not protect."""
+        privacy, limit = self.algorithm.privacy, self.reward_limit
+        if privacy is None:
+            return
+        if privacy.reward_limit is None and limit is not None:
+            number("reward_limit", limit, above=0.0)
+            privacy = dataclasses.replace(privacy, reward_limit=limit)
+            algorithm = dataclasses.replace(self.algorithm, privacy=privacy)
+            object.__setattr__(self, "algorithm", algorithm)
+        if privacy.noise == "sums":  # what the coordinator sees has one client's share only
+            allowed = (
+                'noise="silo": without secure sums the coordinator sees what each client sends, '
+                "and a share of the noise does not hide it"
+            )
+            raise InvalidInput(("algorithm", "privacy", "noise"), privacy.noise, allowed)
+
+    @property
+    def times(self) -> tuple[float, ...]:
+        """When there are updates, in seconds since the start; empty: when a client asks."""
+        trigger = self.algorithm.trigger
+        return trigger.seconds() if isinstance(trigger, Geometric) else ()
 
     @property
     def setting(self) -> Setting:

@@ -120,7 +120,8 @@ class Release:
     samples
         How many of the client's samples are in batches then, the oldest ones.
     batch
-        The sums of the batch that the update takes in.
+        The sums of the batch that the update takes in. Without noise also those of the batches
+        before it whose updates led to no model: nothing else would ever bring these.
     numbers
         What is sent: the weighted sums of all batches, and the client's noise.
     """
@@ -168,7 +169,9 @@ class Batches:
             return f"update {update}: the privacy budget is for {self._most} updates, and is spent"
         return None
 
-    def prepare(self, update: int, samples: Samples, frozen: int, theta: FloatArray) -> Release:
+    def prepare(
+        self, update: int, samples: Samples, frozen: int, theta: FloatArray, adopted: int
+    ) -> Release:
         """Return what would be released for an update, with fresh noise. Changes nothing.
 
         Parameters
@@ -177,8 +180,8 @@ class Batches:
             Its number.
         samples, frozen
             The client's samples, and how many of them the update takes in, the oldest ones.
-        theta
-            The model that the client holds.
+        theta, adopted
+            The model that the client holds, and the update that it came from.
 
         Returns
         -------
@@ -195,7 +198,9 @@ class Batches:
         first, last = np.array([self.taken]), np.array([frozen])
         batch = sums_of(self._setting, theta, samples.X[None], samples.y[None], first, last)[0]
         plan = self._setting.noise
-        if plan is None:  # each sample is in one sum, ever
+        if plan is None:  # each sample is in one sum of a model, ever
+            if self.last is not None and adopted < self.last.update:  # that update was lost
+                batch = batch + self.last.batch
             return Release(update, frozen, batch, batch)
         assert self._source is not None
         numbers = to_release(plan, {**self.closed, update: batch}, update)

@@ -489,7 +489,8 @@ class Client:
             For `Batches.commit`.
         """
         assert self.batches is not None
-        return self.batches.prepare(update, self.samples, self.frozen, self.state.theta)
+        theta, adopted = self.state.theta, self.adopted
+        return self.batches.prepare(update, self.samples, self.frozen, theta, adopted)
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.

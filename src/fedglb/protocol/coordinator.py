@@ -422,7 +422,8 @@ class Coordinator:
         assert solver is not None
         self.model = model = update.model()
         self.last_update = update.record()
-        self.covered = update.fitted() if solver.refits else self.covered | update.fitted()
+        keeps = not solver.refits and not isinstance(update, OnePassUpdate)  # that has `releases`
+        self.covered = (self.covered if keeps else {}) | update.fitted()
         if isinstance(update, OnePassUpdate):
             assert update.total is not None
             self.releases[update.number] = update.total

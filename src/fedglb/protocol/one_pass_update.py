@@ -13,8 +13,9 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Objective, Solve
 from fedglb.model import SharedModel
-from fedglb.privacy.fixed_point import size, unpack
+from fedglb.privacy.fixed_point import BITS, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
+from fedglb.protocol.batches import LARGEST_SAMPLE
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message
 from fedglb.protocol.noise import noise_variance, shift
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
@@ -22,6 +23,7 @@ from fedglb.setting import Setting
 from fedglb.typing import IntArray
 
 GATHERING, SOLVING = 1, 2  # as in `protocol.update`
+_DEVIATIONS = 64.0  # of noise, which no honest client exceeds in the age of the universe
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class OnePassUpdate:
     def accept(self, message: BatchSums) -> None:
         """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
         check_numbers(message.numbers, self.setting)
+        check_size(message.numbers, self.setting)
         self.gathered[message.client] = message
 
     def accept_total(self, clients: int, numbers: IntArray) -> None:
@@ -229,3 +232,35 @@ def check_numbers(numbers: IntArray, setting: Setting) -> None:
     if numbers.shape != (m,) or numbers.dtype != np.int64:
         given = f"{numbers.dtype} of shape {numbers.shape}"
         raise InvalidInput("numbers", given, f"{m} whole numbers of 64 bits")
+
+
+def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
+    """Raise unless one client may release this: so that no sum over clients overflows 64 bits.
+
+    Parameters
+    ----------
+    numbers
+        What it releases.
+    setting
+        The setting of the federation.
+    samples
+        How many samples a client may have; None: as many as fit.
+    """
+    room = (2**63 - 1) // setting.clients
+    if samples is not None:
+        room = min(room, _most_of(setting, samples))
+    largest = max(int(numbers.max()), -int(numbers.min()))  # whole numbers of any size
+    if largest > room:
+        raise InvalidInput("numbers", largest, f"whole numbers within ±{room}")
+
+
+def _most_of(setting: Setting, samples: int) -> int:
+    """Return what no honest client of so many samples exceeds: their sums, and 64σ of noise.
+
+    Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
+    """
+    top, plan = float(LARGEST_SAMPLE), setting.noise
+    if plan is None:
+        return int(samples * top * 2.0**BITS)
+    own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS
+    return int(own + _DEVIATIONS * float(plan.scales().max()))

@@ -20,7 +20,7 @@ from tests.federation.helpers.agent_driver import client, feed, state
 FILES = Path(__file__).parent / "files"
 
 
-@pytest.fixture(params=["version-3"])
+@pytest.fixture(params=["version-3", "version-4"])
 def older(request, tmp_path):
     """A copy of the file, its log and its client's arrays, as they were then."""
     path = shutil.copy(FILES / f"{request.param}.db", tmp_path / "agent.db")

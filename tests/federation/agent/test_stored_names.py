@@ -20,7 +20,7 @@ from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=3)
 AGREED = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=1)
-VERSION = 4
+VERSION = 5
 APPLICATION_ID = 0x6167656E
 COLUMNS = {
     "facts": ["name", "value"],
@@ -32,6 +32,9 @@ COLUMNS = {
     "adopted_model": ["one", "number", "last_sequence", "base"],
     "offers": ["number", "arms"],
     "absorbed": ["key", "samples", "at"],
+    "releases": [
+        "number", "at", "first_sequence", "last_sequence", "theta", "batch", "numbers",
+    ],
 }  # fmt: skip
 INDEXES = {"decisions_by_key", "samples", "waiting"}
 FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
@@ -100,7 +103,7 @@ def test_version_1_is_refused_with_what_to_do(used):
     db.execute("PRAGMA user_version=1")
     db.close()
     before = used.read_bytes()
-    with pytest.raises(InvalidInput, match=r"version 4, .* has version 1: export its log") as error:
+    with pytest.raises(InvalidInput, match=r"version 5, .* has version 1: export its log") as error:
         Agent.open(used, PROBLEM)
     assert error.value.value == str(used)
     assert used.read_bytes() == before
@@ -126,6 +129,7 @@ def as_version_2(path):
     db.execute("DROP TABLE newer")  # and its indexes
     db.execute("DROP TABLE offers")
     db.execute("DROP TABLE absorbed")
+    db.execute("DROP TABLE releases")
     db.execute("PRAGMA user_version=2")
     db.commit()
     db.close()

@@ -35,7 +35,7 @@ TABLES = {
 FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated", "limited", "samples", "restored", "rival", "ignored",
+    "updated", "limited", "samples", "restored", "rival", "ignored", "ended",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {

@@ -120,7 +120,7 @@ class Harness:
     def begin(self, after: int = 0) -> None:
         self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
         self.session = CoordinatorSession(
-            self.agreement, self.file, self.policy, self.events.append, after
+            self.agreement, self.file, self.policy, self.events.append, after, lambda: self.now
         )
         self.tell(self.session.start(self.now))
 

@@ -31,6 +31,7 @@ from fedglb.federation.wire.messages import (
 )
 from fedglb.model import SharedModel, triangle_size
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -59,6 +60,11 @@ def vector(d: int, seed: int = 1) -> np.ndarray:
     return np.resize([-0.0, 5e-324, 1e308, np.pi], d) * (1.0 if seed % 2 else -1.0)
 
 
+def whole(d: int) -> np.ndarray:
+    """So many whole numbers as a vector and a triangle have, with the largest that there are."""
+    return np.resize(np.array([-(2**63), 2**63 - 1, 0, -1]), d + triangle_size(d))
+
+
 def upward(d: int) -> list[Upward]:
     A, v = symmetric(d), vector(d)
     return [
@@ -76,6 +82,7 @@ def upward(d: int) -> list[Upward]:
         Derivatives("c", 1, 2, v, None, -0.0),
         Derivatives("c", 1, 2, v, A, float("inf")),
         ModelSums("c", 1, BIG, v, A),
+        BatchSums("c", 1, whole(d)),
     ]
 
 
@@ -93,7 +100,7 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
-        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324)),
+        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324, 1e-300)),
         NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(MAX_NUMBERS)))),
     ]
 
@@ -104,7 +111,7 @@ def content(value: Any) -> Any:
         fields = dataclasses.fields(value)
         return (type(value), *(content(getattr(value, field.name)) for field in fields))
     if isinstance(value, np.ndarray):
-        assert value.dtype == np.float64
+        assert value.dtype in (np.float64, np.int64)
         return value.shape, value.tobytes()
     if isinstance(value, float):
         return struct.pack("<d", value)
@@ -212,6 +219,7 @@ V, M = b"\0" * 8 * D, b"\0" * 8 * triangle_size(D)
 NO_COUNT = (-1, 2**53, 2**64 - 1, 1.0, True, None, "1", b"1", [], {})
 NO_VECTOR = (b"", V[:-1], V + b"\0", V + V, M, "0" * len(V), 1.0, [0.0] * D)
 NO_MATRIX = (b"", M[:-1], M + b"\0", V, b"\0" * 8 * D * D, "0" * len(M), [])
+NO_INTEGERS = (b"", V, M, V + M[:-1], V + M + b"\0" * 8, "0" * len(V + M), None, [1])
 NO_FLAG = (0, 1, None, "true", b"")
 NO_LOSS = ("1", b"", True, [])
 
@@ -239,6 +247,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     ModelSums: {
         "update": NO_COUNT, "samples": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
     },
+    BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
     Derivatives: {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
@@ -255,12 +264,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
         "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
         "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
-        "model.ridge": NO_LOSS,
+        "model.ridge": NO_LOSS, "model.noise": NO_LOSS,
     },
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge",
+    "model.ridge", "model.noise",
 }  # fmt: skip
 
 

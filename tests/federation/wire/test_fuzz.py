@@ -25,6 +25,7 @@ from fedglb.federation.wire.messages import (
     Withdrawal,
 )
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -114,6 +115,7 @@ def upward(running, rng: np.random.Generator) -> bytes:
         SyncRequest("c", n + 1, update),
         Covariance("c", update, n, A),
         ModelSums("c", update, n, x, A),
+        BatchSums("c", update, np.arange(5)),
         Derivatives("c", update, int(rng.integers(4)), x, A),
     ]
     which = rng.integers(len(kinds))

@@ -22,6 +22,7 @@ SENT = {
     "SyncRequest": {"session", "t", "update"},
     "Covariance": {"session", "update", "samples", "matrix", "b"},
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
+    "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
     "Welcome": {"session", "update"},
     "Rejected": {"session", "reason", "member"},
@@ -30,10 +31,10 @@ SENT = {
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
 }
-MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
+MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge", "noise"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
-    "Derivatives",
+    "BatchSums", "Derivatives",
 }  # fmt: skip
 
 
@@ -59,16 +60,20 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
         ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
-        ("ModelSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"), ("NewModel", "down"),
+        ("ModelSums", "up"), ("BatchSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"),
+        ("NewModel", "down"),
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
     further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
     runs = [
         fg.simulate(algorithm, env, horizon=8, seed=1)
-        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further)
+        for algorithm in (
+            fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further, fg.fedglb_private(updates=2),
+        )  # fmt: skip
     ]
     assert [set(run.ledger["message"]) for run in runs] == [
-        {kind.name for kind in MESSAGES} - {"ModelSums"},
+        {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums"},
         {"Centralised"},
-        {kind.name for kind in MESSAGES} - {"Covariance"},
+        {kind.name for kind in MESSAGES} - {"Covariance", "BatchSums"},
+        {"CovarianceRequest", "BatchSums", "NewModel"},
     ]

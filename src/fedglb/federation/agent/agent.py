@@ -434,6 +434,10 @@ class Agent:
         was fitted with them is replaced by the next global update, which no longer contains
         them. The agent withdraws from an update in progress that contains them.
 
+        With `fedglb_private` each sample is sent once, in sums: those that were sent stay in the
+        model, because nothing can be subtracted from a sum that others have. Later releases and the
+        file do not contain them any more; with privacy their weight falls from update to update.
+
         The state without them is worked out anew from all other samples, which takes seconds with
         millions of them. Other calls go on meanwhile, with the state of before; when this returns
         everything is gone. If the process dies meanwhile all of it is done, or nothing.
@@ -473,8 +477,8 @@ class Agent:
         Raises
         ------
         Unavailable
-            The agent is in no federation, its algorithm makes no global updates, it is closed,
-            or it belongs to another process.
+            The agent is in no federation, its algorithm makes no global updates or makes them on
+            a schedule, it is closed, or it belongs to another process.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
@@ -482,6 +486,11 @@ class Agent:
             raise Unavailable("this agent is in no federation: open it with a bundle")
         if algorithm.global_update is None:
             raise Unavailable(f"{algorithm.name} makes no global updates")
+        if self._client.agreement.times:
+            raise Unavailable(
+                f"{algorithm.name} makes its updates on a schedule that was agreed on: nobody can "
+                "ask for one, as that would tell something of the samples"
+            )
         self._session.ask()
         self._connection.wake()
 
@@ -520,7 +529,7 @@ class Agent:
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
             connected, session.welcome, session.refused, client.adopted, len(client.samples), wants,
-            self._client.expired,
+            self._client.expired, self._client.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -22,8 +22,15 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.federation.agent.decisions import Decision, DecisionRules
 from fedglb.federation.agent.log_frames import LogEnd
+from fedglb.federation.agent.releases import PrivacySpent, Releases
 from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.store import AdoptedModel, AgentStore, Pending, Snapshot
+from fedglb.federation.agent.store import (
+    AdoptedModel,
+    AgentStore,
+    Pending,
+    Snapshot,
+    StoredRelease,
+)
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.secure_sums.member import SumState
 from fedglb.federation.secure_sums.transcript import model_digest
@@ -35,8 +42,10 @@ from fedglb.federation.errors import (
 )
 from fedglb.kernels.scoring import into_columns
 from fedglb.protocol import Client
+from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -99,6 +108,7 @@ class DurableClient:
         self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._number = 0  # of the newest decision
+        self._withheld: str | None = None  # why nothing was released for the last request
         self._untold, self._told = 0, -math.inf  # expired since the last line about it, and when
         self._read()
 
@@ -109,9 +119,11 @@ class DurableClient:
         self.expired = self._store.expired()
         self._number = max(self._number, self._store.last_number())
         self._snapshots = self._store.snapshots()
+        self._releases = Releases(self._store.releases(), self._setting)
         samples, numbers = self._store.samples(self.agreement.problem.dim)
         model = self._store.adopted_model()
         used = [s.last_sequence for s in self._snapshots.values()]
+        used += [r.last_sequence for r in self._releases.stored.values()]
         used += [numbers.last_sequence, 0 if model is None else model.last_sequence]
         self._next = 1 + max(used)
         self._hold(self._learned(samples, numbers, model), numbers)
@@ -135,6 +147,8 @@ class DurableClient:
         client.update = max(update, client.adopted)
         client.frozen = 0 if snapshot is None else numbers.up_to(snapshot.last_sequence)
         client.last_t = numbers.last_step
+        if client.batches is not None:
+            self._releases.tell(client.batches, numbers)
         self.protocol_client, self._numbers = client, numbers
 
     def _locked(self) -> threading.Lock:
@@ -429,10 +443,13 @@ class DurableClient:
             gone = self._store.sequence_numbers(numbers)
             keep = self._numbers.kept(gone)
             left, model = self._numbers.without(gone), self._store.adopted_model()
+            released, numbers_ = self._releases, self._numbers
         fresh = client if not gone else self._without(client, keep, left, model)
+        reduced = released.without(gone, client.samples.so_far(), numbers_)
         with self._locked():
             self._ready()
             changed = self.protocol_client is not client or self.adopted != adopted
+            changed = changed or self._releases is not released
             if changed or self._store.sequence_numbers(numbers) != gone:
                 return False
             update, snapshot = client.update, self._snapshots.get(client.update)
@@ -445,9 +462,11 @@ class DurableClient:
             if gone:
                 _catch_up(fresh, client, len(gone))
             self._stale = True
-            self._store.forget(numbers, update if withdraws else None)
+            batches = reduced.batches() if self.one_pass else None
+            self._store.forget(numbers, update if withdraws else None, batches)
             self._waiting -= waiting
             self._snapshots = self._store.snapshots()
+            self._releases = reduced.withdrawn() if withdraws else reduced
             if gone:
                 self._hold(fresh, self._numbers.without(gone))
             self._stale = False
@@ -503,7 +522,10 @@ class DurableClient:
         """Return whether a pass over the samples is short, and no call of the application's runs.
 
         Such a call may wait for the disk (`observe` with durable="power") or read the whole file.
+        A release always waits for the disk.
         """
+        if self.one_pass:
+            return False
         n, d = len(self.protocol_client.samples), self.agreement.problem.dim
         return (n + d) * d * d <= _QUICK and not self._lock.locked()
 
@@ -538,6 +560,72 @@ class DurableClient:
             if not self.takes_part(request.update):
                 return None  # something was forgotten meanwhile
         return answer[0] if answer else None  # type: ignore[return-value]
+
+    def release(self, request: CovarianceRequest) -> BatchSums | None:
+        """Release sums for a one-pass update: written before they are sent, and once per update.
+
+        A repeated request gets the very same numbers, also after a crash: the same sums with other
+        noise would be a second release. None: this client takes no part in the update, because it
+        is over, its slot is none that may be used, samples were forgotten, or it asks for sums at
+        another model than the one held.
+        """
+        update = request.update
+        while True:
+            with self._locked():
+                self._ready()
+                client, released = self.protocol_client, self._releases
+                assert client.batches is not None
+                snapshot, adopted = self._snapshots.get(update), client.adopted
+                if snapshot is not None and snapshot.withdrawn:
+                    return None
+                if request.model not in (0, adopted):
+                    return None
+                if (numbers := released.numbers(update)) is not None:
+                    return BatchSums(self.name, update, numbers)
+                if not self._may_release(client.batches, update):
+                    return None
+                first = released.first_sequence(adopted)
+                last = released.last_sequence(self._numbers)
+                frozen, theta = len(self._numbers), client.state.theta.copy()
+            # noise takes milliseconds: without the lock
+            made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+            with self._locked():
+                self._ready()
+                same = self.protocol_client is client and self._releases is released
+                if not same or client.adopted != adopted:
+                    continue  # what was prepared is thrown away: nobody has seen it
+                stored = StoredRelease(
+                    update, time.time(), first, last, theta, made.batch, made.numbers
+                )
+                self._stale = True
+                self._store.release(stored, released.keep_batches)
+                self._snapshots[update] = Snapshot(stored.last_sequence)
+                self._releases = released.with_one(stored)
+                client.update, client.frozen = update, frozen
+                client.batches.commit(made)
+                self._stale = False
+            return BatchSums(self.name, update, made.numbers.copy())
+
+    def _may_release(self, batches: Batches, update: int) -> bool:
+        """Return whether something may be released for an update; if not, the log says why."""
+        client = self.protocol_client
+        why = batches.refusal(update)
+        if why is None and update <= max(client.update, client.adopted):
+            why = f"update {update}: it is over"
+        if why is not None and why != self._withheld:
+            log.warning("nothing is released: %s", why)
+        self._withheld = why
+        return why is None
+
+    @property
+    def one_pass(self) -> bool:
+        """Whether updates take each sample in once."""
+        return self.protocol_client.batches is not None
+
+    def privacy(self) -> PrivacySpent | None:
+        """Return what was spent of the privacy budget; None: there is none."""
+        privacy, plan = self.agreement.algorithm.privacy, self._setting.noise
+        return self._releases.spent(privacy, plan, self._withheld)
 
     def evaluate(self, request: Evaluate) -> Derivatives | None:
         """Answer a round on the samples of its update; None: this client takes no part in it."""
@@ -592,9 +680,10 @@ class DurableClient:
 
     def _install(self, adoption: Adoption, model: AdoptedModel) -> None:
         self._stale = True
-        self._store.adopt(model)
+        self._store.adopt(model, self._releases.keep_batches if self.one_pass else None)
         self.protocol_client.install(adoption)
         self._snapshots = {k: v for k, v in self._snapshots.items() if k > adoption.update}
+        self._releases = self._releases.adopted(adoption.update)
         self._stale = False
 
     # -- secure sums: this is a `SumLog` ----------------------------------------------------------

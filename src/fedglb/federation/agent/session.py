@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.wire.messages import (
@@ -34,6 +35,7 @@ from fedglb.federation.wire.sum_messages import (
     SumReady,
 )
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
@@ -69,6 +71,8 @@ class AgentStatus:
         The step of a request for an update that has not been fulfilled yet, 0 for none.
     expired
         How many decisions have expired without a reward so far.
+    privacy
+        What was spent of the privacy budget; None: there is none.
 
     Examples
     --------
@@ -87,6 +91,7 @@ class AgentStatus:
     samples: int
     wants: int
     expired: int = 0
+    privacy: PrivacySpent | None = None
 
 
 class AgentSession:
@@ -221,11 +226,12 @@ class AgentSession:
         asked = (type(message), message.update, getattr(message, "round", 0))
         if self._answer[0] == asked and self.client.takes_part(message.update):
             return self._answer[1]
-        found: Covariance | ModelSums | Derivatives | None
+        found: Covariance | ModelSums | BatchSums | Derivatives | None
         if isinstance(message, CovarianceRequest):
             if self.client.lacks(message):
                 return self.beat()  # it says which model is held: the coordinator sends the other
-            found = self.client.freeze(message)
+            one_pass = self.client.one_pass
+            found = (self.client.release if one_pass else self.client.freeze)(message)
         else:
             found = self.client.evaluate(message)
         if found is None:
@@ -238,7 +244,8 @@ class AgentSession:
             return []
         log.info("the model of update %d is adopted", message.update)
         self.welcome = True  # only members get models
-        self.refused = None if message.covered else self.refused
+        in_it = bool(message.covered) or self.client.one_pass  # there nobody counts samples
+        self.refused = None if in_it else self.refused
         with self._adopted:
             self._adopted.notify_all()
             asked = self._requested

@@ -29,7 +29,7 @@ from fedglb.federation.npz import pack, unpack
 from fedglb.federation.sqlite import backup, close, connect, or_nan, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
-from fedglb.typing import FloatArray
+from fedglb.typing import FloatArray, IntArray
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
@@ -38,7 +38,7 @@ Outcome = Literal["observed", "pending", "expired", "absorbed"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
 # then `connect` refuses files of the version before (or a migration is written).
-_VERSION = 4
+_VERSION = 5
 # A propensity and its error are NULL where they are not a number. A row with no arms was absorbed.
 _DECISIONS = """
 CREATE TABLE decisions(
@@ -58,6 +58,14 @@ CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
 CREATE INDEX waiting ON decisions(sequence) WHERE sequence IS NULL AND x IS NOT NULL;
 CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
 """
+# What version 5 has beside that: what was released in one-pass updates. A batch has the samples
+# after `first_sequence` up to `last_sequence`, taken at `theta`; `numbers` is what was sent, as
+# long as it may be asked for again. Arrays are NULL where nothing needs them any more.
+_SINCE_5 = """
+CREATE TABLE releases(
+    number INTEGER PRIMARY KEY, at REAL NOT NULL, first_sequence INTEGER NOT NULL,
+    last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB)
+"""
 _SCHEMA = f"""
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 {_DECISIONS};
@@ -65,10 +73,12 @@ CREATE TABLE snapshots(
     number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
 CREATE TABLE adopted_model(
     one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
-{_SINCE_4}
+{_SINCE_4};
+{_SINCE_5}
 """
 _FROM_3 = f"""
 {_SINCE_4};
+{_SINCE_5};
 INSERT INTO facts SELECT * FROM (
     SELECT 'expired', count(*) AS count FROM decisions WHERE sequence IS NULL AND x IS NULL
 ) WHERE count > 0
@@ -83,6 +93,7 @@ DROP TABLE decisions_before;
 {_FROM_3}
 """,
     3: _FROM_3,
+    4: _SINCE_5,
 }
 #: The fact of an agreement that says who takes part in secure sums.
 ROSTER = "roster"
@@ -91,6 +102,7 @@ _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when s
 _EXPIRED = "expired"  # how many decisions have expired
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _AT_ONCE = 10_000  # rows
+_WHOLE = np.dtype("<i8")  # of whole numbers
 
 
 @dataclass
@@ -131,6 +143,33 @@ class AdoptedModel:
     def packed(self) -> bytes:
         """The base as bytes."""
         return pack(self.base)
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """What was released in a one-pass update: its slot is used, whatever became of the update.
+
+    Parameters
+    ----------
+    update, at
+        The update, and when something was released for it, a Unix time.
+    first_sequence, last_sequence
+        Its batch has the samples after the first sequence number, up to the last.
+    theta
+        The model at which the batch was taken.
+    batch
+        The batch's sums, as long as later releases need them.
+    numbers
+        What was sent, as long as it may be asked for again.
+    """
+
+    update: int
+    at: float
+    first_sequence: int
+    last_sequence: int
+    theta: FloatArray
+    batch: IntArray | None
+    numbers: IntArray | None
 
 
 class AgentStore:
@@ -264,14 +303,15 @@ class AgentStore:
             )
 
     @contextmanager
-    def _on_disk(self) -> Iterator[None]:
+    def _on_disk(self, always: bool = False) -> Iterator[None]:
         """Where a power cut is to be survived, wait for the disk inside: for the whole log."""
-        if self._power:
+        waits = always or self._power
+        if waits:
             self._db.execute("PRAGMA synchronous=FULL")
         try:
             yield
         finally:
-            if self._power:
+            if waits:
                 self._db.execute("PRAGMA synchronous=NORMAL")
 
     def absorb(
@@ -334,13 +374,27 @@ class AgentStore:
         decision = Decision(id_, arm, arm_id, score, width, or_nan(row[5]), row[6], or_nan(row[7]))
         return decision, row[8], None if row[9] is None else np.frombuffer(row[9], STORED)
 
-    def forget(self, numbers: Sequence[int], withdraw_from: int | None) -> None:
-        """Delete decisions and withdraw from an update; `scrub` is to follow."""
+    def forget(
+        self,
+        numbers: Sequence[int],
+        withdraw_from: int | None,
+        batches: Mapping[int, IntArray] | None = None,
+    ) -> None:
+        """Delete decisions and withdraw from an update; `scrub` is to follow.
+
+        `batches` are those of releases that had some of them, without these.
+        """
         with transaction(self._db):
+            for update, batch in (batches or {}).items():
+                self._db.execute(
+                    "UPDATE releases SET batch = ? WHERE number = ?", (_whole(batch), update)
+                )
             if withdraw_from is not None:
                 self._db.execute(
                     "UPDATE snapshots SET withdrawn = 1 WHERE number = ?", (withdraw_from,)
                 )
+                if batches is not None:
+                    self._db.execute("UPDATE releases SET numbers = NULL")
             last = self.last_number()  # never given again, or a late reward would find another
             self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_LAST_FORGOTTEN, last))
             every = [(number,) for number in numbers]
@@ -362,9 +416,48 @@ class AgentStore:
         row = (update, snapshot.last_sequence, snapshot.withdrawn)
         self._db.execute("INSERT INTO snapshots VALUES (?, ?, ?)", row)
 
-    def adopt(self, model: AdoptedModel) -> None:
-        """Write the model that the agent adopts; snapshots up to its update are not needed."""
+    def release(self, release: StoredRelease, keep_batches: bool) -> None:
+        """Write what is about to be sent for an update: from here on its slot is used.
+
+        It waits for the disk, also where rewards do not: after a power cut a second release with
+        other noise would tell more than the first. Without `keep_batches` earlier releases' batches
+        are deleted: nothing will need them.
+        """
+        theta = _bytes(release.theta)
+        batch, numbers = (
+            None if a is None else _whole(a) for a in (release.batch, release.numbers)
+        )
+        row = (
+            release.update, release.at, release.first_sequence, release.last_sequence, theta, batch,
+            numbers,
+        )  # fmt: skip
+        with self._on_disk(always=True), transaction(self._db):
+            self.freeze(release.update, Snapshot(release.last_sequence))
+            gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
+            self._db.execute(f"UPDATE releases SET {gone}")
+            self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def releases(self) -> dict[int, StoredRelease]:
+        """Return what was released so far, by the update."""
+        rows = self._db.execute("SELECT * FROM releases ORDER BY number")
+        return {
+            number: StoredRelease(
+                number, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
+                _numbers(batch), _numbers(numbers),
+            )
+            for number, at, first, last, theta, batch, numbers in rows
+        }  # fmt: skip
+
+    def adopt(self, model: AdoptedModel, keep_batches: bool | None = None) -> None:
+        """Write the model that the agent adopts; snapshots up to its update are not needed.
+
+        Nor are the numbers that were released for it, and without `keep_batches` their batches
+        (None: nothing is ever released).
+        """
         with transaction(self._db):
+            if keep_batches is not None:
+                gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
+                self._db.execute(f"UPDATE releases SET {gone} WHERE number <= ?", (model.update,))
             self._db.execute(
                 "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
                 (model.update, model.last_sequence, model.packed),
@@ -483,6 +576,14 @@ class AgentStore:
 
 def _bytes(arms: FloatArray) -> bytes:
     return arms.astype(STORED, copy=False).tobytes()
+
+
+def _whole(numbers: IntArray) -> bytes:
+    return numbers.astype(_WHOLE, copy=False).tobytes()
+
+
+def _numbers(data: bytes | None) -> IntArray | None:
+    return None if data is None else np.frombuffer(data, _WHOLE).astype(np.int64)
 
 
 def _outcome(sequence: int | None, x: bytes | None, arms: int) -> Outcome:

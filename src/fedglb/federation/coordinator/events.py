@@ -16,10 +16,11 @@ EventKind: TypeAlias = Literal[
     "excluded",  # the update goes on without a client
     "abandoned",  # the update was given up
     "updated",  # the update has led to a model
-    "ignored",  # what a client reports of its rewards cannot be right
+    "ignored",  # what a client reports of its rewards, or asks for, cannot be
     "limited",  # a client sends more than it may, and some of it was dropped unread
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
+    "ended",  # no update will begin any more: the schedule or the privacy budget is at its end
     "rival",  # another coordinator of this federation is there
 ]
 

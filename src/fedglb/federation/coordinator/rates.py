@@ -49,8 +49,8 @@ class Rates:
     hello, heartbeat, sync_request
         Messages of these kinds.
     answer
-        Answers (Covariance, ModelSums, Derivatives) beyond those that were asked for: every
-        request that is sent allows one more.
+        Answers (Covariance, ModelSums, BatchSums, Derivatives) beyond those that were asked for:
+        every request that is sent allows one more.
     others
         Messages of any other kind, and payloads that are no message.
     bytes

@@ -49,6 +49,7 @@ from fedglb.federation.wire.sum_messages import (
 )
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import (
+    BatchSums,
     Covariance,
     CovarianceRequest,
     Evaluate,
@@ -57,6 +58,7 @@ from fedglb.protocol.messages import (
     ModelSums,
     SyncRequest,
 )
+from fedglb.protocol.one_pass_update import check_size
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +82,8 @@ class CoordinatorSession:
     after
         The number of the last update, if the coordinator's file was lost: agents hold its model,
         and accept only models of later updates.
+    wall
+        The clock of updates on a schedule: it returns a Unix time, and goes on while nobody runs.
     rules
         What was agreed on about secure sums; None: sums are not secure ones.
     """
@@ -91,6 +95,7 @@ class CoordinatorSession:
         policy: Policy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
+        wall: Callable[[], float] = time.time,
         rules: SumRules | None = None,
     ) -> None:
         integer("quorum", policy.quorum, at_most=agreement.max_clients)
@@ -116,6 +121,7 @@ class CoordinatorSession:
         covered = self.coordinator.covered
         self._samples = {str(client): part.samples for client, part in covered.items()}
         self._now = 0.0  # of the last input
+        self._wall, self._has_ended = wall, False
         self._waiting: SyncRequest | None = None  # until an update may start again
         dim = agreement.problem.dim
         self.gate = Gate(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
@@ -145,6 +151,7 @@ class CoordinatorSession:
         """
         self._started = self._now = now
         self._reset_deadlines(now)
+        self.driver.start_schedule(self._wall())
         return [self._encode(name, HelloRequest(), "") for name in self.records]
 
     def admits(self, client: str, payload: bytes, now: float) -> bool:
@@ -187,8 +194,28 @@ class CoordinatorSession:
             out += self._leave(client, "silent for too long", now)
         if self._all_back(now):
             out += self._deliver(self.driver.restart_interrupted(now))
+            out += self._handle_schedule(now)
         out += self._handle_waiting(now)
         return out + self._deliver(self.driver.tick(now))
+
+    def _handle_schedule(self, now: float) -> list[Outgoing]:
+        """Begin the update that is due, if enough clients are there; else it waits for them."""
+        if not self.agreement.times or not self.driver.idle:
+            return []
+        if (why := self.driver.ended) is not None:
+            if not self._has_ended:
+                self._has_ended = True
+                self._emit("ended", why, update=self.coordinator.started)
+            return []
+        time = self.driver.due(self._wall())
+        present, quorum = len(self.coordinator.clients), self.policy.quorum
+        if not time or not present or not self.driver.may_start(now):
+            return []
+        if present < quorum:
+            text = f"an update is due; {present} are present, the quorum is {quorum}"
+            self._emit_rarely("waiting", COORDINATOR, text, now)
+            return []
+        return self._deliver(self.driver.begin_scheduled(time, now))
 
     def _handle_waiting(self, now: float) -> list[Outgoing]:
         """Handle the request that came too soon after the update before it."""
@@ -336,6 +363,8 @@ class CoordinatorSession:
                 current = message.update == self.coordinator.started
                 leaving = [client] if current else []
                 return self._deliver(self.driver.exclude(leaving, "it withdrew", now))
+            case SyncRequest() if self.agreement.times:
+                return self._refuse_request(client, now)
             case SyncRequest() if self._is_repeated(client, message):
                 return []  # a heartbeat has brought it already: the ledger counts it once
             case SyncRequest() if self.driver.idle and message.update < self.coordinator.finished:
@@ -371,6 +400,13 @@ class CoordinatorSession:
             return self._deliver(secure.receive_sum(client, message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
+
+    def _refuse_request(self, client: str, now: float) -> list[Outgoing]:
+        """Tell a client that nobody can ask for an update here."""
+        why = "updates are on a schedule that was agreed on: nobody can ask for one"
+        if not self._emit_rarely("ignored", client, f"{client} asks for an update; {why}", now):
+            return []
+        return [self._encode(client, Rejected(why, member=True))]
 
     def _note_samples(self, client: str, message: Message, now: float) -> None:
         """Report a jump or a fall in a client's number of samples."""
@@ -409,6 +445,8 @@ class CoordinatorSession:
         most = self.policy.most_samples
         if isinstance(message, Covariance | ModelSums) and most is not None:
             integer("samples", message.samples, at_least=0, at_most=most)
+        if isinstance(message, BatchSums) and most is not None:
+            check_size(message.numbers, self.coordinator.setting, most)
         if isinstance(message, SyncRequest):
             integer("t", message.t, at_most=self.coordinator.t + LEAP)
 

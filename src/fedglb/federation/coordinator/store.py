@@ -56,6 +56,9 @@ _AGREEMENT = "agreement"
 _TYPICAL = (
     "typical_samples"  # of a client: see `WeightRule`; not in files made before there was one
 )
+# Of a federation whose updates are on a schedule: its start, a Unix time, and how many of the
+# schedule's times have had their update.
+_START, _DONE = "schedule_start", "schedule_done"
 
 
 @dataclass
@@ -169,8 +172,28 @@ class CoordinatorStore:
         places = ", ".join("?" * 8)
         self._db.execute(f"REPLACE INTO members VALUES ({places})", (name, *astuple(record)))
 
-    def start_update(self, started: UpdateStarted) -> None:
-        """Write that an update starts, before any client is told."""
+    def schedule(self) -> tuple[float | None, int]:
+        """Return when the schedule started (None: not yet), and how many of its times are done."""
+        names = (_START, _DONE)
+        found = dict(
+            self._db.execute("SELECT name, value FROM facts WHERE name IN (?, ?)", names).fetchall()
+        )
+        return found.get(_START), int(found.get(_DONE, 0))
+
+    def start_schedule(self, now: float) -> None:
+        """Write when the schedule starts."""
+        self._db.execute("INSERT INTO facts VALUES (?, ?)", (_START, now))
+
+    def start_update(self, started: UpdateStarted, done: int | None = None) -> None:
+        """Write that an update starts, before any client is told; and how far a schedule is."""
+        if done is None:
+            self._insert_started(started)
+            return
+        with transaction(self._db):
+            self._insert_started(started)
+            self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_DONE, done))
+
+    def _insert_started(self, started: UpdateStarted) -> None:
         self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
 
     def skip_updates(self, number: int) -> None:

@@ -24,6 +24,7 @@ from fedglb.federation.coordinator.store import (
     UpdateStarted,
 )
 from fedglb.federation.coordinator.stragglers import Stragglers
+from fedglb.federation.coordinator.timetable import Timetable
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.wire.messages import Downward
 from fedglb.protocol import Coordinator
@@ -61,6 +62,7 @@ class UpdateDriver:
         self._store, self.policy, self._emit = store, policy, emit
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
+        self.timetable = Timetable(agreement.times, *store.schedule())
         number, self._interrupted = store.last_started()
         known = max(self.coordinator.started, number)
         integer("after", after, at_least=0, at_most=known + FARTHEST)
@@ -178,7 +180,7 @@ class UpdateDriver:
     def lacks_model(self, client: str, held: int) -> bool:
         """Return whether the update waits for a client that lacks the model it is asked at."""
         solver = self.coordinator.algorithm.global_update
-        at_model = solver is not None and solver.starts_at_model
+        at_model = solver is not None and (solver.starts_at_model or solver.one_pass)
         return (
             at_model and held < self.coordinator.finished and client in self.coordinator.missing()
         )
@@ -188,9 +190,10 @@ class UpdateDriver:
 
         Clients whose sums are taken at the model must all take them at the same one. They hold
         different ones now, so the next update asks for sums at θ = 0, which everybody can give.
+        (In a one-pass update each client then takes them at the model that it holds.)
         """
         solver = self.coordinator.algorithm.global_update
-        if solver is not None and solver.starts_at_model:
+        if solver is not None and (solver.starts_at_model or solver.one_pass):
             self.coordinator.model = None
 
     # -- the clock -------------------------------------------------------------------------------
@@ -223,6 +226,7 @@ class UpdateDriver:
         if self._interrupted is None or not self.idle:
             return []
         started, self._interrupted = self._interrupted, None
+        before = self.coordinator.started
         if len(self.coordinator.clients) < self.policy.quorum:
             self._store.end_update(started.number)
             return []
@@ -231,7 +235,38 @@ class UpdateDriver:
             action = functools.partial(self.coordinator.receive, request)
         else:
             action = functools.partial(self.coordinator.begin, started.t)
-        return self._run(self._without_paused(action, started.asked_by, now), now)
+        out = self._run(self._without_paused(action, started.asked_by, now), now)
+        if self.coordinator.started == before:  # there is no budget for another one
+            self._store.end_update(before)
+        return out
+
+    # -- updates on a schedule -------------------------------------------------------------------
+
+    def start_schedule(self, at: float) -> None:
+        """Begin to count the schedule's seconds, if this is the coordinator's first start."""
+        if self.timetable.times and self.timetable.start is None:
+            self._store.start_schedule(at)
+            self.timetable.start = at
+
+    def due(self, at: float) -> int:
+        """Return which of the schedule's times an update is due for, 0: none."""
+        return 0 if self.ended else self.timetable.due(at)
+
+    @property
+    def ended(self) -> str | None:
+        """Why no update will begin any more; None: one will, or there is no schedule."""
+        most, count = self.coordinator.algorithm.most_updates, len(self.timetable.times)
+        if self.coordinator.budget_spent:
+            return f"the privacy budget is spent: it was for {most} updates, and no more begin"
+        if self.timetable.ended:
+            return f"the schedule has ended: it had {count} updates, and no more begin"
+        return None
+
+    def begin_scheduled(self, time: int, now: float) -> list[Message]:
+        """Begin the update of one of the schedule's times; its step is the number of that time."""
+        self.timetable.done = time
+        action = functools.partial(self.coordinator.begin, time)
+        return self._run(self._without_paused(action, None, now), now)
 
     def save(self) -> None:
         """Write the state if no update is in progress; one in progress is started again later."""
@@ -324,7 +359,8 @@ class UpdateDriver:
         self._interrupted = None  # this update, whoever asked for it, replaces that one
         asked_by = None if coordinator.update is None else coordinator.update.asked_by
         asked_by = None if asked_by is None else str(asked_by)
-        self._store.start_update(UpdateStarted(coordinator.started, coordinator.t, asked_by))
+        started = UpdateStarted(coordinator.started, coordinator.t, asked_by)
+        self._store.start_update(started, self.timetable.done if self.timetable.times else None)
         self._started_at, self._bytes_before = now, self.traffic.size
         text = f"update {coordinator.started} starts with {len(coordinator.participants)} clients"
         self._emit("updating", text, update=coordinator.started, asked_by=asked_by)
@@ -357,8 +393,9 @@ class UpdateDriver:
         self._typical = self.policy.weights.typical(claims, self._typical)
         arrays, traffic = coordinator.to_arrays(), self.traffic.pack()
         self._store.write_state(arrays, traffic, self.records, finished, self._typical)
+        known = f"{finished.samples} samples of " if finished.samples else ""
         text = (
-            f"update {finished.number}: {finished.samples} samples of {finished.clients} clients, "
+            f"update {finished.number}: {known}{finished.clients} clients, "
             f"{finished.rounds} rounds, {1e3 * finished.seconds:.1f} ms"
         )
         totals = {"scalars": coordinator.ledger.scalars, "total_bytes": self.traffic.size}

@@ -1,4 +1,4 @@
-"""Made `version-3.db`, with fedglb 0.1, whose files have version 3. Kept to say what is in it.
+"""Made `version-3.db` and `version-4.db`, with releases of these versions: what is in them.
 
 It has decisions of every kind: with rewards, expired, waiting and forgotten ones, an adopted
 model, and an update in progress.
@@ -31,7 +31,7 @@ def make(path: str) -> None:
             agent.choose(np.eye(3), ids=["red", "green", "blue"])
         world.begin(t=11)
         world.deliver(agent)
-        agent.export().write_ndjson(f"{path}.ndjson")
+        agent.export().drop("offered").write_ndjson(f"{path}.ndjson")
         np.savez_compressed(f"{path}.npz", **agent._client.protocol_client.to_arrays())
 
 

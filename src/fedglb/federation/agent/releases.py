@@ -1,0 +1,177 @@
+"""What an agent has released in one-pass updates: as in its file, and for the protocol's client."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedglb.federation.agent.sample_numbers import SampleNumbers
+from fedglb.federation.agent.store import StoredRelease
+from fedglb.privacy import Gaussian, NoisePlan
+from fedglb.privacy.accounting import gdp_epsilon
+from fedglb.privacy.fixed_point import size
+from fedglb.protocol.batches import Batches, Release, sums_of
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import IntArray
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What an agent has spent of its privacy budget: part of `AgentStatus`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        ε of what the agent has released so far, at the δ that was agreed on.
+    budget
+        ε of all releases together, if none is left out.
+    releases, last, updates
+        How many releases there were, the number of the last one's update, and for how many updates
+        the budget is: one with a higher number is refused.
+    refused
+        Why the agent did not answer the last request for a release; None: it did.
+
+    Examples
+    --------
+    >>> PrivacySpent(0.5, 1e-6, 1.0, releases=3, last=4, updates=30).refused is None
+    True
+    """
+
+    epsilon: float
+    delta: float
+    budget: float
+    releases: int
+    last: int
+    updates: int
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Releases:
+    """All that an agent has released, by the number of the update. It is never changed in place.
+
+    Parameters
+    ----------
+    stored
+        As the file has it.
+    setting
+        The setting of the federation; its `noise` says whether later releases need older batches.
+    """
+
+    stored: Mapping[int, StoredRelease]
+    setting: Setting
+
+    @property
+    def keep_batches(self) -> bool:
+        """Whether later releases have older batches in them."""
+        return self.setting.noise is not None
+
+    @property
+    def last(self) -> StoredRelease | None:
+        """The last one."""
+        return self.stored[max(self.stored)] if self.stored else None
+
+    def numbers(self, update: int) -> IntArray | None:
+        """Return what was sent for an update, if it may be asked for again."""
+        found = self.stored.get(update)
+        return None if found is None or found.numbers is None else found.numbers.copy()
+
+    def tell(self, batches: Batches, numbers: SampleNumbers) -> None:
+        """Tell a client that was made anew what was released of its samples."""
+        last = self.last
+        if last is None:
+            return
+        batches.taken = numbers.up_to(last.last_sequence)
+        if self.keep_batches:
+            batches.closed = {
+                u: each.batch for u, each in self.stored.items() if each.batch is not None
+            }
+        nothing = np.zeros(size(self.setting.problem.dim), dtype=np.int64)
+        batch, sent = (nothing if a is None else a for a in (last.batch, last.numbers))
+        batches.last = Release(last.update, batches.taken, batch, sent)
+
+    def first_sequence(self, adopted: int) -> int:
+        """Return after which sample the next batch begins, given the update of the model held.
+
+        Without noise it also has the samples of an update that led to no model.
+        """
+        last = self.last
+        if last is None:
+            return 0
+        carried = not self.keep_batches and adopted < last.update
+        return last.first_sequence if carried else last.last_sequence
+
+    def last_sequence(self, numbers: SampleNumbers) -> int:
+        """Return up to which sample the next batch goes: the newest, forgotten or not."""
+        before = 0 if self.last is None else self.last.last_sequence
+        return max(before, numbers.last_sequence)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def with_one(self, release: StoredRelease) -> Releases:
+        """Return these and one more; what was sent before is not needed any more."""
+        older = {u: self._shortened(each) for u, each in self.stored.items()}
+        return replace(self, stored={**older, release.update: release})
+
+    def adopted(self, update: int) -> Releases:
+        """Return what is kept once the model of an update is held: nobody asks for it again."""
+        kept = {
+            u: self._shortened(each) if u <= update else each for u, each in self.stored.items()
+        }
+        return replace(self, stored=kept)
+
+    def _shortened(self, release: StoredRelease) -> StoredRelease:
+        batch = release.batch if self.keep_batches else None
+        return replace(release, numbers=None, batch=batch)
+
+    def without(self, gone: Collection[int], samples: Samples, numbers: SampleNumbers) -> Releases:
+        """Return these without some samples, given by sequence numbers, in the batches kept.
+
+        Sums are of whole numbers, each sample rounded by itself: what is left is, to the bit, what
+        it would be without them. So they are in no later release; of what was sent they cannot be
+        taken out.
+        """
+        changed = dict(self.stored)
+        for update, each in self.stored.items():
+            if each.batch is None:
+                continue
+            inside = [k for k in gone if each.first_sequence < k <= each.last_sequence]
+            rows = np.searchsorted(numbers.sequence, sorted(inside))
+            X, y = samples.X[rows][None], samples.y[rows][None]
+            every = np.array([0]), np.array([len(rows)])
+            own = sums_of(self.setting, each.theta, X, y, *every)[0]
+            changed[update] = replace(each, batch=each.batch - own)
+        return replace(self, stored=changed)
+
+    def withdrawn(self) -> Releases:
+        """Return these where nothing that was sent is to be sent again."""
+        kept = {u: replace(each, numbers=None) for u, each in self.stored.items()}
+        return replace(self, stored=kept)
+
+    def batches(self) -> dict[int, IntArray]:
+        """Return the batches that are kept."""
+        return {u: each.batch for u, each in self.stored.items() if each.batch is not None}
+
+    def spent(
+        self, privacy: Gaussian | None, plan: NoisePlan | None, refused: str | None
+    ) -> PrivacySpent | None:
+        """Return what was spent; None: there is no privacy, and no budget.
+
+        A sample has at most the weights f_0, f_1, … in so many releases: they fall, so updates that
+        were left out only make it less.
+        """
+        if privacy is None or plan is None:
+            return None
+        count, last = len(self.stored), self.last
+        return PrivacySpent(
+            epsilon=gdp_epsilon(plan.spent(count), privacy.delta) if count else 0.0,
+            delta=float(privacy.delta),
+            budget=float(privacy.epsilon),
+            releases=count,
+            last=0 if last is None else last.update,
+            updates=plan.updates,
+            refused=refused,
+        )
