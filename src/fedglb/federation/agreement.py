@@ -160,7 +160,8 @@ class Agreement:
             privacy = dataclasses.replace(privacy, reward_limit=limit)
             algorithm = dataclasses.replace(self.algorithm, privacy=privacy)
             object.__setattr__(self, "algorithm", algorithm)
-        if privacy.noise == "sums":  # what the coordinator sees has one client's share only
+        if privacy.noise == "sums" and self.minimum is None:
+            # what the coordinator sees has one client's share only
             allowed = (
                 'noise="silo": without secure sums the coordinator sees what each client sends, '
                 "and a share of the noise does not hide it"

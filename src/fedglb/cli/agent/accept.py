@@ -35,9 +35,7 @@ def accept(
 
     names = {"path": "AGENT.db", "bundle": "BUNDLE", "roster": "--roster"}
     with report_errors("stop its application or service first", **names):
-        found = (
-            roster_to_accept(bundle) if roster is None else accept_roster(file, bundle, roster)
-        )
+        found = roster_to_accept(bundle) if roster is None else accept_roster(file, bundle, roster)
     accepted, digest = roster is not None, found.digest.hex()
     if as_json:
         answer = {"roster": digest, "members": list(found.names), "accepted": accepted}

@@ -32,14 +32,14 @@ from fedglb.federation.agent.store import (
     StoredRelease,
 )
 from fedglb.federation.agreement import LEAP, Agreement
-from fedglb.federation.secure_sums.member import SumState
-from fedglb.federation.secure_sums.transcript import model_digest
 from fedglb.federation.errors import (
     AlreadyObserved,
     DecisionExpired,
     Unavailable,
     UnknownDecision,
 )
+from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches
@@ -55,7 +55,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
-from fedglb.typing import BoolArray, FloatArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,6 +108,7 @@ class DurableClient:
         self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._number = 0  # of the newest decision
+        self._prepared: tuple[Client, Releases, StoredRelease] | None = None  # of a secure sum
         self._withheld: str | None = None  # why nothing was released for the last request
         self._untold, self._told = 0, -math.inf  # expired since the last line about it, and when
         self._read()
@@ -698,10 +699,13 @@ class DurableClient:
         """Return the digest of the model that is held."""
         with self._locked():
             self._ready()
-            return self._store.model_digest() or model_digest(0, None)
+            return self._store.model_digest() or NO_MODEL
 
-    def to_release(self, update: int) -> IntArray:
+    def to_release(self, update: int, digest: bytes) -> IntArray:
         """Return what this client would put under its masks, with fresh noise.
+
+        `digest` is that of the model at which sums are taken: the one that is held, or none, after
+        the coordinator has lost its own: then sums are taken at θ = 0.
 
         The batch is that of the samples so far. It counts as released when `write_sum_state` says
         that its sum was consented to; before that it is hidden, and each attempt has its own.
@@ -720,6 +724,8 @@ class DurableClient:
             first = 0 if last is None else last.last_sequence
             end, frozen = max(first, self._numbers.last_sequence), len(self._numbers)
             theta = client.state.theta.copy()
+        if digest == NO_MODEL:
+            theta[:] = 0.0
         made = client.batches.prepare(update, client.samples, frozen, theta, update)
         stored = StoredRelease(update, time.time(), first, end, theta, made.batch, None)
         with self._locked():
@@ -741,21 +747,22 @@ class DurableClient:
             self._ready()
             client, prepared = self.protocol_client, self._prepared
             self._prepared = None
+            if state.attempt and not state.consented:
+                same = prepared is not None and prepared[0] is client
+                if prepared is None or not same or prepared[1] is not self._releases:
+                    allowed = "a sum whose samples are all there: some were forgotten just now"
+                    raise InvalidInput("update", state.slot, allowed)
+                self._store.write_sum_state(state, prepared[2])
+                return
             self._stale = True
             if state.consented:
                 stored = self._store.consent(state, self._releases.keep_batches)
                 self._releases = self._releases.with_one(stored)
+                assert client.batches is not None
                 self._releases.tell(client.batches, self._numbers)
                 client.update = state.slot
-            elif not state.attempt:
-                self._store.write_sum_state(state, None)
             else:
-                basis = (client, self._releases)
-                if prepared is None or any(a is not b for a, b in zip(prepared, basis)):
-                    self._stale = False
-                    allowed = "a sum whose samples are all there: some were forgotten just now"
-                    raise InvalidInput("update", state.slot, allowed)
-                self._store.write_sum_state(state, prepared[2])
+                self._store.write_sum_state(state, None)
             self._stale = False
 
     # -- when to ask for an update -----------------------------------------------------------------

@@ -17,7 +17,7 @@ from fedglb.federation.secure_sums import member as sums
 from fedglb.federation.secure_sums.member import SumMember
 from fedglb.federation.secure_sums.session_keys import MissingKeys, SignedKey
 from fedglb.federation.secure_sums.session_keys import SessionKeys as KeyRing
-from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
 from fedglb.federation.wire.messages import Upward, Withdrawal
 from fedglb.federation.wire.sum_messages import (
     AllHere,
@@ -92,14 +92,13 @@ class AgentSums:
             log.info("a call is not answered yet: %s", error)  # they come with the next one
         except InvalidInput as error:
             log.error("%s of update %d is refused: %s", message.name, message.update, error)
-            if not isinstance(message, AllHere):
-                return Withdrawal(message.update)
+            return Withdrawal(message.update)
         return None
 
     def _answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
         match message:
             case SumOffer():
-                ready = message.digest == self._client.model_digest()
+                ready = message.digest in (self._client.model_digest(), NO_MODEL)
                 ready = ready and self._member.offer(message.update)
                 return SumReady(message.update) if ready else Withdrawal(message.update)
             case SumCall():
@@ -107,8 +106,11 @@ class AgentSums:
                 call = sums.SumCall(
                     update, message.attempt, message.members, message.digest, message.transcript
                 )
-                held = self._client.model_digest()
-                masked = self._member.call(call, held, lambda: self._client.to_release(update))
+                # at the model that is held, or at θ = 0 if the coordinator has lost its own
+                held = NO_MODEL if message.digest == NO_MODEL else self._client.model_digest()
+                masked = self._member.call(
+                    call, held, lambda: self._client.to_release(update, held)
+                )
                 name = self._client.name
                 return MaskedSum(name, update, message.attempt, masked.view(np.int64))
             case AllHere():

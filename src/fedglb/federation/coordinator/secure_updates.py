@@ -128,6 +128,13 @@ class SecureUpdateDriver(UpdateDriver):
             out += self._go_on(now)
         return out
 
+    def withdraw(self, client: str, now: float) -> list[Message]:
+        """Go on without a client; where its numbers are in the sum there is no sum without it."""
+        sums = self.sums
+        if sums is not None and sums.phase == "all here" and client in sums.missing():
+            return self._lose(f"{client} withdrew, and its numbers are in the sum", now)
+        return super().withdraw(client, now)
+
     # -- the clock -------------------------------------------------------------------------------
 
     def tick(self, now: float) -> list[Message]:

@@ -361,8 +361,7 @@ class CoordinatorSession:
                 return self._handle_heartbeat(client, message, now)
             case Withdrawal():
                 current = message.update == self.coordinator.started
-                leaving = [client] if current else []
-                return self._deliver(self.driver.exclude(leaving, "it withdrew", now))
+                return self._deliver(self.driver.withdraw(client, now) if current else [])
             case SyncRequest() if self.agreement.times:
                 return self._refuse_request(client, now)
             case SyncRequest() if self._is_repeated(client, message):

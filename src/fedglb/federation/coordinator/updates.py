@@ -119,6 +119,10 @@ class UpdateDriver:
         leaving += self._overweight(self._claims(leaving))  # if these were the last ones missing
         return self._leave_out(leaving, now)
 
+    def withdraw(self, client: str, now: float) -> list[Message]:
+        """Go on without a client that takes no further part."""
+        return self.exclude([client], "it withdrew", now)
+
     def _leave_out(self, leaving: Sequence[str], now: float) -> list[Message]:
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)

@@ -84,10 +84,14 @@ def agreement_digest(facts: dict[str, str]) -> bytes:
     return digest("agreement", *(part for name in sorted(facts) for part in (name, facts[name])))
 
 
+#: The digest of the model before the first, θ = 0.
+NO_MODEL = digest("model", 0)
+
+
 def model_digest(update: int, model: SharedModel | None) -> bytes:
     """Return a digest of the model of an update, to the bit; None: there is none yet."""
     if model is None:
-        return digest("model", 0)
+        return NO_MODEL
     parts: list[bytes | str | int] = []
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
