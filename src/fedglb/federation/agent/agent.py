@@ -580,10 +580,8 @@ def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
     """Refuse, by name, what is not as the federation agreed."""
-    given = Agreement(
-        problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
-        digest,
-    )  # fmt: skip
+    used = algorithm or agreement.algorithm
+    given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):
         allowed = f"{found.agreed!r}, as the federation agreed"
         raise InvalidInput(found.name, found.given, allowed)
