@@ -92,13 +92,13 @@ def test_late_consent(evil):
         evil.consent(name, second)
         assert evil.refuses(name, AllHere(first.update, first.transcript))
         assert evil.refuses(name, AllHere(second.update, first.transcript))
-        assert evil.refuses(name, SumOffer(first.update, 0, NO_MODEL))
+        assert evil.refuses(name, SumOffer(first.update, NO_MODEL))
 
 
 def test_another_model(evil):
     other = b"x" * 32
     for name in NAMES:
-        assert evil.refuses(name, SumOffer(evil.slot + 1, 0, other))
+        assert evil.refuses(name, SumOffer(evil.slot + 1, other))
     evil.offer()
     for name in NAMES:
         assert evil.refuses(name, evil.call(model=other))
@@ -189,13 +189,13 @@ def test_updates_beyond_the_budget(tmp_path):
     with evil_federation(tmp_path, start=["a"], updates=3, privacy=privacy) as evil:
         for _ in range(2):
             for update in (4, 5, 2**40):
-                assert evil.refuses("a", SumOffer(update, 0, NO_MODEL))
+                assert evil.refuses("a", SumOffer(update, NO_MODEL))
             evil.restart("a")
         evil.slot = 2
         evil.offer(["a"])
         for _ in range(2):
             for update in (1, 2, 4):
-                assert evil.refuses("a", SumOffer(update, 0, NO_MODEL))
+                assert evil.refuses("a", SumOffer(update, NO_MODEL))
             evil.restart("a")
 
 
@@ -254,7 +254,7 @@ def test_an_agent_dies_while_it_agrees(evil, fault):
     written = fault in AGREEING[5:]
     if written:
         assert evil.refuses("a", other)
-        assert evil.refuses("a", SumOffer(call.update, 0, NO_MODEL))
+        assert evil.refuses("a", SumOffer(call.update, NO_MODEL))
     seeds = {name: evil.consent(name, call) for name in NAMES}
     assert total(vectors.values(), seeds.values(), call.transcript) == [0] * 5
     assert evil.refuses("a", other)
@@ -268,11 +268,11 @@ def test_an_agent_dies_while_it_is_offered_an_update(evil):
     ):
         evil.slot += 1
         evil.agents["a"].tell("arm", fault=fault)
-        evil.say("a", SumOffer(evil.slot, 0, NO_MODEL))
+        evil.say("a", SumOffer(evil.slot, NO_MODEL))
         evil.bury("a")
         evil.start("a")
         evil.share_keys()
-        answer = evil.ask("a", SumOffer(evil.slot, 0, NO_MODEL), SumReady)
+        answer = evil.ask("a", SumOffer(evil.slot, NO_MODEL), SumReady)
         assert answer == SumReady(evil.slot)
 
 

@@ -268,7 +268,7 @@ def test_the_budget_ends_for_agents_and_coordinator(tmp_path):
             node.open()
         digest = node.learner.model_digest()
         for update in (1, 2, 3, 4, 2**40):
-            answers = node.agent_session.receive(SumOffer(update, 2, digest))
+            answers = node.agent_session.receive(SumOffer(update, digest, 2))
             assert answers == [Withdrawal(update)], update
     running.close()
 

@@ -135,7 +135,7 @@ class Evil:
         """Offer the next update; all of these are ready."""
         self.slot += 1
         for name in names:
-            offer = said.SumOffer(self.slot, 0, NO_MODEL)
+            offer = said.SumOffer(self.slot, NO_MODEL)
             answer = self.ask(name, offer, said.SumReady | Refusal)  # type: ignore[arg-type]
             assert answer == said.SumReady(self.slot), (name, answer)
         return self.slot

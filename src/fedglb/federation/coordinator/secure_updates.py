@@ -243,7 +243,7 @@ class SecureUpdateDriver(UpdateDriver):
         for client in clients:
             match sums.phase:
                 case "offered":
-                    message = SumOffer(sums.slot, self._model, sums.model)
+                    message = SumOffer(sums.slot, sums.model, self._model)
                 case "called":
                     call = sums.call
                     assert call is not None

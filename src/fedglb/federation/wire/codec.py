@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.federation.wire.packets import PacketType
 
-VERSION = 3
+VERSION = 2
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
@@ -34,7 +34,7 @@ class OtherVersion(Malformed):
     Examples
     --------
     >>> str(OtherVersion(1))
-    "message = 'wire format 1' is not allowed: give a message of wire format 3"
+    "message = 'wire format 1' is not allowed: give a message of wire format 2"
     """
 
     def __init__(self, version: int) -> None:
@@ -53,7 +53,7 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     >>> from fedglb.federation.wire.messages import Heartbeat
     >>> data = encode(Heartbeat(update=3, wants=0), session="s1")
     >>> data[:4]
-    b'fgb\x03'
+    b'fgb\x02'
     >>> decode_up(data, client="shop-17", dim=10)
     ('s1', Heartbeat(update=3, wants=0, rewards=None))
     """

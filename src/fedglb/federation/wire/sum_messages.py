@@ -63,17 +63,17 @@ class SumOffer(SessionMessage):
     ----------
     update
         Its number.
-    model
-        The update whose model the sums are taken at; 0 is the model before the first, θ = 0.
     digest
-        The digest of that model.
+        The digest of the model at which sums are taken.
+    model
+        The update that it came from; 0 is the model before the first, θ = 0.
     """
 
     name = "SumOffer"
     upward = False
     update: Count
-    model: Count
     digest: Key
+    model: Count = 0
 
 
 @dataclass(frozen=True)
