@@ -28,9 +28,6 @@ class SharedModel:
         The covariance of gradients of variant 3, shape (d, d).
     ridge
         λ of this fit, in force until the next one, where a rule chooses it.
-    noise
-        s², the variance that the noise of privacy has in the sums behind θ_t, per coordinate:
-        the covariance of θ_t is then P + s²P², P = A_t⁻¹. None: there is no noise.
     """
 
     t: Count
@@ -40,7 +37,6 @@ class SharedModel:
     b: Vector | None = None
     gradient_matrix: Symmetric | None = None
     ridge: float | None = None
-    noise: float | None = None
 
     def scalars(self) -> int:
         """Return how many numbers the model is when sent (clocks are free, see `Ledger`)."""
@@ -48,7 +44,7 @@ class SharedModel:
         matrices = sum(
             triangle_size(m.shape[0]) for m in (self.matrix, self.gradient_matrix) if m is not None
         )
-        return vectors + matrices + sum(one is not None for one in (self.ridge, self.noise))
+        return vectors + matrices + (0 if self.ridge is None else 1)
 
 
 def triangle_size(d: int) -> int:

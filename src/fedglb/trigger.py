@@ -388,12 +388,12 @@ def _geometric_steps(schedule: Geometric, setting: Setting) -> tuple[int, ...]:
 
 
 def _first_step(setting: Setting) -> float:
-    """Where signal meets noise: t₁ = 2 d^{1.5} σ_v/(NS), one release's; at most T/4."""
+    """Where signal meets noise: t₁ = 2 d^{1.5} σ_v/(NS), σ_v in one release; at most T/4."""
     plan, problem = setting.noise, setting.problem
     assert setting.horizon is not None
     if plan is None:
         return 1.0
-    sigma = plan.total_vector(1, setting.clients)
+    sigma = plan.vector_share * math.sqrt(setting.clients)
     step = math.ceil(2.0 * problem.dim**1.5 * sigma / (setting.clients * problem.S))
     return float(max(1, min(step, setting.horizon // 4)))
 

@@ -335,18 +335,14 @@ def privacy(spec: object) -> Gaussian | None:
     return Gaussian(**spec)
 
 
-def privacy_in_words(part: Gaussian | None) -> str:
+def privacy_in_words(part: Gaussian) -> str:
     """Return δ of the privacy and its options that are not defaults; ε has a column of its own.
 
     Examples
     --------
     >>> privacy_in_words(privacy({"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}))
     'delta=1e-06 noise=silo'
-    >>> privacy_in_words(None)
-    'none'
     """
-    if part is None:
-        return "none"
     defaults = {key: p.default for key, p in _signature(Gaussian).parameters.items()}
     said = {key: getattr(part, key) for key in defaults if key != "epsilon"}
     return " ".join(f"{k}={v}" for k, v in said.items() if v != defaults[k])

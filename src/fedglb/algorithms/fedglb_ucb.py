@@ -9,6 +9,7 @@ from fedglb.confidence import Confidence, FedGLB, GlobalModel, LazyONS
 from fedglb.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.lazy_rate import LazyRate
 from fedglb.local_update import BRule, Frozen, LazyOns, Ons
+from fedglb.privacy import Gaussian
 from fedglb.trigger import Clock, Event, Schedule
 
 
@@ -21,6 +22,7 @@ def fedglb_ucb(
     confidence: Confidence[Any] | None = None,
     b_rule: BRule = "refit",
     clock: Clock = "steps",
+    privacy: Gaussian | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
 
@@ -52,6 +54,9 @@ def fedglb_ucb(
     clock
         What multiplies a client's gain in the event trigger: "steps" (default), those since the
         last update, or "own samples", the client's since its last model (see `Event`).
+    privacy
+        None (default). Any other is refused, with the reason: when such a trigger fires tells of
+        raw samples; `fedglb_private` has updates on a schedule.
 
     Returns
     -------
@@ -86,6 +91,7 @@ def fedglb_ucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        privacy=privacy,
     )
 
 

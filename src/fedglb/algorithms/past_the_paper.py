@@ -13,6 +13,7 @@ from fedglb.choice import Bayes, Choice, Ucb
 from fedglb.confidence import Iterate, Mixture, Posterior
 from fedglb.global_update import AGD, GlobalUpdate, OneExchange
 from fedglb.local_update import Anchored, Ons
+from fedglb.privacy import Gaussian
 from fedglb.ridge_rule import Evidence
 from fedglb.trigger import Clock, Event
 
@@ -85,6 +86,7 @@ def fedglb_mix(
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence = 1.0,
     delta: float = 0.01,
+    privacy: Gaussian | None = None,
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii that nobody has to scale.
 
@@ -111,6 +113,9 @@ def fedglb_mix(
         λ > 0 of the ridge penalty (λ/2)‖θ‖², or the rule `Evidence`: the sets are proven for any.
     delta
         δ, the probability with which some confidence set may fail, in (0, 1).
+    privacy
+        None (default). Any other is refused, with the reason: when such a trigger fires tells of
+        raw samples; `fedglb_private` has updates on a schedule.
 
     Returns
     -------
@@ -144,6 +149,7 @@ def fedglb_mix(
         choice=Ucb() if choice is None else choice,
         ridge=ridge,
         delta=delta,
+        privacy=privacy,
     )
 
 
@@ -153,6 +159,7 @@ def fedglb_auto(
     clock: Clock = "own samples",
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence | None = None,
+    privacy: Gaussian | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, no c_μ, no R and no exploration to be chosen.
 
@@ -174,6 +181,9 @@ def fedglb_auto(
         one exchange per update; or `Newton`, `AGD`, `LBFGS`, which keep θ within ‖θ‖ ≤ S.
     ridge
         None (default): ``Evidence()``, which chooses λ from the data; or a number.
+    privacy
+        None (default). Any other is refused, with the reason: when such a trigger fires tells of
+        raw samples; `fedglb_private` has updates on a schedule.
 
     Returns
     -------
@@ -206,4 +216,5 @@ def fedglb_auto(
         confidence=Posterior(),
         choice=Bayes() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
+        privacy=privacy,
     )

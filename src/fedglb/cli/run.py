@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import math
@@ -14,6 +15,7 @@ from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
+    EPSILON,
     RADII,
     SOLVERS,
     all_parameters,
@@ -27,6 +29,8 @@ from fedglb.cli.report_errors import as_options
 from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, Place, integer, one_of
 from fedglb.links import LINKS
+from fedglb.privacy import NoisePlace, PrivacyStatement
+from fedglb.privacy.sensitivity import Neighbours
 from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
 from fedglb.trigger import Clock
@@ -34,6 +38,12 @@ from fedglb.trigger import Clock
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
 _NAMES = ("message", "direction")  # columns of the ledger that hold text
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
+_PRIVACY = "Privacy"
+#: Options of the privacy, and what they are called in `Gaussian`.
+_OF_PRIVACY = {
+    "privacy_delta": "delta", "noise_in": "noise", "neighbours": "neighbours",
+    "contributions": "contributions", "reward_limit": "reward_limit",
+}  # fmt: skip
 
 
 def _option(text: str, panel: str, default: str | None = None) -> Any:
@@ -63,13 +73,15 @@ def run(
     choice: Annotated[
         str,
         _option(
-            "fedglb-mix, fedglb-auto: which arm is played: ucb, greedy, sigma:2, bayes, "
+            "fedglb-mix, -auto, -private: which arm is played: ucb, greedy, sigma:2, bayes, "
             "thompson, epsilon-greedy:0.1.",
             _ALGORITHM,
-            "ucb; fedglb-auto: bayes",
+            "ucb; fedglb-auto, -private: bayes",
         ),
     ] = "ucb",
-    updates: Annotated[int, _option("B, the scheduled updates of a variant.", _ALGORITHM)] = 20,
+    updates: Annotated[
+        int, _option("B, the scheduled updates of a variant or of fedglb-private.", _ALGORITHM)
+    ] = 20,
     exploration: Annotated[
         float, _option("Multiplies the lemma's radius; 1 is the proven one.", _ALGORITHM)
     ] = 1.0,
@@ -80,6 +92,32 @@ def run(
     confidence: Annotated[str, _option(f"The radius: {', '.join(RADII)}.", _ALGORITHM)] = "lemma",
     alpha: Annotated[
         float | None, _option("The constant radius of --confidence fixed.", _ALGORITHM)
+    ] = None,
+    first: Annotated[
+        float | None,
+        _option("fedglb-private: the step of the first update.", _ALGORITHM, "as the noise asks"),
+    ] = None,
+    growth: Annotated[
+        float | None,
+        _option("fedglb-private: how much later the next is.", _ALGORITHM, "to fill the horizon"),
+    ] = None,
+    epsilon: Annotated[
+        float | None, _option("fedglb-private: ε of differential privacy.", _PRIVACY, "no privacy")
+    ] = None,
+    privacy_delta: Annotated[
+        float, _option("δ of the privacy (--delta is the sets').", _PRIVACY)
+    ] = 1e-6,
+    noise_in: Annotated[
+        str, _option(f"Where noise is added: {', '.join(get_args(NoisePlace))}.", _PRIVACY)
+    ] = "sums",
+    neighbours: Annotated[
+        str, _option(f"What is to look alike: {', '.join(get_args(Neighbours))}.", _PRIVACY)
+    ] = "zero-out",
+    contributions: Annotated[
+        int, _option("Interactions of one user that are protected together.", _PRIVACY)
+    ] = 1,
+    reward_limit: Annotated[
+        float | None, _option("Rewards are clipped to ± this.", _PRIVACY, "the link's bounds")
     ] = None,
     b_rule: Annotated[
         str, _option("b after an update: refit, or the paper's printed rule.", _ALGORITHM)
@@ -172,11 +210,27 @@ def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
         _refuse(options, solver_options(table["name"]), f"the solver {table['name']}")
         chosen["solver"] = {**table, **options}
         takes |= set(_OF_SOLVER)
-    known = set(all_parameters()) | set(_OF_SOLVER)
+    known = (set(all_parameters()) | set(_OF_SOLVER)) - {EPSILON, "privacy"}
     _refuse({key: values[key] for key in known & given}, takes, name)
     if "confidence" in takes:
         chosen["confidence"] = _radius(values, given)
+    private = _privacy(values, given)
+    if private is not None:
+        if "privacy" not in takes:
+            raise InvalidInput("--epsilon", values["epsilon"], "it only with fedglb-private")
+        chosen["privacy"] = private
     return build(name, chosen)
+
+
+def _privacy(values: dict[str, Any], given: set[str]) -> dict[str, Any] | None:
+    """Return the privacy as an experiment's file writes it; None: there is none."""
+    if values["epsilon"] is None:
+        for key in sorted(given & set(_OF_PRIVACY)):
+            option = f"--{_dashed(key)}"
+            raise InvalidInput(option, values[key], f"{option} only with --epsilon")
+        return None
+    said = {name: values[key] for key, name in _OF_PRIVACY.items()}
+    return {"epsilon": values["epsilon"], **said}
 
 
 def _options(values: Collection[str]) -> dict[Place, str]:
@@ -185,6 +239,9 @@ def _options(values: Collection[str]) -> dict[Place, str]:
         **{(key,): f"--{_dashed(key)}" for key in values},
         **{("solver", key): f"--{_dashed(key)}" for key in _OF_SOLVER},
         ("confidence", "fixed"): "--alpha",
+        ("privacy",): "--epsilon",
+        ("privacy", "epsilon"): "--epsilon",
+        **{("privacy", name): f"--{_dashed(key)}" for key, name in _OF_PRIVACY.items()},
     }
 
 
@@ -221,11 +278,18 @@ def _plain(result: Run) -> dict[str, Any]:
     return {
         **{key: finite(value) for key, value in result.summary().items()},
         "theta": None if result.theta is None else result.theta.tolist(),
+        "privacy": None if result.privacy is None else _statement(result.privacy),
         "ledger": result.ledger.to_dicts(),
         "updates": [
             {key: finite(value) for key, value in row.items()} for row in result.updates.to_dicts()
         ],
     }
+
+
+def _statement(said: PrivacyStatement) -> dict[str, Any]:
+    """Return what is private about a run, without the plan of its noise."""
+    facts = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
+    return {**{k: v for k, v in facts.items() if k != "plan"}, "spent": said.spent()}
 
 
 def _show(result: Run) -> None:
@@ -260,5 +324,7 @@ def _show(result: Run) -> None:
         for row in result.ledger.rows():
             ledger.add_row(*(v if isinstance(v, str) else f"{v:,}" for v in row))
         console.print(ledger)
+    if result.privacy is not None:
+        console.print(str(result.privacy))
     for caveat in result.caveats:
         console.print(f"note: {caveat}", style="dim")

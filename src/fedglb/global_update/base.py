@@ -80,7 +80,9 @@ class Objective:
     begin
         Where to begin; None: at the last model.
     shift
-        κ: what the matrix gets beside λ, because the noise of privacy is in it.
+        κ: a bound on the noise of privacy in the matrix, in the operator norm.
+    noise
+        σ_v and σ_H: the standard deviations of that noise in the sums of v and of H.
     releases
         b: so many updates are in the sums, where each sample is in one only; else 0.
     """
@@ -94,6 +96,7 @@ class Objective:
     at_model: Sums | None = None
     begin: FloatArray | None = None
     shift: float = 0.0
+    noise: tuple[float, float] = (0.0, 0.0)
     releases: int = 0
 
     @property

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
+from fedglb.errors import one_of
 from fedglb.global_update.base import GlobalUpdate, Objective, Solution, Steps
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.typing import FloatArray
 
-#: Eigenvalues of the noisy matrix are at least λ + κ over this.
-_FLOOR = 10.0
+#: How a model is made of noisy sums.
+Fit: TypeAlias = Literal["posterior", "shifted"]
+#: Eigenvalues that the noise made too small are raised to this part of their mean, or of κ.
+_FLOOR = 0.1
 
 
 @dataclass(frozen=True)
@@ -21,9 +25,21 @@ class OnePass(GlobalUpdate):
 
     A sample adds v = x(y − μ(z) + μ′(z)z) and H = μ′(z) x xᵀ, z = xᵀθ at the model that its client
     holds when an update takes it in, and is never evaluated again. The model is the minimum of
-    ½θᵀAθ − vᵀθ over the ball, A = H + (λ + κ)I, with sums over all samples so far; κ makes up for
-    the noise in H where there is privacy. One message goes up and one model comes down per
-    client and update. With the identity link it is exact ridge regression.
+    ½θᵀ(H + λI)θ − vᵀθ over the ball, with sums over all samples so far. One message goes up and
+    one model comes down per client and update. With the identity link it is exact ridge regression.
+
+    Parameters
+    ----------
+    fit
+        What is done about the noise of privacy in the sums; without noise both are the same.
+        "posterior" (default): H is drawn towards a multiple of the identity, as far as the noise
+        explains what it differs by, and θ is the posterior mean given that v = Hθ has the noise of
+        both sums in it. "shifted": H + (λ + κ)I with κ a bound on the noise of H, for proven sets.
+
+    Raises
+    ------
+    InvalidInput
+        If there is no such fit.
 
     References
     ----------
@@ -42,32 +58,85 @@ class OnePass(GlobalUpdate):
 
     refits = False
     one_pass = True
+    fit: Fit = "posterior"
+
+    def __post_init__(self) -> None:
+        one_of("fit", self.fit, get_args(Fit))
 
     def solve(self, objective: Objective) -> Steps:
         """Return the solution without any query."""
         assert objective.moment is not None
-        ridge, shift = objective.setting.ridge, objective.shift
-        A = at_least(objective.covariance, shift, ridge)
-        theta = np.empty(len(A))
-        multiplier = minimise_quadratic(A, objective.moment, objective.setting.problem.S, theta)
+        problem, ridge = objective.setting.problem, objective.setting.ridge
+        target, d = objective.moment, problem.dim
+        if self.fit == "shifted":
+            A = shifted(objective.covariance, objective.shift, ridge)
+            quadratic = A
+        else:
+            H = denoised(objective.covariance, objective.noise[1])
+            A = H + ridge * np.eye(d)
+            quadratic, target = posterior(H, target, noise_variance(objective), ridge)
+        theta = np.empty(d)
+        multiplier = minimise_quadratic(quadratic, target, problem.S, theta)
         if math.isnan(multiplier):
             raise FloatingPointError("the sums are not positive definite in double precision")
         return Solution(
             theta=theta,
-            gradient=np.full(theta.size, math.nan),
+            gradient=np.full(d, math.nan),
             projected=multiplier > 0.0,
-            hessian=A - ridge * np.eye(len(A)),
+            hessian=A - ridge * np.eye(d),
         )
         yield  # a generator without queries
 
 
-def at_least(hessian: FloatArray, shift: float, ridge: float) -> FloatArray:
+def shifted(hessian: FloatArray, shift: float, ridge: float) -> FloatArray:
     """Return H + (λ + κ)I, with eigenvalues that the noise made too small raised to λ + κ/10."""
     A = hessian + (ridge + shift) * np.eye(len(hessian))
-    if shift == 0.0:
-        return A
+    return A if shift == 0.0 else _at_least(A, ridge + _FLOOR * shift)
+
+
+def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
+    """Return an estimate of H, given that its entries have noise of σ (σ/√2 off the diagonal).
+
+    The part of H that is no multiple of the identity has σ²d(d + 1)/2 of noise in its squared
+    norm; where it has not more than that, it is all noise and left out (James and Stein 1961).
+    """
+    if sigma == 0.0:
+        return hessian
+    d = len(hessian)
+    mean = max(float(hessian.trace()) / d, sigma / math.sqrt(d))
+    rest = hessian - mean * np.eye(d)
+    kept = max(1.0 - 0.5 * sigma**2 * d * (d + 1) / float((rest * rest).sum()), 0.0)
+    return _at_least(mean * np.eye(d) + kept * rest, _FLOOR * mean)
+
+
+def noise_variance(objective: Objective) -> float:
+    """Return s², the variance of the noise in v − Hθ per coordinate: σ_v² + σ_H²S²(1 + 1/d)/2.
+
+    (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.)
+    """
+    problem, (vector, matrix) = objective.setting.problem, objective.noise
+    return vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
+
+
+def posterior(
+    H: FloatArray, v: FloatArray, variance: float, ridge: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return Q and w such that the posterior mean minimises ½θᵀQθ − wᵀθ.
+
+    v = Hθ + noise of covariance H + s²I, and θ has the prior N(0, I/λ): Q = H(H + s²I)⁻¹H + λI and
+    w = H(H + s²I)⁻¹v. Without noise that is H + λI and v.
+    """
+    if variance == 0.0:
+        return H + ridge * np.eye(len(H)), v
+    values, vectors = np.linalg.eigh(H)
+    trust = values / (values + variance)
+    Q = (vectors * (values * trust + ridge)) @ vectors.T
+    return np.asarray(0.5 * (Q + Q.T)), np.asarray(vectors @ (trust * (vectors.T @ v)))
+
+
+def _at_least(A: FloatArray, least: float) -> FloatArray:
+    """Return A with eigenvalues below `least` raised to it."""
     values, vectors = np.linalg.eigh(A)
-    least = ridge + shift / _FLOOR
     if values[0] >= least:
         return A
     raised = (vectors * np.maximum(values, least)) @ vectors.T

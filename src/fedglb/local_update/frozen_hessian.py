@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedglb.kernels.linalg import invert
 from fedglb.local_update.base import HessianState, LocalUpdate, adopt_matrix
 from fedglb.local_update.frozen import change_nothing
 from fedglb.model import SharedModel
@@ -24,12 +23,13 @@ class FrozenHessianState(HessianState):
 
 @dataclass(frozen=True)
 class FrozenHessian(LocalUpdate[FrozenHessianState]):
-    """Play the last shared model until the next; its matrix is H + λI, and more with noise.
+    """Play the last shared model until the next; its matrix is H + λI.
 
     A reward changes no later choice of the client before the next shared model. With privacy this
-    is what protects the users of one client from each other, too. The covariance of θ is then
-    P + s²P², P being the inverse of the model's matrix, and s² the variance that the noise has in
-    the sums behind θ.
+    is what protects the users of one client from each other, too.
+
+    The noise of privacy is in θ_t, but not in the widths of arms: they are for exploring, and
+    playing an arm does not make that noise smaller.
 
     References
     ----------
@@ -66,7 +66,3 @@ class FrozenHessian(LocalUpdate[FrozenHessianState]):
         """Take over θ_t and the matrix; the centre is θ_t."""
         adopt_matrix(state, model)
         state.centre[:] = state.theta
-        if model.noise is not None:
-            P = state.inverse.copy()
-            state.inverse[:] = P + model.noise * (P @ P)
-            invert(state.inverse, state.matrix)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -12,12 +13,13 @@ import numpy as np
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.privacy import fixed_point
 from fedglb.privacy.accounting import SMOOTHING, gdp_mu
-from fedglb.privacy.factorisation import norm, square_root_weights
-from fedglb.privacy.sensitivity import Neighbours, residual_bound, sensitivities
+from fedglb.privacy.factorisation import Factors, factors
+from fedglb.privacy.sensitivity import Neighbours, joint, residual_bound, sensitivities
 from fedglb.problem import Problem
-from fedglb.typing import FloatArray
+from fedglb.typing import FloatArray, IntArray
 
-Place = Literal["sums", "silo"]
+#: Where noise is added.
+NoisePlace = Literal["sums", "silo"]
 
 # Sums must fit into 63 bits: so many standard deviations of all clients' noise do.
 _ROOM = 64.0
@@ -29,9 +31,8 @@ class NoisePlan:
 
     Parameters
     ----------
-    weights
-        f_0, …, f_{B−1}: at update b a client sends Σ_j f_{b−j}·(its batch j) + noise. They are
-        multiples of 2⁻³⁰, so that `fixed_point.weighted` is exact.
+    updates
+        B, how many releases are planned; what each of them has in it: `factorisation`.
     vector_noise, matrix_noise
         σ_v and σ_H, the standard deviations of the noise in one release that the accounting rests
         on, in units of v and of H (off-diagonal entries times √2).
@@ -45,13 +46,16 @@ class NoisePlan:
         G_v and k_μ: a client clips |y − μ(z) + μ′(z)z| and μ′(z) to these.
     rewards
         Smallest and largest reward; a client clips rewards to them.
+    joint, hessian_share
+        J and s: v and H of neighbouring datasets together differ by J times what the two bounds
+        allow, with a share of s for H (`sensitivity.joint`).
     mu
         μ of the whole stream.
     dim, clients, contributions
         d; how many clients there are; how many interactions of a user are protected together.
     """
 
-    weights: tuple[float, ...]
+    updates: int
     vector_noise: float
     matrix_noise: float
     vector_share: float
@@ -62,15 +66,54 @@ class NoisePlan:
     residual_limit: float
     slope_limit: float
     rewards: tuple[float, float]
+    joint: float
+    hessian_share: float
     mu: float
     dim: int
     clients: int
     contributions: int
 
     @property
-    def updates(self) -> int:
-        """B, how many releases are planned."""
-        return len(self.weights)
+    def factors(self) -> Factors:
+        """How releases are made of batches, and sums of all batches of releases."""
+        return factors(self.updates)
+
+    def encoded(self, batches: Mapping[int, IntArray], update: int) -> IntArray:
+        """Return what is released at an update before noise: Σ_j E_bj·(batch j), rounded once.
+
+        Parameters
+        ----------
+        batches
+            The whole numbers of each batch up to the update, by the update that took it in.
+        update
+            b, from 1 to B.
+
+        Returns
+        -------
+        array
+            Of the shape of a batch.
+        """
+        row = self.factors.encoder[update - 1]
+        weights = np.array([row[j - 1] for j in batches])
+        return fixed_point.weighted(weights, np.stack(list(batches.values())))
+
+    def decoded(self, releases: Mapping[int, FloatArray], update: int) -> FloatArray:
+        """Return the sum of all batches up to an update, from what was released for each.
+
+        Parameters
+        ----------
+        releases
+            Sums of releases by their updates; what is missing counts as 0.
+        update
+            b, from 1 to B.
+
+        Returns
+        -------
+        array
+            Σ_j D_bj·(release j).
+        """
+        row = self.factors.decoder[update - 1]
+        return np.asarray(sum(row[j - 1] * numbers for j, numbers in releases.items()))
 
     def spread(self, updates: int) -> float:
         """Return by what σ is multiplied in the prefix sum after so many updates.
@@ -79,10 +122,10 @@ class NoisePlan:
         --------
         >>> import fedglb as fg
         >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
-        >>> plan.spread(1), round(plan.spread(30), 3)
-        (1.0, 1.465)
+        >>> round(plan.spread(1), 2), round(plan.spread(30), 2)
+        (1.52, 2.6)
         """
-        return norm(self.weights[: integer("updates", updates, at_least=0, at_most=self.updates)])
+        return self.factors.spread(integer("updates", updates, at_least=0, at_most=self.updates))
 
     def total_vector(self, updates: int, present: int) -> float:
         """Return the standard deviation in the prefix sum of v if so many clients add shares."""
@@ -100,12 +143,11 @@ class NoisePlan:
         >>> import fedglb as fg
         >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
         >>> round(plan.spent(1), 3), round(plan.spent(30), 3)
-        (0.162, 0.237)
+        (0.156, 0.237)
         """
-        factor, count = self.spread(releases), self.contributions
-        vector = _over_releases(self.vector_bound, factor, releases, self.dim, count)
-        matrix = _over_releases(self.matrix_bound, factor, releases, self.dim, count)
-        return math.hypot(vector / self.vector_noise, matrix / self.matrix_noise)
+        integer("releases", releases, at_least=0, at_most=self.updates)
+        unit = self.vector_noise * math.sqrt(1.0 - self.hessian_share) / self.vector_bound
+        return _changed(self, releases) / unit
 
     def share_variance(self) -> tuple[Fraction, Fraction]:
         """Return the variances of the whole numbers that one client adds to v and to H.
@@ -163,14 +205,14 @@ class Gaussian:
     >>> import fedglb as fg
     >>> plan = fg.Gaussian(epsilon=1.0, delta=1e-6).plan(fg.Problem(dim=10), 200, updates=30)
     >>> plan.honest, round(plan.mu, 4), round(plan.vector_noise, 2), round(plan.matrix_noise, 2)
-    (180, 0.2367, 3.95, 2.82)
+    (180, 0.2367, 2.58, 1.84)
     """
 
     stored_name = "Gaussian"
 
     epsilon: float
     delta: float
-    noise: Place = "sums"
+    noise: NoisePlace = "sums"
     neighbours: Neighbours = "zero-out"
     contributions: int = 1
     honest: float = 0.9
@@ -254,17 +296,32 @@ class Gaussian:
         rewards = self.rewards(problem)
         residual, slope = residual_bound(problem.link, problem.S, rewards), problem.k_mu
         bounds = sensitivities(residual, slope, self.neighbours, self.contributions)
-        weights = fixed_point.rounded_weights(square_root_weights(updates))
-        mu, factor = gdp_mu(self.epsilon, self.delta), norm(weights)
-        vector, matrix = (
-            _over_releases(bound, factor, updates, problem.dim, self.contributions)
-            for bound in bounds
-        )
-        vector_noise = vector / (mu * math.sqrt(1.0 - self.hessian_share))
-        matrix_noise = matrix / (mu * math.sqrt(self.hessian_share))
+        mu, share = gdp_mu(self.epsilon, self.delta), self.hessian_share
+        together = joint(problem.link, problem.S, rewards, self.neighbours, share)
         # the product of a share and a whole number may be a little too large: 0.55 · 20
         honest = max(math.ceil(self.honest * clients - 1e-9), 1) if self.noise == "sums" else 1
-        largest = max(vector_noise, matrix_noise) * math.sqrt(clients / honest)
+        bare = NoisePlan(
+            updates=updates,
+            vector_noise=1.0,
+            matrix_noise=1.0,
+            vector_share=1.0,
+            matrix_share=1.0,
+            honest=honest,
+            vector_bound=bounds[0],
+            matrix_bound=bounds[1],
+            residual_limit=residual,
+            slope_limit=slope,
+            rewards=rewards,
+            joint=together,
+            hessian_share=share,
+            mu=mu,
+            dim=problem.dim,
+            clients=clients,
+            contributions=self.contributions,
+        )
+        noise = _changed(bare, updates) / mu
+        vector, matrix = noise * bounds[0] / math.sqrt(1.0 - share), noise * bounds[1] / share**0.5
+        largest = max(vector, matrix) * math.sqrt(clients / honest)
         if not _ROOM * largest < 2.0 ** (62 - fixed_point.BITS):
             raise InvalidInput(
                 "epsilon",
@@ -272,36 +329,27 @@ class Gaussian:
                 f"a larger number: noise of standard deviation {largest:.3g} in the sums does not "
                 "fit into 64 bits (a smaller reward_limit or fewer contributions help, too)",
             )
-        return NoisePlan(
-            weights=tuple(weights.tolist()),
-            vector_noise=vector_noise,
-            matrix_noise=matrix_noise,
-            vector_share=vector_noise / math.sqrt(honest),
-            matrix_share=matrix_noise / math.sqrt(honest),
-            honest=honest,
-            vector_bound=bounds[0],
-            matrix_bound=bounds[1],
-            residual_limit=residual,
-            slope_limit=slope,
-            rewards=rewards,
-            mu=mu,
-            dim=problem.dim,
-            clients=clients,
-            contributions=self.contributions,
+        return replace(
+            bare,
+            vector_noise=vector,
+            matrix_noise=matrix,
+            vector_share=vector / math.sqrt(honest),
+            matrix_share=matrix / math.sqrt(honest),
         )
 
 
-def _over_releases(
-    bound: float, factor: float, releases: int, dim: int, contributions: int
-) -> float:
-    """Return the norm of what neighbouring datasets change over so many releases.
+def _changed(plan: NoisePlan, releases: int) -> float:
+    """Return the norm of what neighbouring datasets change over so many releases, in units of μ.
 
-    A changed sample is rounded before and after (half a unit in each of m numbers, each time), and
-    so is each release, in which rounding can add a whole unit to every difference.
+    v is measured in units of Δ_v/√(1 − s) and H in units of Δ_H/√s. A changed sample is rounded
+    before and after (half a unit of the last place in each of m numbers, each time), and so is each
+    release, in which rounding can add a whole unit to every difference.
     """
-    m = fixed_point.size(dim)
-    sample = contributions * math.sqrt(m) * fixed_point.UNIT
-    return factor * (bound + sample) + math.sqrt(releases) * sample
+    growth = plan.factors.growth(releases)
+    s, places = plan.hessian_share, math.sqrt(fixed_point.size(plan.dim))
+    unit = math.hypot(math.sqrt(1.0 - s) / plan.vector_bound, math.sqrt(s) / plan.matrix_bound)
+    rounding = plan.contributions * places * fixed_point.UNIT * unit
+    return growth * (plan.joint + rounding) + math.sqrt(releases) * rounding
 
 
 def _variance(share: float) -> Fraction:

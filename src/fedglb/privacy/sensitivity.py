@@ -5,6 +5,9 @@ A sample (x, y), seen at z = xᵀθ with |z| ≤ S, adds v = x(y − μ(z) + μ�
 
 Two samples: ‖v − v′‖ ≤ 2G_v, and ‖H − H′‖_F² = ‖H‖² + ‖H′‖² − 2 tr(HH′) ≤ 2k_μ², because the
 trace of a product of two positive semidefinite matrices is not negative.
+
+The two bounds are not reached by the same sample. What counts for privacy is the norm of (v/σ_v,
+H/σ_H) together: `joint` says by how much it is below that of both bounds.
 """
 
 from __future__ import annotations
@@ -107,3 +110,62 @@ def sensitivities(
     if neighbours == "replace":
         return 2.0 * residual * factor, 2.0**0.5 * slope * factor
     return residual * factor, slope * factor
+
+
+def joint(
+    link: Link,
+    radius: float,
+    rewards: tuple[float, float],
+    neighbours: Neighbours,
+    share: float,
+) -> float:
+    """Return J ≤ 1: what v and H change together, over what their bounds would allow.
+
+    With Δ_v and Δ_H as in `sensitivities` for one interaction, and s the share of H,
+    (1 − s)‖v‖²/Δ_v² + s‖H‖²/Δ_H² ≤ J² for every change of one interaction.
+
+    For zero-out neighbours ‖v‖ ≤ a(z) and ‖H‖ ≤ w(z), with w = μ′ and a the largest |y − μ + μ′z|;
+    z is one number, and where a is largest w is not. For replace, with c the cosine of the two
+    arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² = w² + w′² − 2ww′c²: opposite arms make
+    v differ most, and H least. The largest c is known in closed form, z and z′ are searched on a
+    grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
+    step and |μ″| ≤ s̄k_μ (`Link.skew`); that is added, so J is an upper bound.
+
+    Parameters
+    ----------
+    link, radius, rewards, neighbours
+        As for `residual_bound` and `sensitivities`.
+    share
+        s, the share of μ² that is spent on H, in (0, 1).
+
+    Returns
+    -------
+    float
+        J; 1 for a link that is not the package's own or has no bound on μ″.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> [round(joint(fg.Logistic(), 1.0, (0.0, 1.0), n, 0.3), 3) for n in ("zero-out", "replace")]
+    [0.955, 0.838]
+    """
+    skew = link.skew(radius)
+    if type(link) not in (Identity, Logistic, Poisson, Probit) or skew is None:
+        return 1.0
+    residual, slope = residual_bound(link, radius, rewards), link.k_mu(radius)
+    points = 401 if neighbours == "replace" else 4001
+    z = np.linspace(-radius, radius, points)
+    off = radius / (points - 1) * skew * slope * max(radius, 1.0)
+    w = np.minimum(link.variance(z) + off, slope)
+    least = np.maximum(link.variance(z) - off, 0.0)
+    centre = link.mean(z) - link.variance(z) * z
+    a = np.minimum(np.maximum(rewards[1] - centre, centre - rewards[0]) + off, residual)
+    if neighbours == "zero-out":
+        square = (1.0 - share) * (a / residual) ** 2 + share * (w / slope) ** 2
+        return min(float(np.sqrt(square.max())), 1.0)
+    of_v, of_H = (1.0 - share) / (2.0 * residual) ** 2, share / (2.0 * slope**2)
+    products, lows = np.outer(a, a), np.outer(least, least)
+    c = np.minimum(of_v * products / np.maximum(2.0 * of_H * lows, 1e-300), 1.0)
+    squares_v = np.add.outer(a * a, a * a) + 2.0 * products * c
+    squares_H = np.add.outer(w * w, w * w) - 2.0 * lows * c * c
+    return min(float(np.sqrt((of_v * squares_v + of_H * squares_H).max())), 1.0)

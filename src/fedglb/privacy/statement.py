@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedglb.errors import integer
 from fedglb.privacy.accounting import gdp_epsilon, zcdp_epsilon
-from fedglb.privacy.gaussian import Gaussian, NoisePlan, Place
+from fedglb.privacy.gaussian import Gaussian, NoisePlace, NoisePlan
 from fedglb.privacy.sensitivity import Neighbours
 
 
@@ -48,7 +48,7 @@ class PrivacyStatement:
     >>> plan = gaussian.plan(fg.Problem(dim=10), clients=200, updates=30)
     >>> said = state(gaussian, plan, releases=10, simulated=True)
     >>> print(str(said).splitlines()[0])
-    epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 0.907
+    epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 0.976
     >>> round(said.spent(30), 3), said.spent(0)
     (1.0, 0.0)
     """
@@ -59,7 +59,7 @@ class PrivacyStatement:
     zcdp_epsilon: float
     neighbours: Neighbours
     contributions: int
-    noise: Place
+    noise: NoisePlace
     releases: int
     updates: int
     vector_noise: float

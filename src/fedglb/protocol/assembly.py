@@ -112,13 +112,9 @@ def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:
 
 
 def shared_model(
-    algorithm: Algorithm,
-    t: int,
-    fitted: Objective,
-    solution: Solution,
-    noise: float | None = None,
+    algorithm: Algorithm, t: int, fitted: Objective, solution: Solution
 ) -> SharedModel:
-    """Return the model that all clients get; `noise` is the variance of privacy's in its sums."""
+    """Return the model that all clients get."""
     solver, local = algorithm.global_update, algorithm.local_update
     assert solver is not None
     if solution.ridge is not None:
@@ -137,5 +133,4 @@ def shared_model(
         b=solution.b,
         gradient_matrix=solution.gradient_matrix,
         ridge=solution.ridge,
-        noise=noise,
     )

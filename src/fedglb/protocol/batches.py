@@ -23,8 +23,7 @@ from fedglb.kernels.one_pass import (
     UNIT,
     add_all_releases,
 )
-from fedglb.privacy.fixed_point import BITS, size, weighted
-from fedglb.privacy.gaussian import NoisePlan
+from fedglb.privacy.fixed_point import BITS, size
 from fedglb.privacy.noise import NoiseSource
 from fedglb.protocol.messages import ClientId
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
@@ -86,27 +85,6 @@ def sums_of(
         allowed = f"rewards within ±{LARGEST_SAMPLE:g}: give them in a larger unit"
         raise InvalidInput("reward", "too large to be summed", allowed)
     return numbers
-
-
-def to_release(plan: NoisePlan, batches: Mapping[int, IntArray], update: int) -> IntArray:
-    """Return what is released at update b before noise: Σ f_{b−j}·(batch j), rounded once.
-
-    Parameters
-    ----------
-    plan
-        It has the weights f_0, f_1, ….
-    batches
-        The sums of each batch, by the update that took it in.
-    update
-        b.
-
-    Returns
-    -------
-    array
-        Whole numbers, of the shape of a batch.
-    """
-    weights = np.array([plan.weights[update - j] for j in batches])
-    return weighted(weights, np.stack(list(batches.values())))
 
 
 @dataclass(frozen=True)
@@ -203,7 +181,7 @@ class Batches:
                 batch = batch + self.last.batch
             return Release(update, frozen, batch, batch)
         assert self._source is not None
-        numbers = to_release(plan, {**self.closed, update: batch}, update)
+        numbers = plan.encoded({**self.closed, update: batch}, update)
         numbers += self._source.draw(self._client, update, plan)
         return Release(update, frozen, batch, numbers)
 

@@ -182,10 +182,6 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
         raise InvalidInput("ridge", model.ridge, "a number exactly where a rule chooses it")
     if model.ridge is not None:
         number("ridge", model.ridge, above=0.0)
-    if (model.noise is not None) != (algorithm.privacy is not None):
-        raise InvalidInput("noise", model.noise, "a number exactly where there is privacy")
-    if model.noise is not None:
-        number("noise", model.noise, at_least=0.0)
 
 
 def _exactly(

@@ -1,4 +1,4 @@
-"""How the noise of privacy enters a model: the shift of its matrix, the variance of its sums."""
+"""How large the noise of privacy is in the sums behind a model."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def shift(setting: Setting, update: int, clients: int) -> float:
     return sigma * (math.sqrt(2.0 * d) + math.sqrt(2.0 * q))
 
 
-def noise_variance(setting: Setting, update: int, clients: int) -> float | None:
-    """Return s² = σ_{v,b}² + κ_b²S²/d, which the noise adds to the sums behind θ.
+def levels(setting: Setting, update: int, clients: int) -> tuple[float, float]:
+    """Return σ_{v,b} and σ_{H,b}, the standard deviations of the noise in the sums of v and of H.
 
     Parameters
     ----------
@@ -45,11 +45,10 @@ def noise_variance(setting: Setting, update: int, clients: int) -> float | None:
 
     Returns
     -------
-    float or None
-        None without privacy.
+    tuple of float
+        Zeros without privacy.
     """
-    if setting.noise is None:
-        return None
-    problem = setting.problem
-    sigma = setting.noise.total_vector(update, clients)
-    return sigma**2 + (shift(setting, update, clients) * problem.S) ** 2 / problem.dim
+    plan = setting.noise
+    if plan is None:
+        return 0.0, 0.0
+    return plan.total_vector(update, clients), plan.total_matrix(update, clients)

@@ -17,7 +17,7 @@ from fedglb.privacy.fixed_point import BITS, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
 from fedglb.protocol.batches import LARGEST_SAMPLE
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message
-from fedglb.protocol.noise import noise_variance, shift
+from fedglb.protocol.noise import levels, shift
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
 from fedglb.typing import IntArray
@@ -146,15 +146,12 @@ class OnePassUpdate:
         return self.algorithm.global_update
 
     def _objective(self, total: SumOfReleases) -> Objective:
-        """Return what is fitted: the prefix sum Σ f_{b−j} r_j of all updates' sums r_j."""
+        """Return what is fitted: the sums over all samples so far, from all that was released."""
         plan, b, d = self.setting.noise, self.number, self.setting.problem.dim
-        sums = {**self.earlier, b: total}
-        v, H = np.zeros(d), np.zeros((d, d))
-        for j, each in sums.items():
-            weight = 1.0 if plan is None else plan.weights[b - j]
-            own_v, own_H = unpack(each.numbers, d)
-            v += weight * own_v
-            H += weight * own_H
+        releases = {j: each.numbers.astype(float) for j, each in self.earlier.items()}
+        releases[b] = total.numbers.astype(float)
+        numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
+        v, H = unpack(np.asarray(numbers), d)
         prior = self.algorithm.local_update.prior(self.setting)
         return Objective(
             setting=self.setting,
@@ -164,6 +161,7 @@ class OnePassUpdate:
             previous=self.previous,
             moment=v,
             shift=shift(self.setting, b, total.clients),
+            noise=levels(self.setting, b, total.clients),
             releases=b,
         )
 
@@ -184,11 +182,7 @@ class OnePassUpdate:
         """Return the model that all clients get."""
         assert self.solve is not None
         assert self.solve.solution is not None
-        assert self.total is not None
-        noise = noise_variance(self.setting, self.number, self.total.clients)
-        return shared_model(
-            self.algorithm, self.t, self.solve.objective, self.solve.solution, noise
-        )
+        return shared_model(self.algorithm, self.t, self.solve.objective, self.solve.solution)
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the participants; what each contributed is in no record."""

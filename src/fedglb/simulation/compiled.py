@@ -35,7 +35,7 @@ from fedglb.local_update import LocalState, LocalUpdate
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.batches import Release, sums_of, to_release
+from fedglb.protocol.batches import Release, sums_of
 from fedglb.protocol.choosing import Choosing, simple
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
@@ -230,7 +230,7 @@ class CompiledEngine(Engine):
         plan, releases = self.setting.noise, batch
         if plan is not None:
             self._batches[number] = batch
-            releases = to_release(plan, self._batches, number)
+            releases = plan.encoded(self._batches, number)
             releases += np.stack([self.noise.draw(i, number, plan) for i in range(len(batch))])
         self._last_batch, self._last_release = batch, releases
         self._frozen[:], self._took_part[:] = a.counts, number

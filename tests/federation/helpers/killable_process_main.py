@@ -76,6 +76,11 @@ class Learning(Obedient):
         found = self.agent.status
         return {"welcome": found.welcome, "model": found.model, "refused": found.refused}
 
+    def privacy(self) -> dict[str, Any]:
+        spent = self.agent.status.privacy
+        assert spent is not None
+        return {"last": spent.last, "releases": spent.releases}
+
     def state(self) -> dict[str, Any]:
         return {"arrays": self.agent._client.protocol_client.to_arrays()}
 
@@ -90,6 +95,10 @@ class Coordinating(Obedient):
     """A coordinator; it takes orders beside its service."""
 
     session: CoordinatorSession | None = None
+    clock: float = 0.0  # of a schedule
+
+    def set_clock(self, clock: float) -> None:
+        self.clock = clock
 
     def status(self) -> dict[str, Any]:
         """Whether it rests; and if so, how many samples the newest model covers."""
@@ -99,16 +108,19 @@ class Coordinating(Obedient):
             return {"rests": False}
         record = here.coordinator.last_update
         finished = here.coordinator.finished
-        return {"rests": True, "samples": record.samples if record else 0, "model": finished}
+        samples, t = (record.samples, record.t) if record else (0, 0)
+        return {"rests": True, "samples": samples, "t": t, "model": finished}
 
     def state(self) -> dict[str, Any]:
         assert self.session is not None
         return {"arrays": self.session.coordinator.to_arrays()}
 
-    def serve(self, bundle: Path, path: Path) -> None:
+    def serve(self, bundle: Path, path: Path, clock: float) -> None:
+        self.clock = clock
+
         class Watched(CoordinatorSession):
             def __init__(inner, *given: Any) -> None:  # noqa: N805
-                super().__init__(*given)
+                super().__init__(*given, wall=lambda: self.clock)
                 self.session = inner
 
         def listen() -> None:

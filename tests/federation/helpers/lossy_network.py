@@ -129,6 +129,12 @@ class Harness:
         self.file.close()
         self.begin()
 
+    def stop_for(self, seconds: float) -> None:
+        """End the coordinator, and start it again after a while in which nobody speaks."""
+        self.file.close()
+        self.now += seconds
+        self.begin()
+
     def stop(self) -> None:
         """Stop the coordinator properly, and start it again."""
         self.session.stop()

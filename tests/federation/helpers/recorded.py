@@ -25,6 +25,16 @@ AGREED = AgreementTable(10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-ucb"
 ONE_EXCHANGE = AgreementTable(
     10, ProblemTable(DIM, radius=3.0), {"name": "fedglb-auto", "threshold": 1e9}
 )
+#: Updates on a schedule, whose clock the test sets.
+ONE_PASS = AgreementTable(
+    10, ProblemTable(DIM, radius=3.0),
+    {"name": "fedglb-private", "updates": 60, "first": 1.0, "growth": 1.2},
+)  # fmt: skip
+#: The same with noise.
+SILO = AgreementTable(
+    10, ProblemTable(DIM, radius=3.0),
+    {**ONE_PASS.algorithm, "privacy": {"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}},
+)  # fmt: skip
 
 
 def stream(client: str, dim: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -66,6 +76,8 @@ def undisturbed(agreement: Agreement, names: Sequence[str], phases: int) -> Iter
         who = clients[asker(names, phase)]
         t = max(who.last_t, who.state.t_last)
         waiting: list[Message] = [SyncRequest(who.id, t, who.adopted)]
+        if agreement.times:
+            waiting = coordinator.begin(phase + 1)
         while waiting:
             message = waiting.pop(0)
             receiver = coordinator if message.upward else clients[str(message.client)]

@@ -73,14 +73,10 @@ def test_what_a_ledger_calls_messages():
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
     further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
+    once = fg.fedglb_private(updates=2)
     runs = [
         fg.simulate(algorithm, env, horizon=8, seed=1)
-        for algorithm in (
-            fg.fedglb_ucb(threshold=0.1),
-            fg.one_ucb_glm(),
-            further,
-            fg.fedglb_private(updates=2),
-        )  # fmt: skip
+        for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further, once)
     ]
     assert [set(run.ledger["message"]) for run in runs] == [
         {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums", "MaskedSum"},

@@ -259,9 +259,8 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
         elif key == "choice":
             out[key] = choice_in_words(algorithm.choice)
         elif key == "privacy":
-            part = algorithm.privacy
-            out[EPSILON] = None if part is None else part.epsilon
-            out[key] = privacy_in_words(part)
+            if (part := algorithm.privacy) is not None:
+                out[EPSILON], out[key] = float(part.epsilon), privacy_in_words(part)
         elif key == "ridge" and algorithm.ridge_rule is not None:
             out[key], out[RIDGE_START] = None, algorithm.ridge_rule.start
         elif value is None or value is inspect.Parameter.empty:

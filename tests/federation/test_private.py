@@ -1,0 +1,398 @@
+"""One-pass updates in a federation: on a schedule, each sample once, a budget that holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedglb as fg
+from fedglb.federation.agreement import Agreement
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.wire.messages import Rejected, Withdrawal
+from fedglb.privacy.fixed_point import size
+from fedglb.protocol.messages import BatchSums, CovarianceRequest, SyncRequest
+from fedglb.simulation.reference import ReferenceEngine
+from tests.federation.helpers.lossy_network import (
+    DIM,
+    PATIENT,
+    Harness,
+    agreed,
+    harness,
+    texts,
+)
+
+SILO = fg.Gaussian(epsilon=1.0, delta=1e-6, noise="silo")
+B, FIRST, GROWTH = 5, 4.0, 1.5
+TIMES = [FIRST * GROWTH**k for k in range(B)]
+
+
+def private(
+    privacy: fg.Gaussian | None = SILO, updates: int = B, growth: float = GROWTH, **more: Any
+) -> Agreement:
+    algorithm = fg.fedglb_private(updates, first=FIRST, growth=growth, privacy=privacy)
+    return agreed(algorithm=algorithm, **more)
+
+
+def to_the_end(running: Harness, updates: int = B) -> None:
+    for k in range(updates):
+        running.until(lambda k=k: running.shared(k + 1))
+        running.feed(3)
+
+
+def sent_by(running: Harness, name: str) -> dict[int, set[bytes]]:
+    """What a client sent, by update."""
+    out: dict[int, set[bytes]] = {}
+    for message in running.heard("up", BatchSums, name):
+        out.setdefault(message.update, set()).add(message.numbers.tobytes())
+    return out
+
+
+# -- the schedule ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("privacy", [None, SILO], ids=["plain", "silo"])
+def test_updates_come_at_the_agreed_times_and_then_no_more(tmp_path, privacy):
+    with harness(tmp_path, agreement=private(privacy)) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        to_the_end(running)
+        running.run(100.0)
+        requests = running.heard("down", CovarianceRequest, "a")
+        when = [t for t, way, n, m in running.said if way == "down" and m in requests and n == "a"]
+        assert [r.update for r in requests] == [1, 2, 3, 4, 5]
+        for seen, wanted in zip(when, TIMES, strict=True):
+            assert wanted <= seen < wanted + 0.11
+        assert running.heard("up", SyncRequest) == []
+        [end] = texts(running, "ended")
+        assert end.startswith(
+            "the schedule has ended" if privacy is None else "the privacy budget is spent"
+        )
+        assert list(running.file.updates()["clients"]) == [3] * B
+
+
+def test_times_of_a_downtime_are_made_up_for_by_one_update(tmp_path):
+    with harness(tmp_path, agreement=private()) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        running.until(lambda: running.shared(1))
+        running.stop_for(6.0)  # over the times of updates 2 and 3
+        running.until(lambda: running.shared(2))
+        assert running.coordinator.t == 3
+        assert running.now < TIMES[3]
+        running.until(lambda: running.shared(3))
+        assert (running.coordinator.t, running.coordinator.finished) == (4, 3)
+        running.run(100.0)
+        assert (running.coordinator.t, running.coordinator.started) == (5, 4)
+        assert texts(running, "ended") == [
+            "the schedule has ended: it had 5 updates, and no more begin"
+        ]
+
+
+def test_the_start_is_that_of_the_first_coordinator(tmp_path):
+    with harness(tmp_path, agreement=private()) as running:
+        running.run(2.0)
+        running.crash()
+        running.run(1.0)
+        running.stop()
+        assert running.session.driver.timetable.start == 0.0
+        running.until(lambda: running.shared(1))
+        assert FIRST <= running.now < FIRST + 1.0
+
+
+def test_an_update_waits_for_a_quorum(tmp_path):
+    policy = dataclasses.replace(PATIENT, quorum=2)
+    with harness(tmp_path, ["a"], agreement=private(), policy=policy) as running:
+        running.run(15.0)
+        assert running.coordinator.started == 0
+        assert texts(running, "waiting")[0] == "an update is due; 1 are present, the quorum is 2"
+        running.add("b")
+        running.until(lambda: running.shared(1))
+        assert running.coordinator.t == B - 1  # of all times that have passed
+
+
+def test_nobody_can_ask_for_an_update(tmp_path):
+    with harness(tmp_path, agreement=private()) as running:
+        running.until(running.everybody_here)
+        node = running.nodes["a"]
+        running.say(node, SyncRequest("a", 1, 0))
+        running.run(1.0)
+        assert running.coordinator.started == 0
+        [answer] = running.heard("down", Rejected)
+        assert answer.member
+        assert "on a schedule" in answer.reason
+        assert node.agent_session.refused == answer.reason
+        node.agent_session.ask()  # heartbeats say it, too
+        running.run(2.0)
+        assert running.coordinator.started == 0
+        running.until(lambda: running.shared(1))
+        assert node.agent_session.refused is None
+
+
+# -- what is sent ------------------------------------------------------------------------------
+
+
+def test_the_models_are_those_of_the_simulation_to_the_bit(tmp_path):
+    """Whatever gets lost, doubled or late, and in whatever order answers arrive."""
+    names, T = ["a", "b", "c", "d", "e"], 12
+    agreement = private(None, updates=4)
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((T, len(names), 1, DIM))
+    X /= np.linalg.norm(X, axis=-1, keepdims=True)
+    y = (rng.random((T, len(names), 1)) < 0.6).astype(float)
+    steps = [3, 5, 8, 12]
+
+    models: list[Any] = []
+
+    class Simulation(ReferenceEngine):
+        def _deliver(self, messages):
+            before = self.coordinator.syncs
+            super()._deliver(messages)
+            if self.coordinator.syncs > before:
+                models.append(self.coordinator.model)
+
+    env = fg.Recorded(agreement.problem, X, np.full(y.shape, 0.5), rewards=y)
+    played = fg.fedglb_private(4, first=3.0, growth=1.6)
+    assert played.trigger.steps(played.setting(agreement.problem, 5, T)) == tuple(steps)
+    engine = Simulation(played, env, T, 0)
+    engine.run()
+
+    with harness(
+        tmp_path, names, agreement=agreement, loss=0.2, twice=0.2, delay=0.4, seed=3
+    ) as running:
+        running.until(running.everybody_here)
+        done = 0
+        for k, step in enumerate(steps):
+            for i in rng.permutation(len(names)):
+                learner = running.nodes[names[i]].learner
+                for t in range(done, step):
+                    learner.observe(learner.choose(X[t, i]).id, float(y[t, i, 0]))
+            done = step
+            running.until(lambda k=k: running.shared(k + 1))
+            ours, theirs = running.coordinator.model, models[k]
+            for name in ("theta", "matrix", "radius_terms"):
+                assert getattr(ours, name).tobytes() == getattr(theirs, name).tobytes()
+            for node in running.all():
+                base = node.learner.protocol_client.state.base
+                assert base.theta.tobytes() == theirs.theta.tobytes()
+    assert len(models) == 4
+
+
+def test_a_lost_update_costs_nothing_without_noise(tmp_path):
+    """Its samples are in the next one: the models are those of a federation without the loss."""
+    models = []
+    for crashes in (False, True):
+        with harness(tmp_path / str(crashes), agreement=private(None)) as running:
+            running.until(running.everybody_here)
+            running.feed()
+            if crashes:
+                running.lost = lambda way, name, m: isinstance(m, BatchSums) and name == "b"
+                running.until(lambda: running.coordinator.started == 1)
+                running.run(1.0)
+                running.lost = lambda way, name, m: False
+                running.crash()
+            running.until(lambda: running.shared(1))
+            running.feed()
+            running.until(lambda c=crashes: running.shared(2 + c))
+            models.append(running.coordinator.model)
+            assert sorted(running.coordinator.releases) == ([2, 3] if crashes else [1, 2])
+    assert models[0].theta.tobytes() == models[1].theta.tobytes()
+    assert models[0].matrix.tobytes() == models[1].matrix.tobytes()
+
+
+def test_a_repeated_request_gets_the_same_bytes_also_after_a_restart(tmp_path):
+    agreement, count = private(updates=3, growth=3.0), 3
+    with harness(tmp_path, agreement=agreement, twice=0.5, delay=0.5) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        for k in range(count):
+            running.lost = lambda way, name, m: isinstance(m, BatchSums) and name == "a"
+            running.until(lambda k=k: sent_by(running, "a").get(k + 1))
+            running.take_down("a")
+            running.run(3.0)
+            running.lost = lambda way, name, m: False
+            running.until(lambda k=k: running.shared(k + 1))
+            running.feed(3)
+        sent = sent_by(running, "a")
+        assert {update: len(each) for update, each in sent.items()} == {1: 1, 2: 1, 3: 1}
+        assert len(running.heard("up", BatchSums, "a")) > 2 * count
+        assert len({numbers for each in sent.values() for numbers in each}) == count
+
+
+def test_a_lossy_network_and_restarts_spend_no_slot_twice(tmp_path):
+    rng = np.random.default_rng(0)
+    policy = Policy(quorum=1, time_limit=3.0, absent_after=20.0, grace=4.0)
+    with harness(
+        tmp_path, agreement=private(updates=12), policy=policy, loss=0.3, twice=0.3, delay=0.6
+    ) as running:
+        running.until(running.everybody_here)
+        while running.session.driver.ended is None and running.now < 2000.0:
+            for node in running.all():
+                if node.up:
+                    node.feed(1)
+            running.run(float(rng.uniform(0.1, 4.0)))
+            if rng.random() < 0.2:
+                running.crash()
+            name = str(rng.choice(list(running.nodes)))
+            if rng.random() < 0.3 and running.nodes[name].up:
+                running.take_down(name)
+        running.run(10.0)
+        assert running.coordinator.started <= 12
+        for node in running.all():
+            sent = sent_by(running, node.name)
+            assert all(len(each) == 1 for each in sent.values())
+            assert set(sent) <= set(range(1, 13))
+            spent = node.learner.privacy()
+            assert spent.last == max(sent)
+            assert spent.epsilon <= 1.0
+            in_file = node.learner._store.releases()
+            assert sorted(in_file) == sorted(sent)
+
+
+def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
+    with harness(tmp_path, ["a"], agreement=private()) as running:
+        running.until(running.everybody_here)
+        to_the_end(running)
+        node = running.nodes["a"]
+        before = sent_by(running, "a")
+        for _ in range(2):
+            session = node.agent_session
+            for update in (B + 1, B + 100, 2**40):
+                request = CovarianceRequest("a", update, node.model)
+                assert session.receive(request) == [Withdrawal(update)]
+            for update in range(1, B + 1):  # numbers that were used
+                assert session.receive(CovarianceRequest("a", update, 0)) == [Withdrawal(update)]
+            node.close()
+            node.open()
+        session = node.agent_session
+        assert session.receive(CovarianceRequest("a", B + 1, 0)) == [Withdrawal(B + 1)]
+        spent = node.learner.privacy()
+        assert (spent.releases, spent.last, spent.updates) == (B, B, B)
+        assert spent.epsilon == pytest.approx(1.0, abs=1e-9)
+        assert spent.refused == "update 6: the privacy budget is for 5 updates, and is spent"
+        assert spent.refused in caplog.text
+        assert sent_by(running, "a") == before
+
+
+def test_what_is_sent_is_noise_around_the_sums(tmp_path):
+    """Two federations with the same samples send other numbers; without noise the same ones."""
+    sent = []
+    for k in range(2):
+        for privacy in (SILO, None):
+            with harness(tmp_path / f"{k}{privacy is None}", agreement=private(privacy)) as running:
+                running.until(running.everybody_here)
+                running.feed()
+                running.until(lambda: running.shared(1))
+                [message] = {
+                    m.numbers.tobytes(): m for m in running.heard("up", BatchSums, "a")
+                }.values()
+                assert message.numbers.shape == (size(DIM),)
+                sent.append(message.numbers)
+    noisy, plain = sent[::2], sent[1::2]
+    np.testing.assert_array_equal(plain[0], plain[1])
+    scales = private().setting.noise.scales()
+    for each in noisy:
+        assert (np.abs(each - plain[0]) < 7.0 * scales).all()
+        assert (each != plain[0]).all()
+    assert (noisy[0] != noisy[1]).all()
+
+
+# -- a coordinator that has lost its file ------------------------------------------------------
+
+
+def test_a_coordinator_that_lost_its_file_goes_on_with_the_slots_that_are_left(tmp_path):
+    with harness(tmp_path, agreement=private()) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        running.until(lambda: running.shared(2))
+        running.file.close()
+        for file in tmp_path.glob("coordinator.db*"):
+            file.unlink()
+        running.begin(after=2)
+        running.feed()
+        running.until(lambda: running.shared(3))
+        request = running.heard("down", CovarianceRequest, "a")[-1]
+        assert (request.update, request.model) == (3, 0)
+        running.run(100.0)
+        assert running.coordinator.started == B
+        assert sorted(running.coordinator.releases) == [3, 4, 5]
+        assert set(sent_by(running, "a")) == {1, 2, 3, 4, 5}
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+
+def test_a_client_cannot_make_sums_overflow(tmp_path):
+    policy = dataclasses.replace(PATIENT, most_samples=1000)
+    with harness(tmp_path, agreement=private(), policy=policy) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        running.lost = lambda way, name, m: isinstance(m, BatchSums) and m.numbers.max() < 2**44
+        running.until(lambda: running.coordinator.phase == 1)
+        for value in (-(2**63), 2**63 - 1, 2**45):
+            numbers = np.full(size(DIM), value)
+            with pytest.raises(fg.InvalidInput, match="whole numbers within"):
+                running.session._check(BatchSums("a", 1, numbers))
+        with pytest.raises(fg.InvalidInput, match="whole numbers within"):
+            running.coordinator.receive(BatchSums("a", 1, np.full(size(DIM), -(2**63))))
+        running.say(running.nodes["a"], BatchSums("a", 1, np.full(size(DIM), 2**45)))
+        running.lost = lambda way, name, m: False
+        running.until(lambda: running.shared(1))
+        assert texts(running, "excluded") == ["a is excluded: its message was invalid"]
+
+
+def in_federation(**more: Any) -> dict[str, Any]:
+    return {"epsilon": 1.0, "delta": 1e-6, "noise": "silo", **more}
+
+
+@pytest.mark.parametrize(
+    ("privacy", "schedule", "problem", "match"),
+    [
+        ({"noise": "sums"}, {}, {}, r"privacy.noise = 'sums' .* without secure sums"),
+        ({}, {"first": None}, {}, r"first = None .*seconds"),
+        ({}, {"growth": None}, {}, r"growth = None"),
+        ({}, {"growth": 10.0, "updates": 400}, {}, r"growth = 10.0 .* a thousand years"),
+        ({}, {}, {"link": fg.Poisson()}, r"privacy.reward_limit = None .* have no bound"),
+        ({"epsilon": 1e-12, "delta": 1e-13}, {}, {}, r"privacy.epsilon = 1e-12 .* 64 bits"),
+        ({}, {"updates": 3000}, {}, r"updates = 3000"),
+    ],
+    ids=["sums", "first", "growth", "never", "rewards", "epsilon", "updates"],
+)
+def test_what_cannot_be_is_refused_by_name(privacy, schedule, problem, match):
+    given = {"updates": B, "first": FIRST, "growth": 1.001, **schedule}
+    algorithm = fg.fedglb_private(privacy=fg.Gaussian(**in_federation(**privacy)), **given)
+    with pytest.raises(fg.InvalidInput, match=match):
+        Agreement(fg.Problem(dim=2, noise=1.0, **problem), algorithm, max_clients=3)
+
+
+def test_the_federations_reward_limit_is_that_of_its_privacy():
+    problem = fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)
+    algorithm = fg.fedglb_private(B, FIRST, SILO, GROWTH)
+    found = Agreement(problem, algorithm, 3, reward_limit=8.0)
+    assert found.facts()["algorithm.privacy.reward_limit"] == "8"
+    assert found.setting.noise.rewards == (0.0, 8.0)
+    own = dataclasses.replace(algorithm, privacy=dataclasses.replace(SILO, reward_limit=5.0))
+    assert Agreement(problem, own, 3, reward_limit=8.0).setting.noise.rewards == (0.0, 5.0)
+
+
+def test_who_differs_in_the_privacy_is_rejected_by_name(tmp_path):
+    other = private(dataclasses.replace(SILO, epsilon=2.0))
+    assert private().differences(other.facts()) == [
+        "algorithm.privacy.epsilon: '2', the federation has '1'"
+    ]
+    found = private(updates=6).facts()
+    assert {str(each) for each in private().differences(found)} == {
+        "algorithm.trigger.updates: '6', the federation has '5'"
+    }
+
+
+def test_a_file_goes_on_with_its_own_agreement_only(tmp_path: Path):
+    path = tmp_path / "agent.db"
+    algorithm = private().algorithm
+    fg.Agent.open(path, fg.Problem(dim=2), algorithm=algorithm).close()
+    other = dataclasses.replace(algorithm, privacy=dataclasses.replace(SILO, epsilon=2.0))
+    with pytest.raises(fg.InvalidInput, match=r"privacy.epsilon = '2' .* '1', with which"):
+        fg.Agent.open(path, fg.Problem(dim=2), algorithm=other)
