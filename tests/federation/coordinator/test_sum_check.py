@@ -9,7 +9,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.sum_check import check_sum
 from fedglb.privacy.fixed_point import pack, quantised, size
-from fedglb.protocol.batches import sums_of, to_release
+from fedglb.protocol.batches import sums_of
 
 CLIENTS = 6
 PRIVATE = fg.Gaussian(epsilon=1.0, delta=1e-6, reward_limit=2.0)
@@ -32,7 +32,7 @@ def honest(setting, rng, samples, update=1) -> np.ndarray:
     if plan is None:
         return batches.sum(axis=0)
     shares = np.rint(rng.standard_normal((CLIENTS, size(d))) * plan.scales()).astype(np.int64)
-    released = [to_release(plan, {1: each, update: each}, update) for each in batches]
+    released = [plan.encoded({1: each, update: each}, update) for each in batches]
     return np.sum(released, axis=0) + shares.sum(axis=0)
 
 

@@ -68,8 +68,8 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
         ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
-        ("ModelSums", "up"), ("BatchSums", "up"), ("MaskedSum", "up"), ("Evaluate", "down"), ("Derivatives", "up"),
-        ("NewModel", "down"),
+        ("ModelSums", "up"), ("BatchSums", "up"), ("MaskedSum", "up"), ("Evaluate", "down"),
+        ("Derivatives", "up"), ("NewModel", "down"),
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
     further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
