@@ -34,7 +34,14 @@ if TYPE_CHECKING:
         one_ucb_glm,
     )
     from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-    from fedglb.confidence import FedGLBPrinted, Fixed, Iterate, Mixture, Posterior
+    from fedglb.confidence import (
+        FedGLBPrinted,
+        Fixed,
+        Iterate,
+        Mixture,
+        OnePassRadius,
+        Posterior,
+    )
     from fedglb.datasets import DataUnavailable, FeatureMap, Table
     from fedglb.datasets import load as load_table
     from fedglb.environments import (
@@ -82,7 +89,8 @@ __all__ = [
     "DataUnavailable", "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate",
     "Evidence", "Experiment", "FeatureMap", "FedGLBPrinted", "Fixed", "Gaussian", "Greedy",
     "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Link", "Logged", "Logistic",
-    "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "Partial", "Poisson", "Policy",
+    "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "OnePassRadius", "Partial",
+    "Poisson", "Policy",
     "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
     "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
     "async_linucb", "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate",

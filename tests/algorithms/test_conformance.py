@@ -18,23 +18,24 @@ PARTS = {
         local_update.Ons(), local_update.Frozen(), local_update.Ridge(), local_update.Mle(),
         local_update.LazyOns(RATE), local_update.Anchored(), local_update.FrozenRidge(),
         local_update.EcoLog(), local_update.AsyncRidge(), local_update.HessianMle(),
+        local_update.FrozenHessian(),
     ],
     global_update.GlobalUpdate: [
         global_update.AGD(), global_update.Newton(), global_update.LBFGS(),
         global_update.OnsStep(RATE), global_update.ClosedForm(), global_update.OneExchange(),
-        global_update.Exchange(),
+        global_update.Exchange(), global_update.OnePass(),
         global_update.Refit(global_update.Newton(), None, local_update.Ons().prior, False),
     ],
     trigger.Trigger: [
-        trigger.Event(1.0), trigger.Growth(1.0), trigger.Schedule(3), trigger.Always(),
-        trigger.Never(),
+        trigger.Event(1.0), trigger.Growth(1.0), trigger.Schedule(3), trigger.Geometric(3),
+        trigger.Always(), trigger.Never(),
     ],
     confidence.Confidence: [
         confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
         confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.AsyncLinUCB(),
-        confidence.OfuGlbSet(),
+        confidence.OfuGlbSet(), confidence.OnePassRadius(),
     ],
     choice.Choice: [
         choice.Ucb(), choice.Greedy(), choice.Sigma(), choice.Bayes(), choice.Thompson(),
@@ -79,11 +80,15 @@ def test_parts_are_frozen_documented_and_comparable(part):
 
 #: The presets past the paper: nothing multiplies their radii.
 UNSCALED = {"fedglb-mix": fg.fedglb_mix, "fedglb-auto": fg.fedglb_auto}
-SCALED = {name: preset for name, preset in fg.ALGORITHMS.items() if name not in UNSCALED}
+#: And the one on a schedule, which takes a radius, but nothing that multiplies it.
+PRIVATE = "fedglb-private"
+SCALED = {
+    name: preset for name, preset in fg.ALGORITHMS.items() if name not in {*UNSCALED, PRIVATE}
+}
 
 
 def test_the_contracts_names_and_defaults():
-    assert len(SCALED) == len(fg.ALGORITHMS) - 2
+    assert len(SCALED) == len(fg.ALGORITHMS) - 3
     for name, preset in SCALED.items():
         defaults = {k: p.default for k, p in inspect.signature(preset).parameters.items()}
         assert defaults["exploration"] == 1.0
@@ -111,6 +116,24 @@ def test_the_contracts_names_and_defaults():
     for solver in (fg.AGD(), fg.Newton(), fg.LBFGS()):
         assert solver.tolerance is None
         assert solver.stop == "certificate"
+
+
+def test_the_private_presets_names_and_defaults():
+    names = inspect.signature(fg.ALGORITHMS[PRIVATE]).parameters
+    defaults = {k: p.default for k, p in names.items()}
+    assert list(names)[:3] == ["updates", "first", "privacy"]
+    assert defaults["updates"] is inspect.Parameter.empty
+    assert all(defaults[k] is None for k in ("first", "privacy", "growth", "confidence", "choice"))
+    assert (defaults["ridge"], defaults["delta"]) == (1.0, 0.01)
+    plain = fg.fedglb_private(7)
+    assert plain.trigger == trigger.Geometric(7)
+    assert (plain.privacy, plain.choice, plain.exploration) == (None, fg.Bayes(), 1.0)
+    assert not plain.local_update.learns
+    assert plain.most_updates is None  # without privacy nothing is used up
+    private = fg.fedglb_private(7, privacy=fg.Gaussian(1.0, 1e-6))
+    assert private.most_updates == 7
+    assert dataclasses.replace(private, privacy=None) == plain
+    assert fg.fedglb_private(7, confidence=fg.Fixed(0.2)).choice == fg.Ucb()
 
 
 def test_the_solver_has_one_name_for_users():
@@ -169,7 +192,7 @@ def test_parts_that_do_not_fit_are_refused(wrong):
 def test_fixed_fits_every_algorithm(preset):
     first = next(iter(inspect.signature(preset).parameters))
     needed = {first: 3} if first in ("threshold", "updates") else {}
-    if "confidence" not in inspect.signature(preset).parameters:
+    if not {"confidence", "exploration"} <= set(inspect.signature(preset).parameters):
         radius = {"confidence": fg.Fixed(0.4), "exploration": 0.1}
         algorithm = dataclasses.replace(preset(**needed), **radius)
     else:

@@ -12,7 +12,7 @@ from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 from numpy.testing import assert_allclose
 
 from fedglb.kernels.mixture import (
-    _component,
+    component,
     first_epoch_terms,
     global_set,
     local_radius,
@@ -153,7 +153,7 @@ def test_the_mixture_of_other_rewards_in_the_unit_interval_has_a_smaller_mean(co
 
 def test_the_weights_sum_to_1():
     """1/(j(j+1)) telescopes: the weights up to j sum to 1 − 1/(2(j+1)), as the kernel has them."""
-    weights = [exp(-0.5 * _component(j, 3, 1.0)[3]) for j in range(61)]
+    weights = [exp(-0.5 * component(j, 3, 1.0)[3]) for j in range(61)]
     assert_allclose(sum(weights), 1.0 - 0.5 / 61.0, rtol=1e-12)
 
 

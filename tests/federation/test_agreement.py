@@ -65,8 +65,8 @@ STORED_NAMES = {
     "trigger": {"Always", "Event", "Geometric", "Growth", "Never", "Schedule"},
     "confidence": {
         "AsyncLinUCB", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
-        "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel",
-        "Posterior",
+        "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet",
+        "OnePassRadius", "OwnModel", "Posterior",
     },
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
     "ridge": {"Evidence"},

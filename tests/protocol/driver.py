@@ -8,16 +8,25 @@ from collections.abc import Callable
 import numpy as np
 
 import fedglb as fg
+from fedglb.privacy import NoiseSource
 from fedglb.protocol.messages import Message
 
 
 class Federation:
     """N clients and a coordinator over a random stream; messages pass through `hook`."""
 
-    def __init__(self, algorithm: fg.Algorithm, problem: fg.Problem, N: int, T: int, seed: int = 0):
+    def __init__(
+        self,
+        algorithm: fg.Algorithm,
+        problem: fg.Problem,
+        N: int,
+        T: int,
+        seed: int = 0,
+        noise: NoiseSource | None = None,
+    ):
         self.algorithm = algorithm
         self.setting = algorithm.setting(problem, N, T)
-        self.clients = [fg.Client(i, algorithm, self.setting) for i in range(N)]
+        self.clients = [fg.Client(i, algorithm, self.setting, noise=noise) for i in range(N)]
         self.coordinator = fg.Coordinator(algorithm, self.setting, range(N))
         self.rng = np.random.default_rng(seed)
         self.T, self.d = T, problem.dim
@@ -85,6 +94,17 @@ def communicating(T: int = 20) -> dict[str, fg.Algorithm]:
             1.0,
             fg.EpsilonGreedy(0.2, fg.Thompson(draws=3)),
             solver=fg.OneExchange(within="deviation"),
+        ),
+    }
+
+
+def one_pass(updates: int = 5) -> dict[str, fg.Algorithm]:
+    """The algorithms whose updates take each sample in once, with and without noise."""
+    return {
+        "one pass": fg.fedglb_private(updates),
+        "one pass, sums": fg.fedglb_private(updates, privacy=fg.Gaussian(1.0, 1e-6)),
+        "one pass, silo": fg.fedglb_private(
+            updates, privacy=fg.Gaussian(1.0, 1e-6, "silo", "replace")
         ),
     }
 

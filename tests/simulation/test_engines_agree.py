@@ -14,7 +14,7 @@ import fedglb as fg
 from fedglb.confidence import FedGLB
 from fedglb.global_update import Exchange
 from fedglb.kernels.compile import kernel
-from fedglb.local_update import FrozenRidge, Ons
+from fedglb.local_update import Anchored, FrozenRidge, Ons
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
 from fedglb.trigger import Always, Event, Never, Schedule
@@ -75,7 +75,39 @@ ALGORITHMS = {
     "N-UCB-GLM": fg.n_ucb_glm(0.2),
     "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),
     "N-ONS-GLM": fg.n_ons_glm(0.2),
+    "FedGLB-Private, no noise": fg.fedglb_private(6),
+    "FedGLB-Private, sums": fg.fedglb_private(6, privacy=fg.Gaussian(1.0, 1e-6, reward_limit=3.0)),
+    "FedGLB-Private, silo": fg.fedglb_private(
+        6, 2.0, fg.Gaussian(8.0, 1e-3, "silo", "replace", 2, reward_limit=2.5), growth=1.5
+    ),
+    "FedGLB-Private, fixed radius": fg.fedglb_private(
+        6, 1, fg.Gaussian(4.0, 1e-3, reward_limit=3.0), confidence=fg.Fixed(0.3), ridge=0.1
+    ),
+    "FedGLB-Private, update after every step": fg.fedglb_private(
+        16, 1, fg.Gaussian(4.0, 1e-3, reward_limit=3.0), growth=1.0001
+    ),
+    "FedGLB-Private, Thompson": fg.fedglb_private(
+        6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0), choice=fg.Thompson()
+    ),
+    "FedGLB-Private, own steps, no noise": dataclasses.replace(
+        fg.fedglb_private(6), local_update=Anchored()
+    ),
+    "FedGLB-Private, own steps": dataclasses.replace(
+        fg.fedglb_private(6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0)),
+        local_update=Anchored(),
+    ),
+    "FedGLB-Private, even schedule": dataclasses.replace(
+        fg.fedglb_private(6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0)),
+        trigger=Schedule(6),
+    ),
+    "FedGLB-Private, likelihood": fg.fedglb_private(8, confidence=fg.OnePassRadius()),
+    "FedGLB-Private, noise, likelihood": fg.fedglb_private(
+        8, privacy=fg.Gaussian(5.0, 1e-3, reward_limit=5.0), confidence=fg.OnePassRadius()
+    ),
 }
+
+
+PRIVATE = [name for name in ALGORITHMS if name.startswith("FedGLB-Private")]
 
 
 def play(algorithm, env, horizon=T, seed=3):
@@ -101,6 +133,7 @@ def agree(reference, compiled):
         assert getattr(one, name) == getattr(two, name)
     assert_array_equal(one.theta, two.theta)
     assert {**one.parameters, "engine": "compiled"} == two.parameters
+    assert one.privacy == two.privacy
     same(reference.coordinator.to_arrays(), compiled.coordinator.to_arrays())
     for i in range(reference.setting.clients):
         same(reference.client(i).to_arrays(), compiled.client(i).to_arrays())
@@ -114,12 +147,12 @@ def same(one, two):
         assert (one[name].dtype, one[name].tobytes()) == (two[name].dtype, two[name].tobytes())
 
 
-#: OFUGLB needs a likelihood (tests/algorithms/test_ofuglb.py).
+#: These need a likelihood (tests/algorithms/test_ofuglb.py, tests/confidence/test_one_pass.py).
 PAIRS = [
     (name, link)
     for name in ALGORITHMS
     for link in LINKS
-    if "OFUGLB" not in name or link not in ("probit", "user's own")
+    if not ("OFUGLB" in name or "likelihood" in name) or link not in ("probit", "user's own")
 ]
 
 
@@ -136,6 +169,16 @@ def test_every_solver(name, link):
     env = fg.Synthetic(LINKS[link], N, K)
     for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
         agree(*play(algorithm, env))
+
+
+@pytest.mark.parametrize("epsilon", [None, 50.0])
+def test_a_proven_set_of_the_one_pass_update(epsilon):
+    """With so many clients it is smaller than the ball."""
+    privacy = None if epsilon is None else fg.Gaussian(epsilon, 1e-3)
+    algorithm = fg.fedglb_private(9, privacy=privacy, confidence=fg.OnePassRadius())
+    reference, compiled = play(algorithm, fg.Synthetic(LINKS["logistic"], 60, K))
+    agree(reference, compiled)
+    assert reference.coordinator.model.radius_terms[0] != 1.0
 
 
 def test_a_sync_in_the_middle_of_a_step():
@@ -173,9 +216,28 @@ def test_recorded_streams(name, rewards, active, monkeypatch):
     assert ((run.choices == -1).any()) == active
 
 
+@pytest.mark.parametrize("name", PRIVATE)
+def test_the_noise_of_privacy_is_there_and_follows_the_seed(name):
+    env, algorithm = fg.Synthetic(LINKS["logistic"], N, K), ALGORITHMS[name]
+    without = dataclasses.replace(algorithm, privacy=None)
+    one, two = (ReferenceEngine(each, env, T, 3) for each in (algorithm, without))
+    other = CompiledEngine(algorithm, env, T, 4)
+    for engine in (one, two):
+        engine.run()
+    for block in env.checked_blocks(T, 3):  # the same samples, other noise
+        other.play(block_arrays(block))
+    assert (one.result().privacy is None) == (algorithm.privacy is None)
+    equal = [
+        np.array_equal(one.coordinator.model.theta, engine.coordinator.model.theta)
+        for engine in (two, other)
+    ]
+    assert equal == [algorithm.privacy is None] * 2
+    assert one.coordinator.syncs == algorithm.trigger.updates
+
+
 def test_one_client_is_not_one_for_all():
     env = fg.Synthetic(LINKS["logistic"], 1, K)
-    for name in ("FedGLB-UCB", "One-UCB-GLM", "N-UCB-GLM"):
+    for name in ("FedGLB-UCB", "One-UCB-GLM", "N-UCB-GLM", *PRIVATE):
         agree(*play(ALGORITHMS[name], env))
 
 
@@ -189,7 +251,7 @@ def test_past_the_refresh_of_the_inverse():
 
 def test_many_features():
     problem = fg.Problem(13)
-    for name in ("FedGLB-UCB", "FedGLB-UCB3", "DisLinUCB"):
+    for name in ("FedGLB-UCB", "FedGLB-UCB3", "DisLinUCB", *PRIVATE):
         agree(*play(ALGORITHMS[name], fg.Synthetic(problem, 3, 9)))
 
 
@@ -397,8 +459,10 @@ def test_nobody_ever_acts():
         LINKS["logistic"], np.full((3, N, K, D), 0.1), np.full((3, N, K), 0.5),
         np.zeros((3, N)), active=np.zeros((3, N), dtype=bool),
     )  # fmt: skip
-    for name in ("One-UCB-GLM", "FedGLB-UCB", "N-ONS-GLM"):
-        agree(*play(ALGORITHMS[name], still, horizon=3))
+    private = fg.fedglb_private(2, privacy=fg.Gaussian(1.0, 1e-6))
+    some = [ALGORITHMS[name] for name in ("One-UCB-GLM", "FedGLB-UCB", "N-ONS-GLM")]
+    for algorithm in (*some, fg.fedglb_private(2), private):
+        agree(*play(algorithm, still, horizon=3))
 
 
 def test_lockstep_takes_any_iterable_and_nothing_else():
@@ -415,6 +479,8 @@ def test_small_sizes(size):
     for algorithm in (
         fg.fedglb_ucb(0.1, fg.Newton()), fg.fedglb_ucb_1(1), fg.fedglb_ucb_2(horizon),
         fg.fedglb_ucb_3(horizon), fg.dislinucb(0.1), fg.one_ucb_glm(), fg.n_ucb_glm(),
+        fg.fedglb_private(1), fg.fedglb_private(horizon),
+        fg.fedglb_private(horizon, privacy=fg.Gaussian(1.0, 1e-6)),
     ):  # fmt: skip
         agree(*play(algorithm, env, horizon=horizon))
 

@@ -132,6 +132,9 @@ class Algorithm:
         if solver is not None and self.confidence.needs_ball and not solver.in_ball:
             allowed = f"one whose models lie in the ball, as {self.confidence} needs"
             raise InvalidInput("solver", solver, allowed)
+        if self.confidence.needs_path and (solver is None or not solver.one_pass):
+            allowed = f"one that takes each sample once, OnePass(), as {self.confidence} needs"
+            raise InvalidInput("solver", solver, allowed)
         if solver is not None and solver.alone:
             self._check_alone()
         if self.privacy is not None:

@@ -25,7 +25,7 @@ from fedglb.choice import (
     Thompson,
     Ucb,
 )
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
+from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate, OnePassRadius
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
 from fedglb.privacy import Gaussian
@@ -44,7 +44,7 @@ CHOICES: dict[str, type[Choice]] = {
 RIDGE_START = "ridge_start"
 #: The column with ε of the privacy.
 EPSILON = "epsilon"
-RADII = ("lemma", "printed", "iterate", "fixed")
+RADII = ("lemma", "printed", "iterate", "one-pass", "fixed")
 _signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
 
@@ -117,9 +117,10 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     given
         Its parameters, as the preset names them; `solver` is a name or a table such as
         ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed",
-        "iterate" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name and a number
-        such as "sigma:3", or a table such as ``{"name": "certified", "index": "bayes"}``, and
-        `ridge` is a number or ``{"evidence": 0.01}``, and `privacy` a table of `Gaussian`'s
+        "iterate", "one-pass" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name
+        and a number such as "sigma:3", or a table such as
+        ``{"name": "certified", "index": "bayes"}``, and `ridge` is a number or
+        ``{"evidence": 0.01}``, and `privacy` a table of `Gaussian`'s
         parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a
         part, or ``"package.module:function"`` in place of a name. Parameters of these names mean
         the same for a function of somebody's own.
@@ -215,6 +216,8 @@ def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] 
     kind = one_of("confidence", spec, RADII)
     if kind == "printed":
         return FedGLBPrinted(tolerance)
+    if kind == "one-pass":
+        return OnePassRadius()
     return Iterate() if kind == "iterate" else None
 
 

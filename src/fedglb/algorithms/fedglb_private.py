@@ -66,7 +66,7 @@ def fedglb_private(
 
     References
     ----------
-    docs/privacy.md; docs/theory.md, section 8.
+    docs/privacy.md; docs/theory.md, section 10.
 
     Examples
     --------

@@ -13,9 +13,11 @@ from fedglb.confidence.lazy_ons import LazyONS
 from fedglb.confidence.linear import Linear
 from fedglb.confidence.mixture import Mixture
 from fedglb.confidence.ofuglb import OfuGlbSet
+from fedglb.confidence.one_pass import OnePassRadius
 from fedglb.confidence.posterior import Posterior
 
 __all__ = [
     "AsyncLinUCB", "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
-    "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OwnModel", "Posterior",
+    "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OnePassRadius",
+    "OwnModel", "Posterior",
 ]  # fmt: skip

@@ -1,7 +1,15 @@
 """Global updates, or solvers: how all clients fit one model. One method per file."""
 
 from fedglb.global_update.agd import AGD
-from fedglb.global_update.base import GlobalUpdate, Objective, Query, Solution, Solve, Sums
+from fedglb.global_update.base import (
+    GlobalUpdate,
+    Objective,
+    Passed,
+    Query,
+    Solution,
+    Solve,
+    Sums,
+)
 from fedglb.global_update.closed_form import ClosedForm
 from fedglb.global_update.evaluation import AgdStop, Projection, Stop
 from fedglb.global_update.exchange import Exchange
@@ -14,6 +22,6 @@ from fedglb.global_update.refit import Refit
 
 __all__ = [
     "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnePass", "OnsStep", "Projection", "Query", "Refit", "Solution", "Solve",
-    "Stop", "Sums", "Within",
+    "OneExchange", "OnePass", "OnsStep", "Passed", "Projection", "Query", "Refit", "Solution",
+    "Solve", "Stop", "Sums", "Within",
 ]  # fmt: skip

@@ -57,6 +57,29 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class Passed:
+    """What a one-pass fit knows after one of its updates.
+
+    Parameters
+    ----------
+    number
+        The update's number.
+    clients
+        How many clients took part, and added noise where there is privacy.
+    theta
+        The model in force before it, at which the samples of its batch were linearised.
+    moment, covariance
+        Σ v and Σ μ′ x xᵀ over all samples up to this update, shapes (d,) and (d, d), with noise.
+    """
+
+    number: int
+    clients: int
+    theta: FloatArray
+    moment: FloatArray
+    covariance: FloatArray
+
+
+@dataclass(frozen=True)
 class Objective:
     """What a solver is to fit: F(θ) = (1/n)[Σ l(xᵀθ, y) + (λ/2)‖θ‖²], the paper's Eq. (2).
 
@@ -79,12 +102,10 @@ class Objective:
         `covariance` is their Hessian, and no Σ x xᵀ is known.
     begin
         Where to begin; None: at the last model.
-    shift
-        κ: a bound on the noise of privacy in the matrix, in the operator norm.
     noise
-        σ_v and σ_H: the standard deviations of that noise in the sums of v and of H.
-    releases
-        b: so many updates are in the sums, where each sample is in one only; else 0.
+        σ_v and σ_H: the standard deviations of the noise of privacy in the sums of v and of H.
+    path
+        All updates of a one-pass fit up to this one, in order, where the radius needs them.
     """
 
     setting: Setting
@@ -95,9 +116,8 @@ class Objective:
     moment: FloatArray | None = None
     at_model: Sums | None = None
     begin: FloatArray | None = None
-    shift: float = 0.0
     noise: tuple[float, float] = (0.0, 0.0)
-    releases: int = 0
+    path: tuple[Passed, ...] = ()
 
     @property
     def start(self) -> FloatArray:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.errors import one_of
 from fedglb.global_update.base import GlobalUpdate, Objective, Solution, Steps
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.typing import FloatArray
 
-#: How a model is made of noisy sums.
-Fit: TypeAlias = Literal["posterior", "shifted"]
-#: Eigenvalues that the noise made too small are raised to this part of their mean, or of κ.
+#: Eigenvalues that the noise made too small are raised to this part of their mean.
 _FLOOR = 0.1
 
 
@@ -28,22 +24,13 @@ class OnePass(GlobalUpdate):
     ½θᵀ(H + λI)θ − vᵀθ over the ball, with sums over all samples so far. One message goes up and
     one model comes down per client and update. With the identity link it is exact ridge regression.
 
-    Parameters
-    ----------
-    fit
-        What is done about the noise of privacy in the sums; without noise both are the same.
-        "posterior" (default): H is drawn towards a multiple of the identity, as far as the noise
-        explains what it differs by, and θ is the posterior mean given that v = Hθ has the noise of
-        both sums in it. "shifted": H + (λ + κ)I with κ a bound on the noise of H, for proven sets.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such fit.
+    With the noise of privacy in the sums, H is drawn towards a multiple of the identity, as far as
+    the noise explains what it differs by, and θ is the posterior mean given that v = Hθ has the
+    noise of both sums in it. (That looks at nothing but the noisy sums, so it costs no privacy.)
 
     References
     ----------
-    docs/theory.md, section 8; docs/privacy.md.
+    docs/theory.md, section 10; docs/privacy.md.
 
     Examples
     --------
@@ -58,23 +45,14 @@ class OnePass(GlobalUpdate):
 
     refits = False
     one_pass = True
-    fit: Fit = "posterior"
-
-    def __post_init__(self) -> None:
-        one_of("fit", self.fit, get_args(Fit))
 
     def solve(self, objective: Objective) -> Steps:
         """Return the solution without any query."""
         assert objective.moment is not None
         problem, ridge = objective.setting.problem, objective.setting.ridge
         target, d = objective.moment, problem.dim
-        if self.fit == "shifted":
-            A = shifted(objective.covariance, objective.shift, ridge)
-            quadratic = A
-        else:
-            H = denoised(objective.covariance, objective.noise[1])
-            A = H + ridge * np.eye(d)
-            quadratic, target = posterior(H, target, noise_variance(objective), ridge)
+        H = denoised(objective.covariance, objective.noise[1])
+        quadratic, target = posterior(H, target, noise_variance(objective), ridge)
         theta = np.empty(d)
         multiplier = minimise_quadratic(quadratic, target, problem.S, theta)
         if math.isnan(multiplier):
@@ -83,22 +61,18 @@ class OnePass(GlobalUpdate):
             theta=theta,
             gradient=np.full(d, math.nan),
             projected=multiplier > 0.0,
-            hessian=A - ridge * np.eye(d),
+            hessian=H,
         )
         yield  # a generator without queries
-
-
-def shifted(hessian: FloatArray, shift: float, ridge: float) -> FloatArray:
-    """Return H + (λ + κ)I, with eigenvalues that the noise made too small raised to λ + κ/10."""
-    A = hessian + (ridge + shift) * np.eye(len(hessian))
-    return A if shift == 0.0 else _at_least(A, ridge + _FLOOR * shift)
 
 
 def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     """Return an estimate of H, given that its entries have noise of σ (σ/√2 off the diagonal).
 
     The part of H that is no multiple of the identity has σ²d(d + 1)/2 of noise in its squared
-    norm; where it has not more than that, it is all noise and left out (James and Stein 1961).
+    norm; where it has not more than that, it is all noise and left out (James and Stein 1961). The
+    multiple is taken for one standard deviation of its noise at least, and no eigenvalue for less
+    than a tenth of it.
     """
     if sigma == 0.0:
         return hessian
@@ -112,10 +86,12 @@ def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
 def noise_variance(objective: Objective) -> float:
     """Return s², the variance of the noise in v − Hθ per coordinate: σ_v² + σ_H²S²(1 + 1/d)/2.
 
-    (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.)
+    (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.) It is in units of the
+    dispersion: rewards alone give v − Hθ the covariance H in these units.
     """
     problem, (vector, matrix) = objective.setting.problem, objective.noise
-    return vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
+    both = vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
+    return both / problem.dispersion
 
 
 def posterior(

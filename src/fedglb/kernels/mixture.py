@@ -96,7 +96,7 @@ def _contiguous(fit: Fit) -> tuple[FloatArray, FloatArray]:
 
 
 @kernel
-def _component(j: int, dim: int, S: float) -> tuple[float, float, float, float]:
+def component(j: int, dim: int, S: float) -> tuple[float, float, float, float]:
     """Return u_j, 1_j v_j, (1 − 1_j)λ₀ and 2 log(1/w_j)."""
     if j == 0:
         origin = dim / (S * S)
@@ -125,7 +125,7 @@ def _radius_of(
 ) -> tuple[float, float, float]:
     """Return ρ_j, the smallest eigenvalue of W_j and tr W_j⁻¹, for a j with W_j ≻ 0."""
     dim = h.shape[0]
-    u, v, origin, cost = _component(j, dim, S)
+    u, v, origin, cost = component(j, dim, S)
     growth = heat_factor(1.0 / (u + h[0])) * _exp(drift) / u
     B = cost + 2.0 * math.log(1.0 / delta) + origin * theta_square
     B += ell * max(S * S - theta_square, 0.0)
@@ -161,7 +161,7 @@ def _global_set(
         distance = math.inf
         best, best_shift, best_width = math.inf, ell, math.inf
         for j in range(_LAST_COMPONENT + 1):
-            v = _component(j, dim, S)[1]
+            v = component(j, dim, S)[1]
             if not curvature * h[0] + (ell - v) > 0.0:
                 break
             rho, smallest, trace = _radius_of(
@@ -191,7 +191,7 @@ def _terms_of(
 ) -> tuple[float, float, float, float, float, float, float, float, float]:
     """Return the fields of `LocalTerms` for a component with h_1 + ℓ − 1_j v_j > 0."""
     dim = h.shape[0]
-    u, v, origin, cost = _component(j, dim, S)
+    u, v, origin, cost = component(j, dim, S)
     c = heat_factor(1.0 / (u + h[0])) / u
     # log det(I + cĤ_i) grows by at most the gain log det(Ĥ_i + ℓI) − log det(Ĥ + ℓI)
     log_det, of_residual = 0.0, 0.0
@@ -224,7 +224,7 @@ def _local_terms(
     best = _terms_of(0, h, e, ell, drift, step_residual, S, reach)
     least = math.inf
     for j in range(_LAST_COMPONENT + 1):
-        if not h[0] + (ell - _component(j, dim, S)[1]) > 0.0:
+        if not h[0] + (ell - component(j, dim, S)[1]) > 0.0:
             break
         terms = _terms_of(j, h, e, ell, drift, step_residual, S, reach)
         log_det, cost, _, origin, curvature, _, residual, stretch, widening = terms

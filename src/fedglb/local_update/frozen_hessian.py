@@ -33,7 +33,7 @@ class FrozenHessian(LocalUpdate[FrozenHessianState]):
 
     References
     ----------
-    docs/privacy.md; docs/theory.md, section 8.
+    docs/privacy.md; docs/theory.md, section 10.
 
     Examples
     --------

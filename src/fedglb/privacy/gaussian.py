@@ -127,11 +127,11 @@ class NoisePlan:
         """
         return self.factors.spread(integer("updates", updates, at_least=0, at_most=self.updates))
 
-    def total_vector(self, updates: int, present: int) -> float:
+    def total_vector(self, updates: int, present: float) -> float:
         """Return the standard deviation in the prefix sum of v if so many clients add shares."""
         return self.vector_share * math.sqrt(present) * self.spread(updates)
 
-    def total_matrix(self, updates: int, present: int) -> float:
+    def total_matrix(self, updates: int, present: float) -> float:
         """Return the standard deviation in the prefix sum of H if so many clients add shares."""
         return self.matrix_share * math.sqrt(present) * self.spread(updates)
 

@@ -489,8 +489,13 @@ class Client:
             For `Batches.commit`.
         """
         assert self.batches is not None
-        theta, adopted = self.state.theta, self.adopted
-        return self.batches.prepare(update, self.samples, self.frozen, theta, adopted)
+        # the shared model, not the client's own estimate: that depends on its samples, and then one
+        # sample would change what all others add
+        model, theta = self.state.base, np.zeros(self.setting.problem.dim)
+        if model is not None:
+            assert model.theta is not None
+            theta = model.theta
+        return self.batches.prepare(update, self.samples, self.frozen, theta, self.adopted)
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.
@@ -575,15 +580,17 @@ class Client:
             return None  # delivered twice
         check_model(message.model, self.algorithm, self.setting)
         integer("covered", message.covered, at_least=0, at_most=len(self.samples))
+        # in a one-pass update nobody is told a number of samples: what was released is covered
+        covered = message.covered if self.batches is None else self.batches.taken
         local, state = self.algorithm.local_update, self.state.copied()
         setting, model = self.setting.in_force(message.model), message.model
         local.adopt(setting, state, model)
         sums = None
         if self.sums.at_model:
-            sums = OwnSums(self.algorithm, setting, model, message.covered)
+            sums = OwnSums(self.algorithm, setting, model, covered)
         choosing = Choosing.after(self.algorithm, setting, model, self.seed)
         adoption = Adoption(
-            message.update, message.covered, setting, to_arrays(state), state, sums, choosing
+            message.update, covered, setting, to_arrays(state), state, sums, choosing
         )
         adoption.catch_up(self)
         return adoption

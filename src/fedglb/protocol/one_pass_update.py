@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,12 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
-from fedglb.global_update import Objective, Solve
+from fedglb.global_update import Objective, Passed, Solve
 from fedglb.model import SharedModel
 from fedglb.privacy.fixed_point import BITS, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
 from fedglb.protocol.batches import LARGEST_SAMPLE
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message
-from fedglb.protocol.noise import levels, shift
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
 from fedglb.typing import IntArray
@@ -146,10 +146,28 @@ class OnePassUpdate:
         return self.algorithm.global_update
 
     def _objective(self, total: SumOfReleases) -> Objective:
-        """Return what is fitted: the sums over all samples so far, from all that was released."""
-        plan, b, d = self.setting.noise, self.number, self.setting.problem.dim
-        releases = {j: each.numbers.astype(float) for j, each in self.earlier.items()}
-        releases[b] = total.numbers.astype(float)
+        """Return what is fitted, and the way there where the radius needs it."""
+        each = {**self.earlier, self.number: total}
+        fitted = self._objective_of(each)
+        if not self.algorithm.confidence.needs_path:
+            return fitted
+        # earlier models follow from what was released, so that nobody has to keep them
+        path: list[Passed] = []
+        numbers, theta = sorted(each), np.zeros(self.setting.problem.dim)
+        for last in numbers:
+            part = self._objective_of({j: each[j] for j in numbers if j <= last})
+            assert part.moment is not None
+            path.append(Passed(last, each[last].clients, theta, part.moment, part.covariance))
+            if last < self.number:
+                solution = Solve(self._solver, part).solution
+                assert solution is not None
+                theta = solution.theta
+        return replace(fitted, path=tuple(path))
+
+    def _objective_of(self, released: Mapping[int, SumOfReleases]) -> Objective:
+        """Return what is fitted at the last of some updates: the sums over all samples so far."""
+        plan, b, d = self.setting.noise, max(released), self.setting.problem.dim
+        releases = {j: each.numbers.astype(float) for j, each in released.items()}
         numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
         v, H = unpack(np.asarray(numbers), d)
         prior = self.algorithm.local_update.prior(self.setting)
@@ -160,10 +178,20 @@ class OnePassUpdate:
             matrix=prior * np.eye(d) + H,
             previous=self.previous,
             moment=v,
-            shift=shift(self.setting, b, total.clients),
-            noise=levels(self.setting, b, total.clients),
-            releases=b,
+            noise=self._noise(released),
         )
+
+    def _noise(self, released: Mapping[int, SumOfReleases]) -> tuple[float, float]:
+        """Return the standard deviations of the noise in the sums of v and of H.
+
+        Clients come and go: each release has the noise of those that were there.
+        """
+        plan = self.setting.noise
+        if plan is None:
+            return 0.0, 0.0
+        row = plan.factors.decoder[max(released) - 1]
+        shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
+        return plan.vector_share * shares, plan.matrix_share * shares
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
         """Go on without these participants."""

@@ -237,7 +237,7 @@ class CompiledEngine(Engine):
         model = bulk_one_pass(self.coordinator, t, releases)
         self._hold(model)
         self._adopt(model)
-        self._covered[:] = 0
+        self._covered[:] = a.counts
         self._record()
 
     def _adopt(self, model: SharedModel) -> None:

@@ -16,7 +16,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire import codec as wire
-from fedglb.federation.wire.arrays import MAX_NUMBERS
+from fedglb.federation.wire.arrays import most_numbers
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
     Downward,
@@ -104,6 +104,7 @@ def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
         Welcome(4),
+        Welcome(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
@@ -121,8 +122,8 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
-        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324, 1e-300)),
-        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(MAX_NUMBERS)))),
+        NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324)),
+        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(most_numbers(d))))),
     ]
 
 
@@ -253,7 +254,7 @@ NO_FACTS = (
     None, [], "a", {"a": 1}, {"a": None}, {1: "a"}, {"k" * 201: ""}, {"": "v" * 201},
     {str(i): "" for i in range(201)},
 )  # fmt: skip
-NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (MAX_NUMBERS + 1), "", None, [])
+NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (most_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
 NO_KEY = (b"", b"k" * 31, b"k" * 33, "k" * 32, None, 1, [], {})
 NO_SIGNATURE = (b"s" * 81, "s", None, 1, [], {})
@@ -286,7 +287,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
     },
-    Welcome: {"update": NO_COUNT},
+    Welcome: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
     SessionKeys: {"keys": NO_KEYS},
@@ -305,12 +306,12 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "covered": NO_COUNT, "model": (None, [], {}, b"", "m", {"t": 1}),
         "model.t": NO_COUNT, "model.matrix": NO_MATRIX, "model.radius_terms": NO_NUMBERS,
         "model.theta": NO_VECTOR, "model.b": NO_VECTOR, "model.gradient_matrix": NO_MATRIX,
-        "model.ridge": NO_LOSS, "model.noise": NO_LOSS,
+        "model.ridge": NO_LOSS,
     },
 }  # fmt: skip
 OPTIONAL = {
     "b", "hessian", "loss", "model", "rewards", "model.theta", "model.b", "model.gradient_matrix",
-    "model.ridge", "model.noise",
+    "model.ridge", "released",
 }  # fmt: skip
 
 
@@ -436,7 +437,7 @@ def test_bytes_that_mean_harm(data):
         Covariance("c", 0, 0, np.zeros((2, 3))), Covariance("c", 0, 0, np.zeros(2)),
         Covariance("c", 0, 0, np.eye(2), np.zeros(3)),
         Derivatives("c", 0, 0, np.zeros(2), np.eye(3)),
-        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(MAX_NUMBERS + 1))),
+        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(most_numbers(2) + 1))),
         Covariance("c", 0, 0, np.zeros((1500, 1500))), "hello",
     ],
     ids=range(19),
@@ -515,7 +516,8 @@ def test_ten_thousand_damaged_messages_do_no_harm():
             again = decode(encode(message, session), "c", D)
             assert again[0] == session
             assert content(again[1]) == content(message)
-            assert all(a.shape in {(D,), (D, D)} or a.size <= MAX_NUMBERS for a in arrays(message))
+            most = most_numbers(D)
+            assert all(a.shape in {(D,), (D, D)} or a.size <= most for a in arrays(message))
     assert max(map(len, reasons)) < 300
     assert len(reasons) > 10_000
     assert len(accepted) > 500

@@ -24,7 +24,7 @@ SENT = {
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
     "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
-    "Welcome": {"session", "update"},
+    "Welcome": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
     "CovarianceRequest": {"session", "update", "model"},
@@ -39,7 +39,7 @@ SENT = {
     "AllHere": {"session", "update", "transcript"},
     "Consent": {"session", "update", "transcript", "seed"},
 }
-MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge", "noise"}
+MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
     "BatchSums", "Derivatives", "SessionKey", "SumReady", "MaskedSum", "Consent",

@@ -41,6 +41,7 @@ from fedglb.federation.errors import (
 from fedglb.federation.secure_sums.member import SumState
 from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
@@ -617,6 +618,36 @@ class DurableClient:
             log.warning("nothing is released: %s", why)
         self._withheld = why
         return why is None
+
+    def note_released(self, update: int) -> None:
+        """Take note that others have a release of this client's for an update.
+
+        If the file does not know of it, it is an old copy: any of its samples that are in no batch
+        may be in that release or in one before it. They are left out of all later ones: to send a
+        sample twice would tell more of it than was agreed to.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            last = released.last
+            if update <= (0 if last is None else last.update):
+                return
+            end, theta = released.last_sequence(self._numbers), client.state.theta.copy()
+            nothing = np.zeros(size(self.agreement.problem.dim), dtype=np.int64)
+            stored = StoredRelease(update, time.time(), end, end, theta, nothing, None)
+            self._stale = True
+            self._store.release(stored, released.keep_batches)
+            self._snapshots[update] = Snapshot(end)
+            self._releases = released.with_one(stored)
+            client.update, client.frozen = max(client.update, update), len(self._numbers)
+            self._releases.tell(client.batches, self._numbers)
+            self._stale = False
+        log.warning(
+            "the file is an old copy: something was released for update %d, and it has nothing of "
+            "that. Its samples that were in no release are left out of all later ones",
+            update,
+        )
 
     @property
     def one_pass(self) -> bool:

@@ -13,7 +13,19 @@ from fedglb.typing import FloatArray, IntArray
 
 _WIRE = np.dtype("<f8")
 _WHOLE = np.dtype("<i8")
-MAX_NUMBERS = 64  # in a model's `radius_terms`; the algorithms here send at most two
+#: In a model's `radius_terms`, beside a centre and the triangle of a matrix.
+MAX_NUMBERS = 64
+
+
+def most_numbers(d: int) -> int:
+    """Return how many numbers a field of this kind has at most: a few, a vector and a matrix.
+
+    Examples
+    --------
+    >>> most_numbers(10)
+    129
+    """
+    return MAX_NUMBERS + d + triangle_size(d)
 
 
 class WrongLength(ValueError):
@@ -43,10 +55,11 @@ def pack_matrix(name: str, matrix: FloatArray, d: int) -> bytes:
     return matrix.take(_places(d)[0]).astype(_WIRE, copy=False).tobytes()
 
 
-def pack_numbers(name: str, numbers: FloatArray, _d: int) -> bytes:
-    """Return the bytes of a few numbers, as many as there are, whatever d is."""
-    if numbers.ndim != 1 or numbers.size > MAX_NUMBERS:
-        allowed = f"an array of one axis and at most {MAX_NUMBERS} numbers"
+def pack_numbers(name: str, numbers: FloatArray, d: int) -> bytes:
+    """Return the bytes of some numbers, as many as there are."""
+    most = most_numbers(d)
+    if numbers.ndim != 1 or numbers.size > most:
+        allowed = f"an array of one axis and at most {most} numbers"
         raise InvalidInput(f"{name}.shape", numbers.shape, allowed)
     return numbers.astype(_WIRE, copy=False).tobytes()
 
@@ -88,10 +101,11 @@ def unpack_integers(name: str, data: bytes, d: int) -> IntArray:
     return np.frombuffer(data, _WHOLE).astype(np.int64)
 
 
-def unpack_numbers(name: str, data: bytes, _d: int) -> FloatArray:
+def unpack_numbers(name: str, data: bytes, d: int) -> FloatArray:
     """Return the numbers that `pack_numbers` packed."""
-    if len(data) % _WIRE.itemsize or len(data) > MAX_NUMBERS * _WIRE.itemsize:
-        raise WrongLength(f"{name} of {len(data)} bytes, not 8 each for up to {MAX_NUMBERS}")
+    most = most_numbers(d)
+    if len(data) % _WIRE.itemsize or len(data) > most * _WIRE.itemsize:
+        raise WrongLength(f"{name} of {len(data)} bytes, not 8 each for up to {most}")
     return np.frombuffer(data, _WIRE).astype(np.float64)
 
 
