@@ -10,7 +10,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from fedglb.federation.wire.messages import Withdrawal
+from fedglb.federation.wire.codec import decode_down, encode
+from fedglb.federation.wire.messages import HelloRequest, Rejected, Withdrawal
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
@@ -310,6 +311,78 @@ def test_a_coordinator_that_lost_its_file_goes_on_at_zero(running):
     running.until_update(2)
     offers = running.heard("down", SumOffer)
     assert (offers[-1].update, offers[-1].model) == (2, 0)
+
+
+def test_a_batch_that_was_agreed_to_is_in_no_other_sum(tmp_path):
+    """The coordinator opens a sum, shows no model, and opens the next one without one agent.
+
+    If the same samples were in both, without noise the difference would be that agent's own.
+    """
+    running = SecureHarness(tmp_path, agreement=secure(minimum=3))
+    running.until(running.everybody_here)
+    running.feed(5)
+    mine = plain_sums(running, ["c"], ZERO)
+    running.lost = lambda way, name, m: isinstance(m, NewModel)  # nobody sees a model
+    running.until(lambda: running.coordinator.finished == 1)
+    running.file.close()
+    (running.folder / "coordinator.db").unlink()  # as if there had been no update
+    whole = running.heard("down", AllHere)[-1].transcript
+    running.begin(after=1)
+    running.lost = lambda way, name, m: name == "c" or isinstance(m, NewModel)
+    running.until(lambda: running.coordinator.finished >= 2)
+    without = running.coordinator.releases[running.coordinator.finished].numbers
+    assert without.tolist() == [0] * 5, "all samples are in the first sum, and in no other"
+    assert np.abs(mine).min() > 0
+    assert running.heard("down", AllHere)[-1].transcript != whole
+    running.close()
+
+
+def test_a_sum_that_was_spoilt_is_not_used_and_the_next_one_is(running):
+    """One member adds numbers at random: nobody can say who, but the model does not suffer."""
+    from fedglb.federation.agent.sums import AgentSums
+
+    def spoil(self, message, rng=np.random.default_rng(0)):  # noqa: B008
+        answer = AgentSums._answer(self, message)
+        if isinstance(answer, MaskedSum):
+            noise = np.frombuffer(rng.bytes(answer.numbers.nbytes), np.int64)
+            answer = dataclasses.replace(answer, numbers=answer.numbers + noise)
+        return answer
+
+    sums = running.nodes["c"].agent_session.sums
+    sums._answer = spoil.__get__(sums)
+    running.until(lambda: "abandoned" in running.kinds())
+    (text,) = texts(running, "abandoned")
+    assert "the sum was spoilt" in text
+    assert running.coordinator.finished == 0
+    assert not running.coordinator.releases
+    del sums._answer
+    running.feed(1)
+    running.until_update(2)
+
+
+def test_a_stranger_is_not_admitted_whatever_it_says(running):
+    """The operator has made a certificate for it, and it knows all facts."""
+    node = running.nodes["a"]
+    hello = dataclasses.replace(node.agent_session.hello(), instance="f" * 32)
+    out = running.session.receive("f", encode(hello, "s"), running.now)
+    assert [decode_down(data, name, 2)[1] for name, data in out] == [
+        Rejected("f is not in the roster, on which the members have agreed", member=False)
+    ]
+    for session, message in (("s", SumReady(1)), ("s", SessionKey(1, bytes(32), b""))):
+        out = running.session.receive("f", encode(message, session), running.now)
+        assert [type(decode_down(data, name, 2)[1]) for name, data in out] == [HelloRequest]
+    running.until_update(1)
+    assert running.coordinator.releases[1].clients == 5
+
+
+def test_a_member_whose_key_is_forged_is_not_in_the_sum(running):
+    """Somebody else uses its name on the network: its key is not that of the roster."""
+    session = running.session.members.session("c")
+    key = SessionKey(1, b"k" * 32, b"s" * 70)
+    running.session.receive("c", encode(key, session), running.now)
+    (text,) = texts(running, "invalid")
+    assert "a key that c has signed" in text
+    running.until(lambda: running.coordinator.finished == 1)
 
 
 def test_what_was_recorded_is_uniform(tmp_path):
