@@ -588,7 +588,7 @@ class DurableClient:
                     return None
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(self._numbers)
-                frozen, theta = len(self._numbers), client.state.theta.copy()
+                frozen, theta = len(self._numbers), client.shared_theta
             # noise takes milliseconds: without the lock
             made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
             with self._locked():
@@ -633,7 +633,7 @@ class DurableClient:
             last = released.last
             if update <= (0 if last is None else last.update):
                 return
-            end, theta = released.last_sequence(self._numbers), client.state.theta.copy()
+            end, theta = released.last_sequence(self._numbers), client.shared_theta
             nothing = np.zeros(size(self.agreement.problem.dim), dtype=np.int64)
             stored = StoredRelease(update, time.time(), end, end, theta, nothing, None)
             self._stale = True
@@ -701,6 +701,8 @@ class DurableClient:
 
     def _last_covered(self, message: NewModel) -> int:
         """Return the sequence number of the last sample that a model covers."""
+        if self.one_pass:  # nobody is told a number of samples: what was released is covered
+            return 0 if self._releases.last is None else self._releases.last.last_sequence
         snapshot = self._snapshots.get(message.update)
         if message.covered == 0 or not len(self._numbers):
             return 0
