@@ -755,8 +755,8 @@ class DurableClient:
                 raise InvalidInput("update", update, allowed)
             last = released.last
             first = 0 if last is None else last.last_sequence
-            end, frozen = max(first, self._numbers.last_sequence), len(self._numbers)
-            theta = client.state.theta.copy()
+            end, frozen = released.last_sequence(self._numbers), len(self._numbers)
+            theta = client.shared_theta.copy()
         if digest == NO_MODEL:
             theta[:] = 0.0
         made = client.batches.prepare(update, client.samples, frozen, theta, update)
