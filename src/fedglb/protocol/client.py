@@ -539,6 +539,8 @@ class Client:
         return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
+        if self.batches is not None:
+            return []  # no round of a one-pass update: it would tell sums of samples again
         if message.update != self.update or message.update <= self.adopted:
             return []  # of an update that is over, or that this client has no part in
         link, d = self.setting.problem.link, self.setting.problem.dim

@@ -589,8 +589,11 @@ class DurableClient:
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(self._numbers)
                 frozen, theta = len(self._numbers), client.shared_theta
-            # noise takes milliseconds: without the lock
-            made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+            try:  # noise takes milliseconds: without the lock
+                made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+            except InvalidInput as error:  # sums that may overflow
+                self._withhold(str(error))
+                return None
             with self._locked():
                 self._ready()
                 same = self.protocol_client is client and self._releases is released
@@ -614,10 +617,13 @@ class DurableClient:
         why = batches.refusal(update)
         if why is None and update <= max(client.update, client.adopted):
             why = f"update {update}: it is over"
+        self._withhold(why)
+        return why is None
+
+    def _withhold(self, why: str | None) -> None:
         if why is not None and why != self._withheld:
             log.warning("nothing is released: %s", why)
         self._withheld = why
-        return why is None
 
     def note_released(self, update: int) -> None:
         """Take note that others have a release of this client's for an update.
@@ -660,8 +666,14 @@ class DurableClient:
         return self._releases.spent(privacy, plan, self._withheld)
 
     def evaluate(self, request: Evaluate) -> Derivatives | None:
-        """Answer a round on the samples of its update; None: this client takes no part in it."""
+        """Answer a round on the samples of its update; None: this client takes no part in it.
+
+        There are no rounds where each sample is sent once: whoever asks for one gets nothing.
+        """
         client = self.protocol_client
+        if self.one_pass:
+            log.warning("a round of update %d is not answered: there are none", request.update)
+            return None
         if not self.takes_part(request.update):
             return None
         answer = client.receive(request)  # samples are only appended: no lock

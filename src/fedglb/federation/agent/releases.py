@@ -139,6 +139,8 @@ class Releases:
             if each.batch is None:
                 continue
             inside = [k for k in gone if each.first_sequence < k <= each.last_sequence]
+            if not inside:
+                continue
             rows = np.searchsorted(numbers.sequence, sorted(inside))
             X, y = samples.X[rows][None], samples.y[rows][None]
             every = np.array([0]), np.array([len(rows)])
