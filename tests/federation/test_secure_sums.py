@@ -10,8 +10,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.federation.wire.messages import HelloRequest, Rejected, Withdrawal
+from fedglb.federation.wire.messages import Heartbeat, HelloRequest, Rejected, Withdrawal
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
@@ -81,9 +82,41 @@ def test_an_update_is_the_plain_sum_and_one_message_with_numbers_each_way(runnin
     assert running.coordinator.releases[1].clients == 5
     assert not running.heard("down", CovarianceRequest)
     assert not running.heard("up", BatchSums)
-    kinds = [type(m) for _, way, name, m in running.said if name == "a"]
     order = [SumOffer, SumReady, SumCall, MaskedSum, AllHere, Consent, NewModel]
-    assert [kind for kind in kinds if kind in order] == order
+    assert said(running, order) == order[2:], "everybody was there: the call is the first word"
+    running.session.driver.offers = True
+    running.said.clear()
+    running.until_update(2)
+    assert said(running, order) == order
+
+
+def said(running, kinds):
+    """What was said of these kinds, from and to one agent."""
+    every = [type(m) for _, way, name, m in running.said if name == "a"]
+    return [kind for kind in every if kind in kinds]
+
+
+def test_who_came_just_now_is_offered_the_sum_first(tmp_path):
+    """Its session key has not arrived when the update begins."""
+    running = SecureHarness(tmp_path)
+    running.lost = lambda way, name, m: name == "c" and isinstance(m, SessionKey)
+    running.until(lambda: bool(running.heard("down", SumOffer)))
+    assert not running.heard("down", SumCall)
+    running.lost = lambda way, name, m: False
+    running.until_update(1)
+    assert running.coordinator.releases[1].clients == 5
+    running.close()
+
+
+def test_who_lacks_the_model_is_sent_it(running):
+    """It was lost on its way, and no heartbeat has said so."""
+    running.lost = lambda way, name, m: name == "c" and isinstance(m, NewModel | Heartbeat)
+    running.until(lambda: running.coordinator.finished == 1 and running.idle)
+    running.until(lambda: running.coordinator.started == 2)
+    assert running.nodes["c"].model == 0
+    running.lost = lambda way, name, m: False
+    running.until_update(2)
+    assert running.coordinator.releases[2].clients == 5
 
 
 def test_each_sample_is_in_one_sum(running):
@@ -119,6 +152,7 @@ def test_a_network_that_loses_doubles_and_delays(tmp_path, seed):
                                   AllHere, Consent])  # fmt: skip
 def test_every_message_may_be_lost(tmp_path, kind):
     running = SecureHarness(tmp_path)
+    running.session.driver.offers = kind in (SumOffer, SumReady)
     lose(running, kind, "c", times=2)
     running.until(running.everybody_here)
     running.feed(5)
@@ -137,6 +171,7 @@ def test_every_message_may_be_lost(tmp_path, kind):
 def test_an_agent_dies_around_every_message(running, kind, way, lost):
     """It comes back with its file, and with another session key; the update ends with it."""
     done = []
+    running.session.driver.offers = kind in (SumOffer, SumReady)
 
     def strikes(direction, name, message):
         if name == "c" and direction == way and isinstance(message, kind) and not done:
@@ -239,6 +274,7 @@ def test_the_coordinator_dies_around_every_message(tmp_path):
     running.feed(5)
     for k, kind in enumerate(kinds):
         done = []
+        running.session.driver.offers = kind in (SumOffer, SumReady)
 
         def strikes(way, name, message, kind=kind, done=done):
             if isinstance(message, kind) and name == "c":
@@ -309,8 +345,8 @@ def test_a_coordinator_that_lost_its_file_goes_on_at_zero(running):
     running.begin(after=1)
     running.feed(2)
     running.until_update(2)
-    offers = running.heard("down", SumOffer)
-    assert (offers[-1].update, offers[-1].model) == (2, 0)
+    call = running.heard("down", SumCall)[-1]
+    assert (call.update, call.digest) == (2, NO_MODEL)
 
 
 def test_a_batch_that_was_agreed_to_is_in_no_other_sum(tmp_path):

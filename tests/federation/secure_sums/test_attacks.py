@@ -143,11 +143,23 @@ def test_updates_beyond_the_budget_are_refused_also_after_a_restart(group):
         assert not group.members[name].offer(slot), "a coordinator that renumbers"
 
 
-def test_a_call_without_an_offer_is_refused(group):
-    call = group.start(group.attempts(1))
-    for slot in (0, 2, 3):
-        with pytest.raises(InvalidInput, match="offered last"):
-            group.answer(group.names[0], forge(group, call, slot=slot))
+def test_a_call_without_an_offer_ends_all_updates_before_it(group):
+    call = group.start(group.attempts(2))
+    name = group.names[0]
+    group.answer(name, call)
+    with pytest.raises(InvalidInput, match="the newest"):
+        group.answer(name, forge(group, call, slot=1))
+    later = forge(group, call, slot=4)
+    group.answer(name, later)
+    with pytest.raises(InvalidInput, match="newest update"):
+        group.members[name].consent(2, call.transcript)
+    for slot in (1, 2, 3):
+        with pytest.raises(InvalidInput, match="the newest"):
+            group.answer(name, forge(group, call, slot=slot))
+        assert not group.members[name].offer(slot)
+    with pytest.raises(InvalidInput, match="at most 10"):
+        group.answer(name, forge(group, call, slot=11))
+    group.members[name].consent(4, later.transcript)
 
 
 def test_a_repeated_call_gets_the_same_bytes_and_a_replayed_one_nothing(group):

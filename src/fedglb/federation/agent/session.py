@@ -216,7 +216,8 @@ class AgentSession:
         if isinstance(message, SessionKeys):
             self.sums.take_keys(message)
             return []
-        if isinstance(message, SumOffer) and self.client.adopted < message.model:
+        newer = isinstance(message, SumOffer) and self.client.adopted < message.model
+        if newer or (isinstance(message, SumCall) and not self.sums.holds(message.digest)):
             return [self.beat()]  # it says which model is held: the coordinator sends the other
         answer = self.sums.answer(message)
         if answer is None:

@@ -81,6 +81,13 @@ class AgentSums:
             except InvalidInput as error:
                 log.error("a session key is not used: %s", error)
 
+    def holds(self, digest: bytes) -> bool:
+        """Return whether sums can be taken at the model with this digest.
+
+        That is the one that is held, or none: θ = 0, where the coordinator has lost its own.
+        """
+        return digest in (self._client.model_digest(), NO_MODEL)
+
     def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
         """Return the answer; None where there is none, and the log says why.
 
@@ -98,15 +105,13 @@ class AgentSums:
     def _answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
         match message:
             case SumOffer():
-                ready = message.digest in (self._client.model_digest(), NO_MODEL)
-                ready = ready and self._member.offer(message.update)
+                ready = self.holds(message.digest) and self._member.offer(message.update)
                 return SumReady(message.update) if ready else Withdrawal(message.update)
             case SumCall():
                 update = message.update
                 call = sums.SumCall(
                     update, message.attempt, message.members, message.digest, message.transcript
                 )
-                # at the model that is held, or at θ = 0 if the coordinator has lost its own
                 held = NO_MODEL if message.digest == NO_MODEL else self._client.model_digest()
                 masked = self._member.call(
                     call, held, lambda: self._client.to_release(update, held)

@@ -1,4 +1,7 @@
-"""Global updates whose sums are secure ones: offered, called for, agreed to, opened.
+"""Global updates whose sums are secure ones: called for, agreed to, opened.
+
+If keys or models of some members are not known to be those of now, the sum is offered first, to
+learn who is ready. Otherwise the call is the first message: it costs a round trip less.
 
 Until all of a set have sent their masked numbers, who is gone is left out and the others are called
 again. From then on there is this sum or none: if somebody does not agree to it in time the update
@@ -68,6 +71,8 @@ class SecureUpdateDriver(UpdateDriver):
         self._told: dict[str, dict[str, bytes]] = {}  # by member: whose keys it was sent
         self._stage: tuple[object, ...] = ()
         self._model = 0  # the update whose model the sums are taken at
+        #: Whether to ask who is ready before every call, also where all seem to be there.
+        self.offers = False
 
     # -- keys ------------------------------------------------------------------------------------
 
@@ -84,9 +89,10 @@ class SecureUpdateDriver(UpdateDriver):
             return self._call(now)
         return self._go_on(now)
 
-    def has_key(self, client: str) -> bool:
-        """Return whether a member's key is known, so that it can be in a set."""
-        return client in self._keys
+    def _is_current(self, client: str) -> bool:
+        """Return whether a member's key is known, and it was sent the newest model."""
+        record = self.records[client]
+        return client in self._keys and record.model == self.coordinator.finished
 
     # -- what members say ------------------------------------------------------------------------
 
@@ -173,7 +179,12 @@ class SecureUpdateDriver(UpdateDriver):
             dim = self.coordinator.setting.problem.dim
             self.sums = SumAttempts(self.rules, update.number, digest, asked, size(dim))
             self._model = base
-            self._enter(now)
+            if self.offers or not all(self._is_current(client) for client in asked):
+                self._enter(now)
+            else:  # who is not there after all is missed by the call, too
+                for client in asked:
+                    self.sums.note_ready(client)
+                messages = [*messages, *self._call(now)]
         return [m for m in messages if not isinstance(m, CovarianceRequest)]
 
     def _go_on(self, now: float) -> list[Message]:

@@ -1,6 +1,7 @@
 """What one member does in a secure sum, and what it refuses.
 
 Offered → ready → called (it sends its masked vector) → all here (it sends its own mask's seed).
+An offer may be left out: it only tells the coordinator who is there.
 """
 
 from __future__ import annotations
@@ -157,12 +158,14 @@ class SumMember:
         InvalidInput
             It is refused; the error says why.
         """
+        if call.slot > self.state.slot:
+            self.offer(call.slot)  # a call says what an offer does, and more
         state = self.state
         newest = (call.slot, call.attempt, call.transcript)
         if self._answer is not None and newest == (state.slot, state.attempt, self._answer[0]):
             return self._answer[1]
         if call.slot != state.slot:
-            raise InvalidInput("update", call.slot, f"{state.slot}, which was offered last")
+            raise InvalidInput("update", call.slot, f"{state.slot}, the newest, or a later one")
         if state.consented:
             raise InvalidInput("update", call.slot, "an update for which no sum was made yet")
         if call.attempt <= state.attempt:
