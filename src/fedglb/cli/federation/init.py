@@ -10,28 +10,39 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
+from fedglb.cli.durations import seconds
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
+from fedglb.privacy import NoisePlace
+from fedglb.privacy.sensitivity import Neighbours
 from fedglb.trigger import Clock
 
 #: The presets that need no horizon, and no place that sees all samples.
-PRESETS = ("fedglb-auto", "fedglb-mix", "fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
-_AGREED, _SERVER = "What all members agree on", "Server"
+PRESETS = (
+    "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
+    "n-ons-glm",
+)  # fmt: skip
+_AGREED, _SERVER, _PRIVACY = "What all members agree on", "Server", "Schedule and privacy"
 _SAME = (
     "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
     "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
-    "solver",
+    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions", "minimum",
+    "honest",
 )  # fmt: skip
 _NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
-    "algorithm.name": "--algorithm",
+    "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
 }  # fmt: skip
 
 
 def _agreed(text: str, default: str | None = None) -> Any:
     return typer.Option(help=text, rich_help_panel=_AGREED, show_default=default or True)
+
+
+def _private(text: str, default: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=_PRIVACY, show_default=default or True)
 
 
 def _server(text: str, default: str | None = None) -> Any:
@@ -55,8 +66,12 @@ def init(
     ] = None,
     days: Annotated[int, _server("How many days the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
-        int, _agreed("N, how many clients there may ever be; revoked ones count.")
-    ] = 20,
+        int | None,
+        _agreed(
+            "N, how many clients there may ever be; revoked ones count.",
+            "20; with --secure-sums as many as --clients has",
+        ),
+    ] = None,
     dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
         Path | None,
@@ -70,9 +85,12 @@ def init(
         float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
     ] = None,
     algorithm: Annotated[
-        str,
-        _agreed(f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven."),
-    ] = "fedglb-auto",
+        str | None,
+        _agreed(
+            f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven.",
+            "fedglb-auto; with --epsilon or --updates fedglb-private",
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         _agreed(
@@ -95,13 +113,60 @@ def init(
         float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
     ] = None,
     delta: Annotated[
-        float | None, _agreed("δ, the failure probability; fedglb-auto has none.", "0.01")
+        float | None,
+        _agreed(
+            "δ, the failure probability; fedglb-auto has none. With --epsilon the privacy's.",
+            "0.01; with --epsilon one has to be given",
+        ),
     ] = None,
     solver: Annotated[
         str | None,
         _agreed(
             f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
         ),
+    ] = None,
+    updates: Annotated[
+        int | None, _private("B, how many updates there will be.", "none: when a client asks")
+    ] = None,
+    first: Annotated[
+        str | None, _private("The first update's time since the start: 30s, 10m, 1h, 2d.", "none")
+    ] = None,
+    growth: Annotated[
+        float | None, _private("By what factor the next one is later.", "none")
+    ] = None,
+    epsilon: Annotated[
+        float | None, _private("ε of differential privacy, for all updates together.", "no noise")
+    ] = None,
+    noise_in: Annotated[
+        str | None,
+        _private(
+            f"Where noise is added: {', '.join(get_args(NoisePlace))}.",
+            "silo; with --secure-sums sums",
+        ),
+    ] = None,
+    secure_sums: Annotated[
+        bool,
+        _private(
+            "The coordinator sees sums over clients, and no client's own. All of --clients are "
+            "in the roster, which each agent's owner accepts."
+        ),
+    ] = False,
+    honest: Annotated[
+        float | None,
+        _private(
+            "The share of --max-clients whose noise is enough: so many are in every secure sum.",
+            "0.9",
+        ),
+    ] = None,
+    minimum: Annotated[
+        int | None, _private("How many clients are in every secure sum, at least.", "5")
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        _private(f"What is to look alike: {', '.join(get_args(Neighbours))}.", "zero-out"),
+    ] = None,
+    contributions: Annotated[
+        int | None, _private("Interactions of one user that are protected together.", "1")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
@@ -116,21 +181,50 @@ def init(
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
+    scheduled = epsilon is not None or updates is not None or secure_sums
+    preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
     given = {
         "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
-        "delta": delta, "solver": solver,
+        "solver": solver, "updates": updates, "growth": growth,
+        "first": None if first is None else seconds("--first", first),
+        "delta": delta if epsilon is None else None,
+        "privacy": _privacy(
+            epsilon, delta, secure_sums, noise=noise_in, neighbours=neighbours,
+            contributions=contributions, honest=honest,
+        ),
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
     digest, dim = _features(feature_map, dim)
+    names = [part.strip() for part in clients.split(",") if part.strip()]
+    if max_clients is None:
+        max_clients = max(1, len(names)) if secure_sums else 20
+    if minimum is not None and not secure_sums:
+        raise InvalidInput("--minimum", minimum, "it only with --secure-sums")
+    least = (5 if minimum is None else minimum) if secure_sums else None
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
-        {"name": algorithm, **chosen}, reward_limit, digest,
+        {"name": preset, **chosen}, reward_limit, digest, least,
     )  # fmt: skip
-    names = [part.strip() for part in clients.split(",") if part.strip()]
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**_NAMES):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
     _print_next_steps(folder, names, as_json)
+
+
+def _privacy(
+    epsilon: float | None, delta: float | None, secure: bool, **more: str | float | None
+) -> dict[str, Any] | None:
+    """Return the privacy as the federation's file has it; None: there is none."""
+    given = {key: value for key, value in more.items() if value is not None}
+    if epsilon is None:
+        for key, value in given.items():
+            option = "--noise-in" if key == "noise" else f"--{key}"
+            raise InvalidInput(option, value, "it only with --epsilon")
+        return None
+    if delta is None:
+        allowed = "δ of the privacy, well below one over the number of interactions: e.g. 1e-6"
+        raise InvalidInput("--delta", None, allowed)
+    return {"epsilon": epsilon, "delta": delta, "noise": "sums" if secure else "silo", **given}
 
 
 def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
@@ -154,11 +248,15 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
 
 def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     """Print what was made and what to do next."""
+    from fedglb.federation.bundle import Bundle
+
+    digest = Bundle.read(folder / "coordinator").agreement.roster
     configuration = folder / "server" / "nats.conf"
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
         answer = {"folder": str(folder), "configuration": str(configuration), "clients": places}
-        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator")}))
+        roster = {} if digest is None else {"roster": digest}
+        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator"), **roster}))
         return
     one = names[0] if names else "NAME"
 
@@ -175,4 +273,7 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
+    if digest is not None:
+        typer.echo(f"Roster: {digest}")
+        typer.echo("Each owner of an agent compares it with the others' before its first start.")
     typer.echo(f"Keep {quoted('authority')} here and secret: it can make members.")

@@ -38,7 +38,10 @@ from fedglb.federation.errors import (
     Unavailable,
     UnknownDecision,
 )
+from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
@@ -53,7 +56,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
-from fedglb.typing import BoolArray, FloatArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -106,6 +109,7 @@ class DurableClient:
         self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._number = 0  # of the newest decision
+        self._prepared: tuple[Client, Releases, StoredRelease] | None = None  # of a secure sum
         self._withheld: str | None = None  # why nothing was released for the last request
         self._untold, self._told = 0, -math.inf  # expired since the last line about it, and when
         self._read()
@@ -584,9 +588,12 @@ class DurableClient:
                     return None
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(self._numbers)
-                frozen, theta = len(self._numbers), client.state.theta.copy()
-            # noise takes milliseconds: without the lock
-            made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+                frozen, theta = len(self._numbers), client.shared_theta
+            try:  # noise takes milliseconds: without the lock
+                made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+            except InvalidInput as error:  # sums that may overflow
+                self._withhold(str(error))
+                return None
             with self._locked():
                 self._ready()
                 same = self.protocol_client is client and self._releases is released
@@ -610,10 +617,43 @@ class DurableClient:
         why = batches.refusal(update)
         if why is None and update <= max(client.update, client.adopted):
             why = f"update {update}: it is over"
+        self._withhold(why)
+        return why is None
+
+    def _withhold(self, why: str | None) -> None:
         if why is not None and why != self._withheld:
             log.warning("nothing is released: %s", why)
         self._withheld = why
-        return why is None
+
+    def note_released(self, update: int) -> None:
+        """Take note that others have a release of this client's for an update.
+
+        If the file does not know of it, it is an old copy: any of its samples that are in no batch
+        may be in that release or in one before it. They are left out of all later ones: to send a
+        sample twice would tell more of it than was agreed to.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            last = released.last
+            if update <= (0 if last is None else last.update):
+                return
+            end, theta = released.last_sequence(self._numbers), client.shared_theta
+            nothing = np.zeros(size(self.agreement.problem.dim), dtype=np.int64)
+            stored = StoredRelease(update, time.time(), end, end, theta, nothing, None)
+            self._stale = True
+            self._store.release(stored, released.keep_batches)
+            self._snapshots[update] = Snapshot(end)
+            self._releases = released.with_one(stored)
+            client.update, client.frozen = max(client.update, update), len(self._numbers)
+            self._releases.tell(client.batches, self._numbers)
+            self._stale = False
+        log.warning(
+            "the file is an old copy: something was released for update %d, and it has nothing of "
+            "that. Its samples that were in no release are left out of all later ones",
+            update,
+        )
 
     @property
     def one_pass(self) -> bool:
@@ -626,8 +666,14 @@ class DurableClient:
         return self._releases.spent(privacy, plan, self._withheld)
 
     def evaluate(self, request: Evaluate) -> Derivatives | None:
-        """Answer a round on the samples of its update; None: this client takes no part in it."""
+        """Answer a round on the samples of its update; None: this client takes no part in it.
+
+        There are no rounds where each sample is sent once: whoever asks for one gets nothing.
+        """
         client = self.protocol_client
+        if self.one_pass:
+            log.warning("a round of update %d is not answered: there are none", request.update)
+            return None
         if not self.takes_part(request.update):
             return None
         answer = client.receive(request)  # samples are only appended: no lock
@@ -653,7 +699,10 @@ class DurableClient:
             adoption = client.prepare(translated)
             if adoption is None:
                 return False
-            model = AdoptedModel(adoption.update, last, adoption.base)
+            digest = b""
+            if self.agreement.minimum is not None:
+                digest = model_digest(message.update, message.model)
+            model = AdoptedModel(adoption.update, last, adoption.base, digest)
             _ = model.packed  # takes a while: not under the lock
             with self._locked():
                 self._ready()
@@ -664,6 +713,8 @@ class DurableClient:
 
     def _last_covered(self, message: NewModel) -> int:
         """Return the sequence number of the last sample that a model covers."""
+        if self.one_pass:  # nobody is told a number of samples: what was released is covered
+            return 0 if self._releases.last is None else self._releases.last.last_sequence
         snapshot = self._snapshots.get(message.update)
         if message.covered == 0 or not len(self._numbers):
             return 0
@@ -680,6 +731,84 @@ class DurableClient:
         self._snapshots = {k: v for k, v in self._snapshots.items() if k > adoption.update}
         self._releases = self._releases.adopted(adoption.update)
         self._stale = False
+
+    # -- secure sums: this is a `SumLog` ----------------------------------------------------------
+
+    def sum_secret(self) -> bytes:
+        """Return the file's secret, from which seeds of masks follow."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_secret()
+
+    def model_digest(self) -> bytes:
+        """Return the digest of the model that is held."""
+        with self._locked():
+            self._ready()
+            return self._store.model_digest() or NO_MODEL
+
+    def to_release(self, update: int, digest: bytes) -> IntArray:
+        """Return what this client would put under its masks, with fresh noise.
+
+        `digest` is that of the model at which sums are taken: the one that is held, or none, after
+        the coordinator has lost its own: then sums are taken at θ = 0.
+
+        The batch is that of the samples so far. It counts as released when `write_sum_state` says
+        that its sum was consented to; before that it is hidden, and each attempt has its own.
+
+        A batch that was consented to is in no later one, also where its update led to no model:
+        without noise, sums over two sets that share a batch could be subtracted from each other.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            if not self._may_release(client.batches, update):
+                allowed = f"one that something may be released for ({self._withheld})"
+                raise InvalidInput("update", update, allowed)
+            last = released.last
+            first = 0 if last is None else last.last_sequence
+            end, frozen = released.last_sequence(self._numbers), len(self._numbers)
+            theta = client.shared_theta.copy()
+        if digest == NO_MODEL:
+            theta[:] = 0.0
+        made = client.batches.prepare(update, client.samples, frozen, theta, update)
+        stored = StoredRelease(update, time.time(), first, end, theta, made.batch, None)
+        with self._locked():
+            self._prepared = (client, released, stored)
+        return made.numbers
+
+    def sum_state(self) -> SumState:
+        """Return where this client stands in secure sums."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_state()
+
+    def write_sum_state(self, state: SumState) -> None:
+        """Write where this client stands; with consent, its batch counts as released.
+
+        Both are written at once: a batch whose sum was consented to is never in another one.
+        """
+        with self._locked():
+            self._ready()
+            client, prepared = self.protocol_client, self._prepared
+            self._prepared = None
+            if state.attempt and not state.consented:
+                same = prepared is not None and prepared[0] is client
+                if prepared is None or not same or prepared[1] is not self._releases:
+                    allowed = "a sum whose samples are all there: some were forgotten just now"
+                    raise InvalidInput("update", state.slot, allowed)
+                self._store.write_sum_state(state, prepared[2])
+                return
+            self._stale = True
+            if state.consented:
+                stored = self._store.consent(state, self._releases.keep_batches)
+                self._releases = self._releases.with_one(stored)
+                assert client.batches is not None
+                self._releases.tell(client.batches, self._numbers)
+                client.update = state.slot
+            else:
+                self._store.write_sum_state(state, None)
+            self._stale = False
 
     # -- when to ask for an update -----------------------------------------------------------------
 
