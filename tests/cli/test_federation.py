@@ -112,6 +112,8 @@ def test_init_as_json_with_a_feature_map(federation, tmp_path):
 def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
     more = ["--threshold", "1"] if preset in ("fedglb-ucb", "fedglb-mix", "dislinucb") else []
     link = ["--link", "identity"] if preset == "dislinucb" else []
+    if preset == "fedglb-private":
+        more = ["--updates", "5", "--first", "1h", "--growth", "1.3"]
     given = ["--name", "x", "--dim", "3", "--algorithm", preset, *more, *link]
     out = federation("init", tmp_path / "new", *given)
     assert out.returncode == 0, out.stderr

@@ -12,8 +12,11 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.wire.messages import Rejected, Withdrawal
+from fedglb.federation.coordinator.schedule_status import privacy_of, schedule_of
+from fedglb.federation.wire.messages import Goodbye, Rejected, Welcome, Withdrawal
+from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
+from fedglb.protocol.batches import sums_of
 from fedglb.protocol.messages import BatchSums, CovarianceRequest, SyncRequest
 from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.lossy_network import (
@@ -293,10 +296,11 @@ def test_what_is_sent_is_noise_around_the_sums(tmp_path):
                 sent.append(message.numbers)
     noisy, plain = sent[::2], sent[1::2]
     np.testing.assert_array_equal(plain[0], plain[1])
-    scales = private().setting.noise.scales()
+    plan = private().setting.noise
+    wanted = plan.encoded({1: plain[0]}, 1)
     for each in noisy:
-        assert (np.abs(each - plain[0]) < 7.0 * scales).all()
-        assert (each != plain[0]).all()
+        assert (np.abs(each - wanted) < 7.0 * plan.scales()).all()
+        assert (each != wanted).all()
     assert (noisy[0] != noisy[1]).all()
 
 
@@ -396,3 +400,93 @@ def test_a_file_goes_on_with_its_own_agreement_only(tmp_path: Path):
     other = dataclasses.replace(algorithm, privacy=dataclasses.replace(SILO, epsilon=2.0))
     with pytest.raises(fg.InvalidInput, match=r"privacy.epsilon = '2' .* '1', with which"):
         fg.Agent.open(path, fg.Problem(dim=2), algorithm=other)
+
+
+# -- an old copy of an agent's file ------------------------------------------------------------
+
+
+def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
+    """The coordinator knows of a later release than the file: who says so is believed."""
+    with harness(tmp_path, agreement=private(None)) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        running.until(lambda: running.shared(1))
+        running.feed(3)
+        node = running.nodes["a"]
+        node.learner.backup(tmp_path / "old.db")
+        running.until(lambda: running.shared(2))
+        running.run(1.0)  # heartbeats
+        node.close()
+        for file in tmp_path.glob("a.db*"):
+            file.unlink()
+        (tmp_path / "old.db").rename(tmp_path / "a.db")
+        running.come_back("a")
+        running.until(lambda: node.agent_session.welcome)
+        batches = node.learner.protocol_client.batches
+        assert (batches.taken, batches.released) == (7, 2)
+        assert "the file is an old copy" in caplog.text
+        node.feed(2)
+        node.close()
+        running.come_back("a")  # it is in the file
+        running.until(lambda: running.shared(3))
+        client = node.learner.protocol_client
+        [sent] = sent_by(running, "a")[3]
+        rows = np.array([7]), np.array([9])
+        theta = node.learner._store.releases()[3].theta
+        X, y = client.samples.X[None], client.samples.y[None]
+        wanted = sums_of(client.setting, theta, X, y, *rows)[0]
+        np.testing.assert_array_equal(np.frombuffer(sent, np.int64), wanted)
+        assert texts(running, "restored") != []
+
+
+def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(tmp_path):
+    with harness(tmp_path, agreement=private()) as running:
+        running.until(running.everybody_here)
+        running.feed()
+        running.until(lambda: running.shared(1))
+        running.crash()
+        assert running.session.driver.released == {"a": 1, "b": 1, "c": 1}
+        running.until(running.everybody_here)
+        assert {m.released for m in running.heard("down", Welcome)[-3:]} == {1}
+        node = running.nodes["a"]
+        running.say(node, Goodbye())
+        node.close()
+        running.run(0.2)
+        for file in tmp_path.glob("a.db*"):
+            file.unlink()
+        running.come_back("a")
+        running.until(lambda: node.agent_session.welcome)
+        assert running.heard("down", Welcome, "a")[-1].released == 0
+        assert running.file.released() == {"b": 1, "c": 1}
+        node.feed(2)
+        running.until(lambda: running.shared(2))
+        assert running.file.released() == {"a": 2, "b": 2, "c": 2}
+
+
+# -- what an operator sees ---------------------------------------------------------------------
+
+
+def test_the_status_has_the_schedule_and_what_is_spent(tmp_path):
+    plan = private().setting.noise
+    with harness(tmp_path, agreement=private()) as running:
+        table = schedule_of(running.session)
+        assert (table.updates, table.done, table.start, table.next) == (B, 0, 0.0, FIRST)
+        assert privacy_of(running.session).spent == 0.0
+        running.until(running.everybody_here)
+        running.feed()
+        running.until(lambda: running.shared(2))
+        found = privacy_of(running.session)
+        assert found.spent == gdp_epsilon(plan.spent(2), 1e-6)
+        assert (found.epsilon, found.delta, found.releases, found.updates) == (1.0, 1e-6, 2, B)
+        assert "from the coordinator" in found.protects[0]
+        assert schedule_of(running.session).next == pytest.approx(TIMES[2])
+        running.run(100.0)
+        end = schedule_of(running.session)
+        assert (end.next, end.ended) == (None, texts(running, "ended")[0])
+        assert privacy_of(running.session).spent == pytest.approx(1.0, abs=1e-9)
+        assert ("schedule_start", 0.0) in running.file._db.execute("SELECT * FROM facts").fetchall()
+        names = {name for (name,) in running.file._db.execute("SELECT name FROM facts")}
+        assert names == {"agreement", "schedule_start", "schedule_done", "released"}
+    with harness(tmp_path / "other") as running:
+        assert schedule_of(running.session) is None
+        assert privacy_of(running.session) is None

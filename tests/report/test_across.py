@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 from fedglb.report.across import Across, crossings, curves, headline
+from fedglb.report.figures.across import draw
 from fedglb.sweeps import SweepResult
 
 
@@ -79,3 +80,15 @@ def test_the_best_setting_at_each_value_is_compared():
     (one,) = crossings(made, curves(made))
     assert not one.stops
     assert one.at == pytest.approx(10 / 50)
+
+
+@pytest.mark.parametrize("factor", [2.0, 100.0])  # an axis of plain and of logarithmic numbers
+def test_words_about_crossings_are_above_the_curves(factor):
+    made = study((0.0, 1.0, 2.0), [(50, 100), (90 * factor, 100), (60, 100 * factor)])
+    found = crossings(made, curves(made))
+    (axes,) = draw(made, curves(made), found).axes
+    words = [text for text in axes.texts if "pay" in text.get_text()]
+    assert len(words) == len(found) > 0
+    lowest = min(text.get_window_extent().y0 for text in words)
+    highest = max(curve.means.max() for curve in curves(made))
+    assert axes.transData.transform((0.0, highest))[1] < lowest

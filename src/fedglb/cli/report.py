@@ -33,16 +33,21 @@ def report(
     """
     from fedglb.report import write_report
     from fedglb.report.across_report import write_across
+    from fedglb.report.panels_report import write_panels
     from fedglb.reproduce import load_study
     from fedglb.reproduce.across import load_across
+    from fedglb.reproduce.panels import load_panels
 
     with report_errors(Path(folder), folder="DIR"):
         across = load_across(Path(folder))
-        study = load_study(folder) if across is None else None
+        panels = load_panels(Path(folder))
+        study = load_study(folder) if across is None and panels is None else None
     with report_errors(Path(out or folder), folder="DIR" if out is None else "--out"):
         target = Path(out or folder)
         if across is not None:
             made = write_across(across, target)
+        elif panels is not None:
+            made = write_panels(panels, target)
         else:
             assert study is not None
             made = write_report(study, target)

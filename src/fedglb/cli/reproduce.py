@@ -24,7 +24,7 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="synthetic, covertype, magic, mushroom, solvers; heterogeneity, drift, delay, "
-            "participation; or a TOML file of your own.",
+            "participation; privacy; or a TOML file of your own.",
         ),
     ],
     full: Annotated[

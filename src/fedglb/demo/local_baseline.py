@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from fedglb.demo.plan import DemoPlan
@@ -13,9 +14,11 @@ from fedglb.typing import FloatArray
 def local_baseline(plan: DemoPlan) -> FloatArray:
     """Return the regret of each agent alone after each of its decisions, shape (N, T).
 
-    The algorithm and its radius are the federation's; requests for updates are not delivered.
+    The algorithm and its radius are the federation's, but for a private one, which learns nothing
+    between updates; requests for updates are not delivered.
     """
-    agreement = plan.agreement
+    table = msgspec.structs.replace(plan.table, algorithm=plan.alone)
+    agreement = table.build()
     regret = np.zeros((plan.clients, plan.decisions))
     for i, name in enumerate(plan.names):
         alone = Client(name, agreement.algorithm, agreement.setting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,6 +15,11 @@ from fedglb.problem_table import ProblemTable
 
 FEDERATION = "demo"
 _FILE = "plan.json"
+#: The demonstration takes half a minute: a schedule of seconds, from the coordinator's start.
+_PRIVATE: dict[str, Any] = {
+    "name": "fedglb-private", "updates": 20, "first": 3.0, "growth": 1.1,
+    "privacy": {"epsilon": 8.0, "delta": 1e-6, "noise": "silo"},
+}  # fmt: skip
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
@@ -31,6 +37,8 @@ class DemoPlan(msgspec.Struct, frozen=True):
         K and d.
     threshold
         D of the event trigger; the algorithm is `fedglb_auto`, which has nothing else to tune.
+    private
+        Whether it is `fedglb_private` instead: updates on a schedule of seconds, and noise.
 
     Examples
     --------
@@ -45,6 +53,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
     arms: int = 25
     dim: int = 10
     threshold: float = 1.0
+    private: bool = False
 
     def __post_init__(self) -> None:
         integer("clients", self.clients, at_most=100)
@@ -60,8 +69,13 @@ class DemoPlan(msgspec.Struct, frozen=True):
     @property
     def table(self) -> AgreementTable:
         """What the federation agrees on, for `operator.init`."""
-        algorithm = {"name": "fedglb-auto", "threshold": self.threshold}
+        algorithm = _PRIVATE if self.private else self.alone
         return AgreementTable(self.clients, ProblemTable(self.dim), algorithm)
+
+    @property
+    def alone(self) -> dict[str, Any]:
+        """What separate learners run, as a file writes it."""
+        return {"name": "fedglb-auto", "threshold": self.threshold}
 
     @property
     def agreement(self) -> Agreement:

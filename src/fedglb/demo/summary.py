@@ -13,6 +13,7 @@ from fedglb.demo.stream import stream
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.protocol import Coordinator
 from fedglb.typing import FloatArray
 
@@ -57,6 +58,8 @@ class Summary(msgspec.Struct, frozen=True):
         All that went over the wire, heartbeats included.
     killed
         The agent that was killed.
+    epsilon, delta
+        The privacy of the updates that there were; None: there was none.
     """
 
     clients: int
@@ -73,6 +76,8 @@ class Summary(msgspec.Struct, frozen=True):
     messages: int
     bytes: int
     killed: KilledAgent
+    epsilon: float | None = None
+    delta: float | None = None
 
 
 def summarise(
@@ -94,6 +99,8 @@ def summarise(
     finally:
         store.close()
     agreement, scalars, traffic = plan.agreement, 0, Traffic()
+    privacy, noise = agreement.algorithm.privacy, agreement.setting.noise
+    spent = None if noise is None else noise.spent(int(updates["update"].max() or 0))  # type: ignore[arg-type]
     if kept is not None:
         coordinator = Coordinator.from_arrays(agreement.algorithm, agreement.setting, kept[0])
         scalars, traffic = coordinator.ledger.scalars, Traffic.unpack(kept[1])
@@ -112,6 +119,8 @@ def summarise(
         messages=traffic.messages,
         bytes=traffic.size,
         killed=killed,
+        epsilon=None if spent is None or privacy is None else gdp_epsilon(spent, privacy.delta),
+        delta=None if privacy is None else privacy.delta,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -131,7 +132,13 @@ class Agreement:
     def _check_privacy(self) -> None:
         """Give the privacy the federation's `reward_limit`; refuse noise that would not protect."""
         privacy, limit = self.algorithm.privacy, self.reward_limit
+        solver, link = self.algorithm.global_update, self.problem.link
+        if solver is None or not solver.one_pass:
+            return
         if privacy is None:
+            if limit is None and not all(map(math.isfinite, link.support)):
+                allowed = f"a number: {link.name} rewards have no bound, and sums are whole numbers"
+                raise InvalidInput("reward_limit", None, f"{allowed} of 64 bits")
             return
         if privacy.reward_limit is None and limit is not None:
             number("reward_limit", limit, above=0.0)

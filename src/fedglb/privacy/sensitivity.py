@@ -127,8 +127,10 @@ def joint(
     For zero-out neighbours ‖v‖ ≤ a(z) and ‖H‖ ≤ w(z), with w = μ′ and a the largest |y − μ + μ′z|;
     z is one number, and where a is largest w is not. For replace, with c the cosine of the two
     arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² = w² + w′² − 2ww′c²: opposite arms make
-    v differ most, and H least. The largest c is known in closed form, z and z′ are searched on a
-    grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
+    v differ most, and H least. Shorter arms differ less: lengthen the longer to 1, and both norms
+    grow; of the other's length q only a′²q², w′²q⁴ and c′ = cq are left, and with the same c′ the
+    first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on
+    a grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
     step and |μ″| ≤ s̄k_μ (`Link.skew`); that is added, so J is an upper bound.
 
     Parameters

@@ -489,13 +489,21 @@ class Client:
             For `Batches.commit`.
         """
         assert self.batches is not None
-        # the shared model, not the client's own estimate: that depends on its samples, and then one
-        # sample would change what all others add
-        model, theta = self.state.base, np.zeros(self.setting.problem.dim)
-        if model is not None:
-            assert model.theta is not None
-            theta = model.theta
+        theta = self.shared_theta
         return self.batches.prepare(update, self.samples, self.frozen, theta, self.adopted)
+
+    @property
+    def shared_theta(self) -> FloatArray:
+        """θ of the shared model, at which batches are taken; 0 before the first. Internal.
+
+        It is not the client's own estimate: that depends on its samples, and then one sample would
+        change what all others add.
+        """
+        model = self.state.base
+        if model is None:
+            return np.zeros(self.setting.problem.dim)
+        assert model.theta is not None
+        return model.theta
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far. Internal.
@@ -531,6 +539,8 @@ class Client:
         return at_hand and self.frozen == len(self.samples)
 
     def _evaluate(self, message: Evaluate) -> list[Message]:
+        if self.batches is not None:
+            return []  # no round of a one-pass update: it would tell sums of samples again
         if message.update != self.update or message.update <= self.adopted:
             return []  # of an update that is over, or that this client has no part in
         link, d = self.setting.problem.link, self.setting.problem.dim

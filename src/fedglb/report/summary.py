@@ -23,7 +23,7 @@ NAMES = {
     "n-ucb-glm": "N-UCB-GLM", "n-ons-glm": "N-ONS-GLM", "fedglb-mix": "FedGLB-Mix",
     "fedglb-auto": "FedGLB-Auto", "fedglb-iterate": "FedGLB-Iterate", "fedlinucb": "FedLinUCB",
     "async-linucb": "Async-LinUCB", "one-ecolog": "One-ECOLog", "n-ecolog": "N-ECOLog",
-    "one-ofuglb": "One-OFUGLB", "n-ofuglb": "N-OFUGLB",
+    "one-ofuglb": "One-OFUGLB", "n-ofuglb": "N-OFUGLB", "fedglb-private": "FedGLB-Private",
 }  # fmt: skip
 #: The two extremes (always or never communicate), which have no trade-off to set.
 REFERENCES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from fedglb.errors import integer, under
 from fedglb.provenance import cores
 from fedglb.reproduce.across import each_value, varied
+from fedglb.reproduce.panels import each_panel
 from fedglb.reproduce.plan import Plan, read_plan
 from fedglb.reproduce.search import candidates, with_choice
 from fedglb.simulation.lockstep import lockstep
@@ -39,7 +40,7 @@ class Estimate:
     configurations, seeds
         What it reports: their product is the number of runs.
     interactions
-        How many each of these runs has.
+        How many each of these runs has, at most.
     search_runs, search_interactions
         The most runs that the search for parameters makes, and how many interactions each has.
     jobs
@@ -97,6 +98,8 @@ def estimate(
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
     tables = with_choice(plan.tables, every[0]) if every else plan.tables
+    if panels := list(each_panel(plan).values()):
+        return _in_panels(plan, panels, count)
     key = varied(plan.tables)
     across = list(each_value(plan, key).values()) if key else [tables]
     tables = across[0]
@@ -114,6 +117,22 @@ def estimate(
         plan.name, plan.profile, len(whole.configurations) * len(across), len(whole.seeds),
         whole.interactions, search_runs, search_steps * whole.env.clients, count, seconds / count,
         _PAGE + int(points * probe.bytes_per_point), probe.runs, probe.steps, probe.took,
+    )  # fmt: skip
+
+
+def _in_panels(plan: Plan, panels: Sequence[dict[str, Any]], jobs: int) -> Estimate:
+    """Measure each panel's runs; what is said of the probe is the last panel's."""
+    seconds, size, configurations, interactions = 0.0, _PAGE, 0, 0
+    for tables in panels:
+        whole = _read(plan, tables)
+        probe = _probe(plan, tables, whole.horizon)
+        seconds += whole.runs * probe.seconds(whole.horizon)
+        size += int(whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point)
+        configurations += len(whole.configurations)
+        interactions = max(interactions, whole.interactions)
+    return Estimate(
+        plan.name, plan.profile, configurations, len(whole.seeds), interactions, 0, 0, jobs,
+        seconds / jobs, size, probe.runs, probe.steps, probe.took,
     )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from fedglb.sweeps.spec.grid import choices
 EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
 #: Those across values of the environment: where does federating pay?
 ACROSS = ("heterogeneity", "drift", "delay", "participation")
+#: Those across values of a parameter of an algorithm.
+IN_PANELS = ("privacy",)
 FULL = "full"
 #: How a search chooses: one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
@@ -49,12 +51,21 @@ class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alpha: list[float] = []
 
 
+class AcrossTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[across]`: the parameter on the axis, and the algorithm that ratios are to."""
+
+    parameter: str
+    against: str
+
+
 class StudyTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys that a study's file has in addition to a sweep's."""
 
     title: str | None = None
     measure: str | None = None
     search: SearchTable | None = None
+    across: AcrossTable | None = None
+    panel: list[dict[str, Any]] = []
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,8 @@ class Plan:
         The values that are tried to choose the parameters; None: the file gives them.
     source
         The file, for messages.
+    across, panels
+        Of a study across values of a parameter: which one, and what each panel changes.
     """
 
     name: str
@@ -82,6 +95,8 @@ class Plan:
     tables: dict[str, Any]
     search: SearchTable | None
     source: str
+    across: AcrossTable | None = None
+    panels: tuple[dict[str, Any], ...] = ()
 
 
 def find(name: str | Path) -> Path:
@@ -95,7 +110,7 @@ def find(name: str | Path) -> Path:
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
-    if text not in (known := (*EXPERIMENTS, *ACROSS)):
+    if text not in (known := (*EXPERIMENTS, *ACROSS, *IN_PANELS)):
         raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, known)}")
     inside = Path(str(resources.files("fedglb"))) / "experiments"  # of an installed package
     folder = inside if inside.is_dir() else Path(__file__).parents[3] / "experiments"
@@ -151,7 +166,10 @@ def read_plan(
         if study.search is not None:
             _check(study.search, tables)
     name = str(tables.get("name", "experiment"))
-    return Plan(name, study.title or name, chosen, measure, tables, study.search, where)
+    return Plan(
+        name, study.title or name, chosen, measure, tables, study.search, where, study.across,
+        tuple(study.panel),
+    )  # fmt: skip
 
 
 def full_size(source: str | Path | Mapping[str, Any] | Experiment) -> dict[str, Any]:

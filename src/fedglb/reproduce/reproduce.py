@@ -11,8 +11,10 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.lock import exclusive_lock
 from fedglb.report import Report, write_report
 from fedglb.report.across_report import write_across
+from fedglb.report.panels_report import write_panels
 from fedglb.report.study import QUICK
 from fedglb.reproduce.across import each_value, run_across, varied
+from fedglb.reproduce.panels import check_panels, each_panel, run_panels
 from fedglb.reproduce.plan import FOR_EACH, Plan, full_size, read_plan
 from fedglb.reproduce.race import Entrant, Raced, race
 from fedglb.reproduce.search import (
@@ -49,8 +51,9 @@ def reproduce(
     ----------
     source
         The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"; "heterogeneity", "drift", "delay", "participation"), a TOML
-        file, its tables (which may hold objects), or an `Experiment` of objects.
+        "magic", "mushroom", "solvers"; "heterogeneity", "drift", "delay", "participation";
+        "privacy"), a TOML file, its tables (which may hold objects), or an `Experiment` of
+        objects.
     profile
         "quick", "full", or another of the file's; None: "quick" where the file has it.
     folder
@@ -91,6 +94,9 @@ def reproduce(
 
 def _validate(plan: Plan, tell: Stage) -> None:
     """Read every sweep first: a mistake in the last one is refused before the first is run."""
+    if panels := each_panel(plan):
+        check_panels(plan, [_read(plan, tables, tell) for tables in panels.values()])
+        return
     if key := varied(plan.tables):
         for value in each_value(plan, key).values():
             _read(plan, value, tell)
@@ -148,6 +154,10 @@ def _complete(
         run(experiment, text)
         return place / SWEEPS / _short_identity(experiment)
 
+    if each_panel(plan):
+        made = run_panels(plan, place, run_value)
+        tell("report", None)
+        return write_panels(made, place)
     if key := varied(plan.tables):
         study = run_across(plan, key, place, run_value)
         tell("report", None)

@@ -202,7 +202,7 @@ class AgentClient:
     @property
     def status(self) -> AgentStatus:
         """Where the agent stands."""
-        return _made(AgentStatus, msgspec.json.decode(self._get("GET", "/v1/status")))
+        return msgspec.json.decode(self._get("GET", "/v1/status"), type=AgentStatus)
 
     def export(self) -> pl.DataFrame:
         """Return the log, one row per decision, as `Agent.export` does."""

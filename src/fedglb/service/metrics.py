@@ -82,5 +82,9 @@ class _OfAgent(Collector):
             if isinstance(value, bool | int | float):
                 text = f"`{name}` of the agent's status."
                 yield GaugeMetricFamily(f"fedglb_agent_{name}", text, value=float(value))
+        if status.privacy is not None:
+            for name in ("epsilon", "budget", "releases"):
+                text, value = f"`privacy.{name}` of the status.", getattr(status.privacy, name)
+                yield GaugeMetricFamily(f"fedglb_agent_privacy_{name}", text, value=float(value))
         refused = float(status.refused is not None)
         yield GaugeMetricFamily("fedglb_agent_refused", "Whether it is refused.", value=refused)

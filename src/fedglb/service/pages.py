@@ -120,6 +120,8 @@ def _shown(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, Mapping):  # the privacy
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     return "none" if value is None else str(value)
 
 

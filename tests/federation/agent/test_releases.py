@@ -14,9 +14,14 @@ import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.agent import durable_client
 from fedglb.federation.agent.agent import ALONE
+from fedglb.federation.agent.decisions import DecisionRules
+from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.store import AgentStore
+from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire.messages import Withdrawal
-from fedglb.protocol.batches import sums_of, to_release
-from fedglb.protocol.messages import BatchSums, CovarianceRequest
+from fedglb.privacy.accounting import gdp_epsilon
+from fedglb.protocol.batches import sums_of
+from fedglb.protocol.messages import BatchSums, CovarianceRequest, Evaluate
 from tests.federation.helpers.agent_driver import Alone, client, copied, feed
 
 PROBLEM = fg.Problem(dim=3)
@@ -102,7 +107,7 @@ def test_a_write_that_fails_sends_nothing(silo, rng, monkeypatch):
 
 
 def test_weights_go_on_after_a_restart(silo, rng, tmp_path):
-    """Σ f_{b−j}·(batch j): the batches are in the file, to the bit."""
+    """Σ E_bj·(batch j): the batches are in the file, to the bit."""
     world = Alone(silo)
     for t in range(1, 4):
         feed(silo, rng, 5)
@@ -116,7 +121,7 @@ def test_weights_go_on_after_a_restart(silo, rng, tmp_path):
     samples, theta = client(silo).samples, client(silo).state.theta
     rows = np.array([15]), np.array([17])
     batch = sums_of(setting, theta, samples.X[None], samples.y[None], *rows)[0]
-    wanted = to_release(plan, {**theirs.closed, 5: batch}, 5)  # update 4 was without this client
+    wanted = plan.encoded({**theirs.closed, 5: batch}, 5)  # update 4 was without this client
     answer = ask(back, 5)
     assert (np.abs(answer.numbers - wanted) < 7.0 * plan.scales()).all()
     back.close()
@@ -130,9 +135,10 @@ def test_the_budget_is_shown(silo, rng):
         feed(silo, rng, 1)
         world.update(silo, t)
         seen.append(silo.status.privacy.epsilon)
+    plan = client(silo).setting.noise
+    assert seen == [gdp_epsilon(plan.spent(k), 1e-6) for k in range(1, B + 1)]
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0, abs=1e-9)
-    assert 0.0 < seen[0] < 0.8
     assert ask(silo, B + 1) == Withdrawal(B + 1)
     assert silo.status.privacy.refused.startswith(f"update {B + 1}: the privacy budget is for {B}")
     assert silo.status.privacy.releases == B
@@ -143,6 +149,39 @@ def test_without_privacy_there_is_no_budget(path, rng):
         feed(agent, rng, 2)
         assert isinstance(ask(agent, B + 1), BatchSums)
         assert agent.status.privacy is None
+
+
+def test_a_round_is_not_answered(private, rng):
+    """Whoever asks for exact sums, at any θ and at any time, gets none."""
+    feed(private, rng, 4)
+    ask(private, 1)
+    for update in (0, 1, 2):
+        for number in (0, 1):
+            question = Evaluate(ALONE, update, number, 0, np.full(3, 0.1), True, True)
+            assert private._session.receive(question) == [Withdrawal(update)]
+            assert client(private).receive(question) == []
+
+
+def test_rewards_are_not_reported_beside_the_noise(path, rng):
+    with pytest.raises(fg.InvalidInput, match=r"report_rewards = True .* without noise"):
+        Agent.open(path, PROBLEM, algorithm=algorithm(SILO), report_rewards=True)
+    assert not path.exists()
+    Agent.open(path, PROBLEM, algorithm=algorithm(None), report_rewards=True).close()
+
+
+def test_sums_that_may_overflow_are_withheld(path):
+    problem = fg.Problem(dim=3, link=fg.Poisson(), noise=1.0)
+    plain = algorithm(None)
+    with pytest.raises(fg.InvalidInput, match="reward_limit = None"):
+        Agent.open(path, problem, algorithm=plain)
+    agreement = Agreement(problem, plain, 1, reward_limit=1e9)
+    store = AgentStore(path, "process")
+    store.agree(agreement.facts())
+    learner = DurableClient(ALONE, agreement, store, DecisionRules())
+    learner.observe(learner.choose(np.eye(3)[:1]).id, 1e8)
+    assert learner.release(CovarianceRequest(ALONE, 1, 0)) is None
+    assert learner._store.releases() == {}
+    learner.close()
 
 
 def test_nobody_asks_for_an_update(silo):

@@ -24,14 +24,14 @@ SENT = {
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
     "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
-    "Welcome": {"session", "update"},
+    "Welcome": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
     "CovarianceRequest": {"session", "update", "model"},
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
 }
-MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge", "noise"}
+MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
     "BatchSums", "Derivatives",

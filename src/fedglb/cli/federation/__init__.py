@@ -14,6 +14,7 @@ from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.doctor import doctor
 from fedglb.cli.federation.init import init
 from fedglb.cli.federation.list_members import list_members
+from fedglb.cli.federation.privacy import privacy
 from fedglb.cli.federation.renew import renew
 from fedglb.cli.federation.revoke import revoke
 from fedglb.cli.federation.status import status
@@ -27,5 +28,6 @@ app.command("list")(list_members)
 app.command("doctor")(doctor)
 app.command("coordinator")(coordinator)
 app.command("status")(status)
+app.command("privacy")(privacy)
 app.command("backup")(backup)
 app.command("demo")(demo)

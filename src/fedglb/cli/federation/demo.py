@@ -34,6 +34,9 @@ def demo(
         Path | None,
         typer.Option(help="A new folder, which is kept.", show_default="a temporary one"),
     ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="With differential privacy, on a schedule.")
+    ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
@@ -56,7 +59,7 @@ def demo(
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
     with report_errors(**names, folder="--folder"), _interruptible():
         nats_server.program()  # says what to install
-        plan = DemoPlan(clients, decisions, seed)
+        plan = DemoPlan(clients, decisions, seed, private=private)
         with _place(folder, keep) as place:
             try:
                 with view() as show:

@@ -90,7 +90,17 @@ def summary_lines(summary: Summary) -> list[str]:
         f"{killed.seconds:.1f} s and found {killed.returned} decisions in its file.",
         f"{summary.updates} global updates, {summary.rounds} rounds, {summary.scalars:,} scalars; "
         f"on the wire {summary.bytes:,} bytes in {summary.messages:,} messages.",
+        *_privacy(summary),
         f"{summary.seconds:.0f} s, {summary.clients} agents, seed {summary.seed}.",
+    ]
+
+
+def _privacy(summary: Summary) -> list[str]:
+    if summary.epsilon is None:
+        return []
+    return [
+        f"Private: every message was noise around sums; all updates together have epsilon = "
+        f"{summary.epsilon:.3g}, delta = {summary.delta:g} for each interaction."
     ]
 
 
@@ -126,8 +136,9 @@ def _update(state: DemoState) -> str:
     last = state.update
     if not last:
         return "no update yet"
+    known = f"{last['samples']:,} samples of " if last["samples"] else ""
     return (
-        f"update {last['number']}: {last['samples']:,} samples of {last['clients']} agents, "
+        f"update {last['number']}: {known}{last['clients']} agents, "
         f"{last['rounds']} rounds, {1e3 * last['seconds']:.0f} ms"
     )
 

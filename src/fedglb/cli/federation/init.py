@@ -10,28 +10,38 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
+from fedglb.cli.durations import seconds
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
+from fedglb.privacy import NoisePlace
+from fedglb.privacy.sensitivity import Neighbours
 from fedglb.trigger import Clock
 
 #: The presets that need no horizon, and no place that sees all samples.
-PRESETS = ("fedglb-auto", "fedglb-mix", "fedglb-ucb", "dislinucb", "n-ucb-glm", "n-ons-glm")
-_AGREED, _SERVER = "What all members agree on", "Server"
+PRESETS = (
+    "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
+    "n-ons-glm",
+)  # fmt: skip
+_AGREED, _SERVER, _PRIVACY = "What all members agree on", "Server", "Schedule and privacy"
 _SAME = (
     "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
     "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
-    "solver",
+    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions",
 )  # fmt: skip
 _NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
-    "algorithm.name": "--algorithm",
+    "algorithm.name": "--algorithm", "algorithm.privacy.noise": "--noise-in",
 }  # fmt: skip
 
 
 def _agreed(text: str, default: str | None = None) -> Any:
     return typer.Option(help=text, rich_help_panel=_AGREED, show_default=default or True)
+
+
+def _private(text: str, default: str | None = None) -> Any:
+    return typer.Option(help=text, rich_help_panel=_PRIVACY, show_default=default or True)
 
 
 def _server(text: str, default: str | None = None) -> Any:
@@ -70,9 +80,12 @@ def init(
         float | None, _agreed("Largest |reward|, where the link sets no bound.", "none")
     ] = None,
     algorithm: Annotated[
-        str,
-        _agreed(f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven."),
-    ] = "fedglb-auto",
+        str | None,
+        _agreed(
+            f"{', '.join(PRESETS)}. fedglb-auto needs no tuning; fedglb-mix is proven.",
+            "fedglb-auto; with --epsilon or --updates fedglb-private",
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         _agreed(
@@ -95,13 +108,39 @@ def init(
         float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
     ] = None,
     delta: Annotated[
-        float | None, _agreed("δ, the failure probability; fedglb-auto has none.", "0.01")
+        float | None,
+        _agreed(
+            "δ, the failure probability; fedglb-auto has none. With --epsilon the privacy's.",
+            "0.01; with --epsilon one has to be given",
+        ),
     ] = None,
     solver: Annotated[
         str | None,
         _agreed(
             f"{', '.join(SOLVERS)}.", "one exchange with fedglb-auto and fedglb-mix, else newton"
         ),
+    ] = None,
+    updates: Annotated[
+        int | None, _private("B, how many updates there will be.", "none: when a client asks")
+    ] = None,
+    first: Annotated[
+        str | None, _private("The first update's time since the start: 30s, 10m, 1h, 2d.", "none")
+    ] = None,
+    growth: Annotated[
+        float | None, _private("By what factor the next one is later.", "none")
+    ] = None,
+    epsilon: Annotated[
+        float | None, _private("ε of differential privacy, for all updates together.", "no noise")
+    ] = None,
+    noise_in: Annotated[
+        str | None, _private(f"Where noise is added: {', '.join(get_args(NoisePlace))}.", "silo")
+    ] = None,
+    neighbours: Annotated[
+        str | None,
+        _private(f"What is to look alike: {', '.join(get_args(Neighbours))}.", "zero-out"),
+    ] = None,
+    contributions: Annotated[
+        int | None, _private("Interactions of one user that are protected together.", "1")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
@@ -116,21 +155,44 @@ def init(
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
+    scheduled = epsilon is not None or updates is not None
+    preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
     given = {
         "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
-        "delta": delta, "solver": solver,
+        "solver": solver, "updates": updates, "growth": growth,
+        "first": None if first is None else seconds("--first", first),
+        "delta": delta if epsilon is None else None,
+        "privacy": _privacy(
+            epsilon, delta, noise=noise_in, neighbours=neighbours, contributions=contributions
+        ),
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
     digest, dim = _features(feature_map, dim)
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
-        {"name": algorithm, **chosen}, reward_limit, digest,
+        {"name": preset, **chosen}, reward_limit, digest,
     )  # fmt: skip
     names = [part.strip() for part in clients.split(",") if part.strip()]
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**_NAMES):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
     _print_next_steps(folder, names, as_json)
+
+
+def _privacy(
+    epsilon: float | None, delta: float | None, **more: str | int | None
+) -> dict[str, Any] | None:
+    """Return the privacy as the federation's file has it; None: there is none."""
+    given = {key: value for key, value in more.items() if value is not None}
+    if epsilon is None:
+        for key, value in given.items():
+            option = "--noise-in" if key == "noise" else f"--{key}"
+            raise InvalidInput(option, value, "it only with --epsilon")
+        return None
+    if delta is None:
+        allowed = "δ of the privacy, well below one over the number of interactions: e.g. 1e-6"
+        raise InvalidInput("--delta", None, allowed)
+    return {"epsilon": epsilon, "delta": delta, "noise": "silo", **given}
 
 
 def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:

@@ -44,22 +44,26 @@ def status(
 
     Example: fedglb federation status ./demo
     """
-    with extra():
-        from fedglb.federation.bundle import FILE
-        from fedglb.federation.names import COORDINATOR
-    inside = folder / COORDINATOR
-    bundle = inside if (inside / FILE).is_file() else folder
-    place = bundle / "state.db" if state is None else state
     with report_errors(bundle="FOLDER", path="--state"):
-        try:
-            found = _found(bundle, place)
-        except Unavailable as error:
-            fail(f"{error}; it does not answer: an older fedglb, or it stands still", 1)
+        found = found_status(folder, state)
     if as_json:
         typer.echo(found.to_json().decode())
     else:
         _show(found)
     raise typer.Exit(1 if found.alarms else 0)
+
+
+def found_status(folder: Path, state: Path | None) -> CoordinatorStatus:
+    """Return the status of the federation in a folder, the operator's or the coordinator's."""
+    with extra():
+        from fedglb.federation.bundle import FILE
+        from fedglb.federation.names import COORDINATOR
+    inside = folder / COORDINATOR
+    bundle = inside if (inside / FILE).is_file() else folder
+    try:
+        return _found(bundle, bundle / "state.db" if state is None else state)
+    except Unavailable as error:
+        fail(f"{error}; it does not answer: an older fedglb, or it stands still", 1)
 
 
 def _found(bundle: Path, state: Path) -> CoordinatorStatus:
@@ -93,11 +97,14 @@ def _show(found: CoordinatorStatus) -> None:
     else:
         say(f"Federation {found.federation}: the coordinator does not run. What its file has:")
     totals = found.totals
+    # where samples are sent once, in sums, nobody counts them
+    counted = f"{totals.samples:,} samples in the model, " if found.schedule is None else ""
     say(
         f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
-        f"{totals.samples:,} samples in the model, {totals.rounds:,} rounds, "
-        f"{_size(totals.bytes)} on the wire."
+        f"{counted}{totals.rounds:,} rounds, {_size(totals.bytes)} on the wire."
     )
+    for line in _of_schedule(found):
+        say(line)
     if found.updating is not None:
         say(f"Update {found.updating} is in progress; it waits for {_names(found.waiting_for)}.")
     for alarm in found.alarms:
@@ -107,6 +114,21 @@ def _show(found: CoordinatorStatus) -> None:
         if table.row_count:
             console.print()
             console.print(table)
+
+
+def _of_schedule(found: CoordinatorStatus) -> list[str]:
+    schedule, privacy = found.schedule, found.privacy
+    if schedule is None:
+        return []
+    following = f"the next update is due at {_when(schedule.next)}"
+    waits = "it starts when the coordinator first runs" if schedule.start is None else following
+    out = [f"On a schedule of {schedule.updates} updates: {schedule.ended or waits}."]
+    if privacy is not None:
+        out.append(
+            f"Privacy: epsilon = {privacy.spent:.3g} of {privacy.epsilon:g} is spent, at delta = "
+            f"{privacy.delta:g} (fedglb federation privacy says more)."
+        )
+    return out
 
 
 def _members(found: CoordinatorStatus) -> Table:

@@ -133,7 +133,8 @@ class Agent:
             Seconds between two heartbeats to the coordinator, at most.
         report_rewards
             Whether heartbeats say how many rewards there were since the process started, and their
-            sum, of all and of the last thousand: the federation's operator then sees them.
+            sum, of all and of the last thousand: the federation's operator then sees them. Not with
+            privacy.
         wait
             How many seconds to wait, at most, for another owner of the file to close it or end.
             0, the default, refuses at once; a worker that replaces another one, as in a graceful
@@ -174,6 +175,9 @@ class Agent:
             _same(agreement, problem, algorithm, digest)
         for each in choices:
             rules.applied_to(each)  # refuses before there is a file
+        if report_rewards and agreement.algorithm.privacy is not None:
+            allowed = "False in a private federation: sums of rewards would be told without noise"
+            raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable, wait)

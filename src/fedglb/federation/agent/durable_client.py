@@ -39,6 +39,7 @@ from fedglb.federation.errors import (
     UnknownDecision,
 )
 from fedglb.kernels.scoring import into_columns
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
@@ -584,9 +585,12 @@ class DurableClient:
                     return None
                 first = released.first_sequence(adopted)
                 last = released.last_sequence(self._numbers)
-                frozen, theta = len(self._numbers), client.state.theta.copy()
-            # noise takes milliseconds: without the lock
-            made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+                frozen, theta = len(self._numbers), client.shared_theta
+            try:  # noise takes milliseconds: without the lock
+                made = client.batches.prepare(update, client.samples, frozen, theta, adopted)
+            except InvalidInput as error:  # sums that may overflow
+                self._withhold(str(error))
+                return None
             with self._locked():
                 self._ready()
                 same = self.protocol_client is client and self._releases is released
@@ -610,10 +614,43 @@ class DurableClient:
         why = batches.refusal(update)
         if why is None and update <= max(client.update, client.adopted):
             why = f"update {update}: it is over"
+        self._withhold(why)
+        return why is None
+
+    def _withhold(self, why: str | None) -> None:
         if why is not None and why != self._withheld:
             log.warning("nothing is released: %s", why)
         self._withheld = why
-        return why is None
+
+    def note_released(self, update: int) -> None:
+        """Take note that others have a release of this client's for an update.
+
+        If the file does not know of it, it is an old copy: any of its samples that are in no batch
+        may be in that release or in one before it. They are left out of all later ones: to send a
+        sample twice would tell more of it than was agreed to.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            last = released.last
+            if update <= (0 if last is None else last.update):
+                return
+            end, theta = released.last_sequence(self._numbers), client.shared_theta
+            nothing = np.zeros(size(self.agreement.problem.dim), dtype=np.int64)
+            stored = StoredRelease(update, time.time(), end, end, theta, nothing, None)
+            self._stale = True
+            self._store.release(stored, released.keep_batches)
+            self._snapshots[update] = Snapshot(end)
+            self._releases = released.with_one(stored)
+            client.update, client.frozen = max(client.update, update), len(self._numbers)
+            self._releases.tell(client.batches, self._numbers)
+            self._stale = False
+        log.warning(
+            "the file is an old copy: something was released for update %d, and it has nothing of "
+            "that. Its samples that were in no release are left out of all later ones",
+            update,
+        )
 
     @property
     def one_pass(self) -> bool:
@@ -626,8 +663,14 @@ class DurableClient:
         return self._releases.spent(privacy, plan, self._withheld)
 
     def evaluate(self, request: Evaluate) -> Derivatives | None:
-        """Answer a round on the samples of its update; None: this client takes no part in it."""
+        """Answer a round on the samples of its update; None: this client takes no part in it.
+
+        There are no rounds where each sample is sent once: whoever asks for one gets nothing.
+        """
         client = self.protocol_client
+        if self.one_pass:
+            log.warning("a round of update %d is not answered: there are none", request.update)
+            return None
         if not self.takes_part(request.update):
             return None
         answer = client.receive(request)  # samples are only appended: no lock
@@ -664,6 +707,8 @@ class DurableClient:
 
     def _last_covered(self, message: NewModel) -> int:
         """Return the sequence number of the last sample that a model covers."""
+        if self.one_pass:  # nobody is told a number of samples: what was released is covered
+            return 0 if self._releases.last is None else self._releases.last.last_sequence
         snapshot = self._snapshots.get(message.update)
         if message.covered == 0 or not len(self._numbers):
             return 0

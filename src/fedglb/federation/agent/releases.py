@@ -25,7 +25,7 @@ class PrivacySpent:
     Parameters
     ----------
     epsilon, delta
-        ε of what the agent has released so far, at the δ that was agreed on.
+        ε of what the agent has released so far, at most, at the δ that was agreed on.
     budget
         ε of all releases together, if none is left out.
     releases, last, updates
@@ -139,6 +139,8 @@ class Releases:
             if each.batch is None:
                 continue
             inside = [k for k in gone if each.first_sequence < k <= each.last_sequence]
+            if not inside:
+                continue
             rows = np.searchsorted(numbers.sequence, sorted(inside))
             X, y = samples.X[rows][None], samples.y[rows][None]
             every = np.array([0]), np.array([len(rows)])
@@ -160,18 +162,18 @@ class Releases:
     ) -> PrivacySpent | None:
         """Return what was spent; None: there is no privacy, and no budget.
 
-        A sample has at most the weights f_0, f_1, … in so many releases: they fall, so updates that
-        were left out only make it less.
+        It is that of all updates up to the last one; those that went without this client make it
+        less.
         """
         if privacy is None or plan is None:
             return None
-        count, last = len(self.stored), self.last
+        last = 0 if self.last is None else self.last.update
         return PrivacySpent(
-            epsilon=gdp_epsilon(plan.spent(count), privacy.delta) if count else 0.0,
+            epsilon=gdp_epsilon(plan.spent(last), privacy.delta) if last else 0.0,
             delta=float(privacy.delta),
             budget=float(privacy.epsilon),
-            releases=count,
-            last=0 if last is None else last.update,
+            releases=len(self.stored),
+            last=last,
             updates=plan.updates,
             refused=refused,
         )

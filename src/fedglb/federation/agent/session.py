@@ -179,6 +179,8 @@ class AgentSession:
             case Welcome():
                 self.welcome, self.refused = True, None
                 log.info("admitted; the newest model is that of update %d", message.update)
+                if self.client.one_pass:
+                    self.client.note_released(message.released)
                 # the trigger may have fired before anybody could be told
                 request = self.request()
                 return [] if request is None else [request]

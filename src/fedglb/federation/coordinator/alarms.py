@@ -37,9 +37,9 @@ AlarmKind: TypeAlias = Literal[
     "disconnected",  # it has no connection to the NATS server
     "rejected",  # a client was not admitted
     "invalid",  # a client sent a message that cannot be right
-    "ignored",  # a client reported rewards that cannot be right
+    "ignored",  # a client reported rewards that cannot be right, or asked for what cannot be
     "abandoned",  # an update was given up, and none has led to a model since
-    "waiting",  # a client wants an update, and there are too few clients for one
+    "waiting",  # an update is wanted or due, and there are too few clients for one
     "limited",  # a client sends more than it may
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
@@ -73,10 +73,12 @@ def alarms_of(
     started: float | None,
     lost: float | None,
     present: int,
+    scheduled: bool = False,
 ) -> tuple[Alarm, ...]:
     """Return the alarms that stand now.
 
-    `started` None: the coordinator does not run; `lost` is since when it has no connection.
+    `started` None: the coordinator does not run; `lost` is since when it has no connection. On a
+    schedule (`scheduled`) updates may be days apart.
     """
     out: list[Alarm] = []
     newest = history.updates[-1].at if history.updates else None
@@ -88,7 +90,7 @@ def alarms_of(
     out += _of_events(history, newest, now)
     out += _of_updates(history.updates)
     quiet_since = max(newest or 0.0, started or 0.0)
-    if started is not None and present and now - quiet_since > _QUIET:
+    if started is not None and present and not scheduled and now - quiet_since > _QUIET:
         hours = int((now - quiet_since) / _HOUR)
         text = f"no update for {hours} hours, with {present} clients present"
         out.append(Alarm("quiet", text, quiet_since))

@@ -11,7 +11,7 @@ EventKind: TypeAlias = Literal[
     "left",  # a client said goodbye, or was silent for too long
     "rejected",  # a client was not admitted
     "invalid",  # a client sent a message that cannot be right
-    "waiting",  # a client wants an update, and there are too few clients for one
+    "waiting",  # an update is wanted or due, and there are too few clients for one
     "updating",  # a global update has started
     "excluded",  # the update goes on without a client
     "abandoned",  # the update was given up

@@ -263,7 +263,8 @@ class CoordinatorSession:
         self.members.admit(client, session, hello.instance, now)
         self.coordinator.join(client)
         self.driver.resend(now)  # it may have missed a request
-        out.append(self._encode(client, Welcome(self.coordinator.finished)))
+        released = self.driver.released.get(client, 0)
+        out.append(self._encode(client, Welcome(self.coordinator.finished, released)))
         return out + self._newer_model(client, hello.update)
 
     def _unknown_model(self, client: str, update: int) -> str | None:

@@ -14,6 +14,12 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_out
 from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
+from fedglb.federation.coordinator.schedule_status import (
+    PrivacyStatus,
+    ScheduleStatus,
+    privacy_of,
+    schedule_of,
+)
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.provenance import release
 
@@ -101,6 +107,9 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
         See the classes. Updates and events are the last ones, oldest first.
     event_counts
         How often each kind of event happened since the coordinator started.
+    schedule, privacy
+        How far the schedule of updates is, and what is spent of the privacy budget; None: there is
+        no such thing.
     """
 
     federation: str
@@ -122,6 +131,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     event_counts: dict[str, int]
     alarms: tuple[Alarm, ...]
     certificates: tuple[CertificateStatus, ...]
+    schedule: ScheduleStatus | None = None
+    privacy: PrivacyStatus | None = None
 
     @property
     def present(self) -> int:
@@ -198,6 +209,9 @@ def status_of(
         alarms=alarms_of(
             history, certificates, now,
             started=started, lost=lost, present=len(session.members),
+            scheduled=bool(session.agreement.times),
         ),
         certificates=ends,
+        schedule=schedule_of(session),
+        privacy=privacy_of(session),
     )  # fmt: skip

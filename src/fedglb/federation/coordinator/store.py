@@ -59,6 +59,7 @@ _TYPICAL = (
 # Of a federation whose updates are on a schedule: its start, a Unix time, and how many of the
 # schedule's times have had their update.
 _START, _DONE = "schedule_start", "schedule_done"
+_RELEASED = "released"  # the last one-pass update that each client's file has sums in, as JSON
 
 
 @dataclass
@@ -211,9 +212,12 @@ class CoordinatorStore:
         members: Mapping[str, MemberRecord],
         finished: UpdateFinished | None = None,
         typical: int = 0,
+        released: Mapping[str, int] | None = None,
     ) -> None:
         """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
+            if released:
+                self._write_released(released)
             if typical:
                 self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_TYPICAL, typical))
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
@@ -233,6 +237,20 @@ class CoordinatorStore:
                 )
                 oldest = finished.number - _REMEMBERED
                 self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
+
+    def _write_released(self, released: Mapping[str, int]) -> None:
+        text = msgspec.json.encode(dict(released))
+        self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_RELEASED, text))
+
+    def write_released(self, released: Mapping[str, int]) -> None:
+        """Write the last one-pass update that each client's file has sums in."""
+        with transaction(self._db):
+            self._write_released(released)
+
+    def released(self) -> dict[str, int]:
+        """Return the last one-pass update that each client's file has sums in."""
+        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_RELEASED,)).fetchone()
+        return {} if row is None else msgspec.json.decode(row[0], type=dict[str, int])
 
     def state(self) -> tuple[Arrays, bytes] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""

@@ -61,6 +61,8 @@ class UpdateDriver:
         self._store, self.policy, self._emit = store, policy, emit
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
+        #: The last one-pass update that has sums of each client's file in it.
+        self.released = store.released()
         self.timetable = Timetable(agreement.times, *store.schedule())
         number, self._interrupted = store.last_started()
         known = max(self.coordinator.started, number)
@@ -163,6 +165,8 @@ class UpdateDriver:
         self.coordinator.drop_samples(client)
         self.records[client].current = False
         self._store.write_member(client, self.records[client])
+        if self.released.pop(client, 0):
+            self._store.write_released(self.released)
         return out
 
     def model_for(self, client: str) -> list[Message]:
@@ -388,8 +392,12 @@ class UpdateDriver:
             member.seen = finished.at if name in coordinator.covered else member.seen
         claims = [part.samples for part in coordinator.covered.values()]
         self._typical = self.policy.weights.typical(claims, self._typical)
+        if coordinator.finished in coordinator.releases:
+            self.released |= dict.fromkeys(map(str, coordinator.covered), coordinator.finished)
         arrays, traffic = coordinator.to_arrays(), self.traffic.pack()
-        self._store.write_state(arrays, traffic, self.records, finished, self._typical)
+        self._store.write_state(
+            arrays, traffic, self.records, finished, self._typical, self.released
+        )
         known = f"{finished.samples} samples of " if finished.samples else ""
         text = (
             f"update {finished.number}: {known}{finished.clients} clients, "

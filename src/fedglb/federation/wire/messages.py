@@ -107,11 +107,15 @@ class Welcome(SessionMessage):
     ----------
     update
         The update of the newest model, 0 for none.
+    released
+        The last one-pass update that has sums of this agent's file in it, as far as the
+        coordinator knows; 0 for none.
     """
 
     name = "Welcome"
     upward = False
     update: Count
+    released: Count = 0
 
 
 @dataclass(frozen=True)

@@ -54,14 +54,16 @@ def draw(
                 linestyle=look.line, linewidth=1.6, elinewidth=1.0, capsize=2.5,
             )  # fmt: skip
         means = np.concatenate([curve.means for curve in found])
+        lines = 0.975 - 0.05 * len(crossed)  # the part of the axis below the words of the crossings
         if means.min() > 0 and means.max() / means.min() > _WIDE:
             axes.set_yscale("log")
             axes.yaxis.set_minor_locator(NullLocator())
             steps = [m * 10.0**p for p in range(-3, 12) for m in (1, 2, 5)]
             axes.yaxis.set_major_locator(FixedLocator(steps))
-            axes.set_ylim(0.75 * means.min(), 1.6 * means.max())
+            low, high = 0.75 * means.min(), 1.2 * means.max()
+            axes.set_ylim(low, max(1.6 * means.max(), low * (high / low) ** (1.0 / lines)))
         else:
-            axes.set_ylim(0.0, 1.2 * means.max())
+            axes.set_ylim(0.0, 1.2 * means.max() / lines)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
         axes.xaxis.set_major_locator(FixedLocator(places))
         axes.xaxis.set_minor_locator(NullLocator())

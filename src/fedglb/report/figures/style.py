@@ -128,7 +128,7 @@ _LINES: tuple[Dashes, ...] = (
     (0, (2, 1)), (0, (4, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), "-", (0, (6, 1, 2, 1)),
     (0, (3, 3)),
 )  # fmt: skip
-_COLOURS = (
+COLOURS = (
     "#444444", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a6d00",
 )  # fmt: skip
 _INSIDES = ("white", "#c4c4c4", "", "#F0E442")
@@ -142,7 +142,7 @@ def look(algorithm: str, nth: int = 0) -> Look:
     >>> look("fedglb-ucb").face, look("fedglb-ucb", 1).face, look("fedglb-ucb", 1).marker
     ('#0072B2', 'white', '<')
     """
-    first = LOOKS.get(algorithm, Look(_COLOURS[0], "p", (0, (3, 1))))
+    first = LOOKS.get(algorithm, Look(COLOURS[0], "p", (0, (3, 1))))
     if nth == 0:
         return first
     return replace(
@@ -179,7 +179,7 @@ def setting_look(i: int) -> Look:
     56
     """
     return Look(
-        _COLOURS[i % len(_COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)],
+        COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)],
         _INSIDES[(i + 2) % len(_INSIDES)],
     )  # fmt: skip
 

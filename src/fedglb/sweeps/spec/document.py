@@ -54,7 +54,7 @@ CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
 E = TypeVar("E", SyntheticTable, ClassificationTable)
 
 #: Keys that only `fedglb reproduce` reads; a file for a sweep must not have them.
-STUDY_KEYS = ("title", "measure", "search", "profile")
+STUDY_KEYS = ("title", "measure", "search", "profile", "across", "panel")
 
 
 class Document(msgspec.Struct, Generic[E], frozen=True, forbid_unknown_fields=True):

@@ -55,6 +55,14 @@ class _Status(Collector):
                 "update_duration_seconds": ("How long the last update took.", last.seconds),
                 "update_left_out": ("Clients left out of the last update.", len(last.left_out)),
             }
+        if status.schedule is not None:
+            following = status.schedule.next or 0.0
+            gauges["next_update_timestamp_seconds"] = ("When the next is due.", following)
+        if status.privacy is not None:
+            gauges |= {
+                "epsilon": ("What is promised.", status.privacy.epsilon),
+                "epsilon_spent": ("What is spent of that.", status.privacy.spent),
+            }
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(f"fedglb_coordinator_{name}", text, value=float(value))
         yield from self._by_label()

@@ -68,7 +68,7 @@ def _totals(status: CoordinatorStatus) -> str:
     tiles = [
         ("present", f"{status.present}", f"of {len(status.members)} clients present"),
         ("updates", f"{totals.updates:,}", _newest(status)),
-        ("samples", f"{totals.samples:,}", "samples in the model"),
+        _learned(status),
         ("rounds", f"{totals.rounds:,}", f"rounds, {totals.scalars:,} numbers sent"),
         ("bytes", size(totals.bytes), f"in {totals.sent:,} messages"),
     ]
@@ -81,6 +81,16 @@ def _totals(status: CoordinatorStatus) -> str:
         f'<div class="tile"><b id="total-{name}">{value}</b><span>{escape(text)}</span></div>'
         for name, value, text in tiles
     )
+
+
+def _learned(status: CoordinatorStatus) -> tuple[str, str, str]:
+    """Return how much is learned from; on a schedule nobody counts samples: what is spent."""
+    if status.privacy is not None:
+        of = f"of epsilon = {status.privacy.epsilon:g} is spent"
+        return "epsilon", f"{status.privacy.spent:.3g}", of
+    if status.schedule is not None:
+        return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} times are past"
+    return "samples", f"{status.totals.samples:,}", "samples in the model"
 
 
 def _newest(status: CoordinatorStatus) -> str:
