@@ -290,6 +290,7 @@ class Agent:
 
         A warm start, from a log that another system has kept. When this returns all of them are
         in the file; if it raises, or the process dies before, none is. Other calls wait meanwhile.
+        In a private federation the next update takes them in.
 
         Parameters
         ----------
@@ -402,7 +403,8 @@ class Agent:
         """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
 
         (`forget` waits for it.) The copy is whole or not there, and is opened as any agent's
-        file. What is forgotten later is still in it.
+        file. What is forgotten later is still in it. In a private federation an old copy does not
+        know what was sent since: its samples that were in no update are then left out for good.
 
         Parameters
         ----------
