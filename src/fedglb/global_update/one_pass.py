@@ -79,7 +79,8 @@ def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     d = len(hessian)
     mean = max(float(hessian.trace()) / d, sigma / math.sqrt(d))
     rest = hessian - mean * np.eye(d)
-    kept = max(1.0 - 0.5 * sigma**2 * d * (d + 1) / float((rest * rest).sum()), 0.0)
+    of_noise, found = 0.5 * sigma**2 * d * (d + 1), float((rest * rest).sum())
+    kept = 1.0 - of_noise / found if found > of_noise else 0.0  # in one dimension nothing is found
     return _at_least(mean * np.eye(d) + kept * rest, _FLOOR * mean)
 
 

@@ -18,6 +18,7 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
+from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
@@ -192,6 +193,7 @@ class Agent:
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
+            session.sums = AgentSums.of(found, client, session.session)
             from fedglb.federation.agent.connection import AgentConnection
 
             return cls(client, session, AgentConnection(found, session, beat))
@@ -584,10 +586,8 @@ def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
     """Refuse, by name, what is not as the federation agreed."""
-    given = Agreement(
-        problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
-        digest,
-    )  # fmt: skip
+    used = algorithm or agreement.algorithm
+    given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):
         allowed = f"{found.agreed!r}, as the federation agreed"
         raise InvalidInput(found.name, found.given, allowed)
