@@ -26,7 +26,7 @@ from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_process import free_port
 
 NAME = "demo"
-PATIENCE = 60.0  # seconds after which a test gives up: what takes a moment, on a busy machine
+PATIENCE = 300.0  # seconds after which a test gives up: what takes a moment, on a busy machine
 
 
 def table(max_clients: int = 10, dim: int = 3, **algorithm: Any) -> AgreementTable:

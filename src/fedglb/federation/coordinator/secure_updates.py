@@ -74,6 +74,10 @@ class SecureUpdateDriver(UpdateDriver):
         #: Whether to ask who is ready before every call, also where all seem to be there.
         self.offers = False
 
+    def missing(self) -> list[str]:
+        """Return the clients whose answer the sum in progress waits for."""
+        return [] if self.sums is None else self.sums.missing()
+
     # -- keys ------------------------------------------------------------------------------------
 
     def note_key(self, client: str, session: str, message: SessionKey, now: float) -> list[Message]:

@@ -200,7 +200,7 @@ def status_of(
         started=started,
         model=coordinator.finished,
         updating=None if session.driver.idle else coordinator.started,
-        waiting_for=tuple(str(client) for client in coordinator.missing()[:_MOST_MISSING]),
+        waiting_for=tuple(session.driver.missing()[:_MOST_MISSING]),
         quorum=session.policy.quorum,
         max_clients=session.agreement.max_clients,
         totals=Totals(

@@ -89,6 +89,10 @@ class UpdateDriver:
         """Whether no update is in progress."""
         return self.coordinator.phase == IDLE
 
+    def missing(self) -> list[str]:
+        """Return the clients whose answer the update in progress waits for."""
+        return [str(client) for client in self.coordinator.missing()]
+
     def may_start(self, now: float) -> bool:
         """Return whether the last update started long enough ago for another one."""
         return now - self._started_at >= self.policy.least_interval
