@@ -124,7 +124,7 @@ def one_pass(
         totals.append([sum(each) for each in zip(*sent, strict=True)])
         prefix = [sum(D[j] * totals[j][k] for j in range(b)) for k in range(len(totals[0]))]
         v, H = unpacked(prefix, d)
-        theta, A = fit(p, dispersion, v, H, noise, b, N)
+        theta, A = fit(p, dispersion, v, H, noise, [N] * b)
         P = inv(A)
         out.thetas.append(theta)
         out.matrices.append(A)
@@ -132,9 +132,9 @@ def one_pass(
 
 
 def fit(
-    p: Problem, dispersion: float, v: Array, H: Array, noise: Noise | None, b: int, N: int
+    p: Problem, dispersion: float, v: Array, H: Array, noise: Noise | None, present: list[int]
 ) -> tuple[Array, Array]:
-    """θ, and the matrix A that widths are measured in.
+    """θ, and the matrix A that widths are measured in; `present`: clients in each release so far.
 
     With noise: v = Hθ + e, where e has the covariance φH + s²I, φ the dispersion, and the prior of
     θ is N(0, φ/λ). So the posterior mean is (HVH + λI)⁻¹HVv with V = (H + s²/φ)⁻¹.
@@ -144,12 +144,14 @@ def fit(
     if noise is None:
         A = H + p.lam * I
         return _project(inv(A) @ v, A, p.S), A
-    spread = sqrt(N) * float(norm(noise.decoder[b - 1, :b]))
+    row = noise.decoder[len(present) - 1]
+    spread = sqrt(sum(row[j] ** 2 * n for j, n in enumerate(present)))
     sigma_v, sigma_H = spread * noise.vector, spread * noise.matrix
     # James and Stein: what is no multiple of the identity is shrunk as far as noise explains it
     level = max(np.trace(H) / d, sigma_H / sqrt(d))
     rest, expected = H - level * I, sigma_H**2 * d * (d + 1) / 2
-    values, Q = eigh(level * I + max(0.0, 1.0 - expected / float(np.sum(rest**2))) * rest)
+    kept = 0.0 if d == 1 else max(0.0, 1.0 - expected / float(np.sum(rest**2)))
+    values, Q = eigh(level * I + kept * rest)
     H = (Q * np.maximum(values, level / 10)) @ Q.T
     s2 = sigma_v**2 + sigma_H**2 * p.S**2 * (1 + 1 / d) / 2
     V = inv(H + s2 / dispersion * I)

@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.samples import Samples
-from fedglb.trigger import Always, Event, Never, Schedule
+from fedglb.trigger import Always, Event, Geometric, Never, Schedule
 
 
 def steps(updates: int, horizon: int) -> list[int]:
@@ -189,3 +189,99 @@ def test_updates_are_the_own_samples_that_the_model_does_not_cover(algorithm):
 def test_schedule_parameter_is_checked():
     with pytest.raises(fg.InvalidInput, match="updates"):
         Schedule(0)
+
+
+PRIVACY = fg.Gaussian(0.5, 1e-6)
+
+
+def geometric(horizon, *given, privacy=None, clients=3):
+    algorithm = fg.fedglb_private(*given, privacy=privacy)
+    setting = algorithm.setting(fg.Problem(2), clients, horizon)
+    found = algorithm.trigger.steps(setting)
+    assert [t for t in range(1, horizon + 1) if algorithm.trigger.due(setting, t)] == list(found)
+    return found
+
+
+@pytest.mark.parametrize("privacy", [None, PRIVACY], ids=["no noise", "noise"])
+@pytest.mark.parametrize("horizon", [1, 2, 7, 10, 97, 2000])
+def test_a_geometric_schedule_has_distinct_steps_within_the_horizon(horizon, privacy):
+    for updates in {1, 2, 3, min(30, horizon), horizon // 2, horizon} - {0}:
+        if updates > min(horizon, 150):
+            continue
+        found = geometric(horizon, updates, privacy=privacy)
+        assert list(found) == sorted(set(found))
+        assert found[0] >= 1
+        assert found[-1] <= horizon
+        room = horizon - found[0] + 1
+        assert len(found) == min(updates, room)  # B of them, where there is room
+
+
+@pytest.mark.parametrize("first", [1, 2.5, 10, 40])
+@pytest.mark.parametrize("growth", [None, 1.001, 1.3, 2.0, 100.0])
+def test_the_steps_by_hand(first, growth):
+    horizon, updates = 100, 12
+    schedule = Geometric(updates, first, growth)
+    found = schedule.steps(fg.fedglb_private(1).setting(fg.Problem(2), 3, horizon))
+    factor = (horizon / first) ** (1 / updates) if growth is None else growth
+    expected, before = [], 0
+    for k in range(updates):
+        before = max(int(np.ceil(round(first * factor**k, 9))), before + 1)
+        expected += [before] if before <= horizon else []
+    assert list(found) == expected
+
+
+def test_a_growth_that_no_double_holds():
+    setting = fg.fedglb_private(1).setting(fg.Problem(2), 3, 1000)
+    assert Geometric(900, 1, 100.0).steps(setting) == (1, 100)
+    assert Geometric(900, 1000, 1e300).steps(setting) == (1000,)
+
+
+def test_without_noise_updates_begin_at_once_and_with_it_later():
+    assert geometric(1000, 10)[0] == 1
+    late, later = (geometric(1000, 10, privacy=fg.Gaussian(e, 1e-6))[0] for e in (1.0, 0.1))
+    assert 1 < late < later <= 250
+    assert geometric(1000, 10, privacy=fg.Gaussian(1e-4, 1e-6))[0] == 250  # T/4 at the latest
+    many = geometric(1000, 10, privacy=fg.Gaussian(1.0, 1e-6), clients=300)[0]
+    assert many < late
+    assert geometric(1000, 10, 7, privacy=PRIVACY)[0] == 7
+
+
+def test_a_geometric_schedule_in_seconds():
+    times = Geometric(4, first=60.0, growth=2.0).seconds()
+    assert times == (60.0, 120.0, 240.0, 480.0)
+    setting = fg.fedglb_private(4, 60.0, growth=2.0).setting(fg.Problem(2), 3, None)
+    assert setting.horizon is None
+    with pytest.raises(fg.InvalidInput, match="growth = 10"):
+        Geometric(40, first=60.0, growth=10.0).seconds()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ((0,), "updates = 0"), ((2.5,), "updates = 2.5"), ((3, 0.0), "first = 0"),
+        ((3, -1.0), "first = -1"), ((3, float("nan")), "first = nan"),
+        ((3, float("inf")), "first = inf"), ((3, 1.0, 1.0), "growth = 1"),
+        ((3, 1.0, 0.5), "growth = 0.5"), ((3, None, float("inf")), "growth = inf"),
+    ],
+)  # fmt: skip
+def test_a_geometric_schedule_that_cannot_be_is_refused(given, named):
+    with pytest.raises(fg.InvalidInput, match=named):
+        Geometric(*given)
+
+
+def test_a_geometric_schedule_that_does_not_fit_is_refused():
+    with pytest.raises(fg.InvalidInput, match=r"updates = 11 .* at most B = T = 10"):
+        geometric(10, 11)
+    with pytest.raises(fg.InvalidInput, match=r"first = 11 .* at most the horizon, 10"):
+        geometric(10, 2, 11)
+    for given, named in (((3,), "first"), ((3, 5.0), "growth"), ((3, None), "first")):
+        with pytest.raises(fg.InvalidInput, match=f"{named} = None .* federation"):
+            fg.fedglb_private(*given).setting(fg.Problem(2), 3, None)
+
+
+def test_schedules_tell_nothing_of_samples_and_others_do():
+    assert Geometric(3).public
+    assert Schedule(3).public
+    assert not any(part.public for part in (Event(1.0), Always(), Never()))
+    assert (Geometric(3).most_updates, Schedule(4).most_updates) == (3, 4)
+    assert Event(1.0).most_updates is None

@@ -25,8 +25,11 @@ PRESETS = """
 import fedglb as fg
 from fedglb.algorithms.catalog import build, parameters
 given = {"threshold": 1.0, "updates": 4}
-for name in fg.ALGORITHMS:
-    algorithm = build(name, {k: given[k] for k in parameters(name) if k in given})
+algorithms = [
+    build(name, {k: given[k] for k in parameters(name) if k in given}) for name in fg.ALGORITHMS
+]
+algorithms.append(fg.fedglb_private(4, privacy=fg.Gaussian(1.0, 1e-6, reward_limit=9.0)))
+for algorithm in algorithms:
     for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)):
         for engine in ("compiled", "reference"):
             fg.simulate(algorithm, fg.Synthetic(problem, 3, 7), 20, engine=engine)

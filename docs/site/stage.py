@@ -20,6 +20,7 @@ SECTIONS = {
         "deploy",
         "operate",
         "security",
+        "privacy",
         "protocol",
         "wire",
         "scale",

@@ -381,8 +381,9 @@ def _geometric_steps(schedule: Geometric, setting: Setting) -> tuple[int, ...]:
     growth = (T / first) ** (1.0 / schedule.updates) if schedule.growth is None else schedule.growth
     steps: list[int] = []
     for k in range(schedule.updates):
-        wanted = min(first * growth**k, float(T))
-        step = math.ceil(wanted * (1.0 - 1e-12))  # a product of roots may exceed a whole number
+        if math.log(first) + k * math.log(growth) > math.log(T) + 1e-9:
+            break  # and so are all later ones
+        step = math.ceil(first * growth**k * (1.0 - 1e-12))  # roots are rounded, too
         steps.append(max(step, steps[-1] + 1) if steps else max(step, 1))
     return tuple(step for step in steps if step <= T)
 

@@ -17,6 +17,7 @@ from fedglb.demo import die_with_parent, summary
 from fedglb.demo.local_baseline import local_baseline
 from fedglb.demo.plan import DemoPlan, file_of
 from fedglb.demo.stream import stream
+from fedglb.federation.agent.store import AgentStore
 from tests.federation.helpers.whole_log import whole_log
 
 SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
@@ -212,3 +213,28 @@ def test_what_is_missing_is_to_be_installed(tmp_path, missing):
     assert done.returncode == 1
     assert "fedglb[demo]" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("clients", [2, 3], ids=["silo noise", "secure sums"])
+def test_a_private_one_says_what_it_spent(tmp_path, clients):
+    given = ("--clients", str(clients), "--decisions", "150", "--private", "--json")
+    done = subprocess.run(
+        command(*given, "--folder", str(tmp_path / "kept")),
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    decisions = 150 * clients
+    assert (answer["decisions"], answer["lost"], answer["delta"]) == (decisions, 0, 1e-6)
+    assert answer["rounds"] == answer["updates"] <= 20
+    plan = DemoPlan(clients, 150, private=True)
+    assert (plan.agreement.minimum is None) == (clients == 2)
+    assert plan.agreement.algorithm.privacy.epsilon == 8.0
+    assert 0.0 <= answer["epsilon"] <= 8.0 + 1e-9
+    assert (answer["epsilon"] > 0.0) == (answer["updates"] > 0)
+    for name in plan.names:
+        store = AgentStore(file_of(tmp_path / "kept", name), "process")
+        slots = list(store.releases())
+        store.close()
+        assert len(slots) <= 20
+        assert slots == sorted(set(slots))

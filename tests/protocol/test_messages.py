@@ -15,10 +15,11 @@ from fedglb.protocol.messages import (
     Covariance,
     Derivatives,
     Evaluate,
+    MaskedSum,
     ModelSums,
     NewModel,
 )
-from tests.protocol.driver import Federation, communicating
+from tests.protocol.driver import Federation, communicating, one_pass
 
 D, N, T = 3, 4, 20
 TRIANGLE = D * (D + 1) // 2
@@ -26,7 +27,7 @@ NUMBERS_OF_MIXTURE = 11
 
 
 def federation(name: str) -> Federation:
-    fed = Federation(communicating()[name], fg.Problem(D), N, T)
+    fed = Federation((communicating() | one_pass())[name], fg.Problem(D), N, T)
     rng = np.random.default_rng(1)
     for client in fed.clients:  # a sum over a single sample would be that sample
         X = rng.standard_normal((3, D))
@@ -58,7 +59,7 @@ def test_no_message_carries_a_sample(name):
     assert ({Evaluate, Derivatives} <= kinds) == rounds
     left_out = {Covariance if one_exchange else ModelSums}
     asks = not name.startswith("variant")  # on a schedule, nobody does
-    assert not (asks and rounds) or kinds == set(MESSAGES) - left_out - {BatchSums}
+    assert not (asks and rounds) or kinds == set(MESSAGES) - left_out - {BatchSums, MaskedSum}
 
 
 def test_the_walk_finds_a_sample_where_there_is_one():
@@ -136,6 +137,44 @@ def test_scalars_of_one_exchange():
     fed = federation("auto")
     terms = fed.coordinator.model.radius_terms.size
     assert auto["NewModel"][2] == auto["NewModel"][0] * (D + TRIANGLE + terms + 1)  # and λ
+
+
+@pytest.mark.parametrize("name", one_pass())
+def test_a_one_pass_update_is_one_message_up_and_one_model_down(name):
+    fed = federation(name)
+    ledger, syncs = fed.coordinator.ledger, fed.coordinator.syncs
+    assert syncs == 5
+    assert {type(m).name for m in fed.sent} == {"CovarianceRequest", "BatchSums", "NewModel"}
+    found = {row[0]: row[2:] for row in ledger.frame().rows()}
+    models = D + TRIANGLE + fed.coordinator.model.radius_terms.size
+    assert found == {
+        "CovarianceRequest": (N * syncs, 0, 0),
+        "BatchSums": (N * syncs, N * syncs, N * syncs * (D + TRIANGLE)),
+        "NewModel": (N * syncs, N * syncs, N * syncs * models),
+    }
+    assert ledger.transfers == 2 * N * syncs
+    for message in fed.sent:
+        if isinstance(message, BatchSums):
+            assert (message.numbers.shape, message.numbers.dtype) == ((D + TRIANGLE,), np.int64)
+            assert message.scalars() == D + TRIANGLE
+        # how many samples there are is told to nobody
+        assert not hasattr(message, "samples")
+        assert getattr(message, "covered", 0) == 0
+
+
+@pytest.mark.parametrize("name", one_pass())
+def test_no_release_is_a_sample(name):
+    fed = federation(name)
+    X = np.concatenate([c.samples.X for c in fed.clients])
+    for message in fed.sent:
+        if isinstance(message, BatchSums):
+            v = message.numbers[:D] * 2.0**-30
+            assert np.abs(np.concatenate([X, -X]) - v).max(axis=1).min() > 1e-6
+    if fed.algorithm.privacy is not None:  # nor are the numbers those that samples lead to
+        closed = fed.clients[0].batches.closed[1]
+        (first,) = (m for m in fed.sent
+                    if isinstance(m, BatchSums) and (m.client, m.update) == (0, 1))  # fmt: skip
+        assert (np.abs(first.numbers - closed) > 2**20).all()
 
 
 def test_a_loss_is_one_scalar_more():

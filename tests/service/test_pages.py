@@ -7,6 +7,9 @@ import re
 import msgspec
 import pytest
 
+import fedglb as fg
+from fedglb.federation import AgentStatus
+from fedglb.protocol.messages import CovarianceRequest
 from fedglb.service.app import PATHS, make_app
 from fedglb.service.messages import Choose, Observe
 from tests.service.asgi import get, post
@@ -35,6 +38,23 @@ def test_the_page_shows_totals_and_no_samples(app, agent):
         assert secret not in text
     for path in ("/v1/status", "/metrics", "/docs", "/healthz"):
         assert decision["id"].encode() not in get(app, path).body
+
+
+def test_what_was_spent_of_a_privacy_budget_is_shown(tmp_path):
+    """In the status, on the page, in the metrics; a client of the service reads the same."""
+    silo = fg.Gaussian(epsilon=1.0, delta=1e-6, noise="silo")
+    private = fg.fedglb_private(4, first=60.0, growth=2.0, privacy=silo)
+    with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), algorithm=private) as agent:
+        agent._session.receive(CovarianceRequest("alone", 1, 0))
+        app, spent = make_app(agent), agent.status.privacy
+        assert 0.0 < spent.epsilon < 1.0
+        read = msgspec.json.decode(get(app, "/v1/status").body, type=AgentStatus)
+        assert read.privacy == spent
+        assert f"epsilon {spent.epsilon}" in get(app, "/").body.decode()
+        said = get(app, "/metrics").body.decode().splitlines()
+        assert f"fedglb_agent_privacy_epsilon {spent.epsilon}" in said
+        assert "fedglb_agent_privacy_budget 1.0" in said
+        assert "fedglb_agent_privacy_releases 1.0" in said
 
 
 def test_what_others_named_is_escaped(agent):

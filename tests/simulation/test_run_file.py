@@ -21,6 +21,11 @@ ALGORITHMS = {
     "no model": fg.n_ons_glm(),
     "random": fg.fedglb_auto(choice=fg.Thompson()),
     "linear": fg.dislinucb(0.5),
+    "one pass": fg.fedglb_private(4),
+    "private": fg.fedglb_private(4, privacy=fg.Gaussian(1.0, 1e-6)),
+    "private, all options": fg.fedglb_private(
+        4, 2, fg.Gaussian(2, 1e-3, "silo", "replace", 2, 0.5, 0.4, 0.75), confidence=fg.Fixed(0.2)
+    ),
 }
 
 
@@ -85,6 +90,22 @@ def test_stored_names(run, tmp_path):
         ]  # fmt: skip
         facts = json.loads(archive.read("run.json"))
     assert list(facts) == ["format", "totals", "parameters", "caveats", "software"]
+
+
+@pytest.mark.parametrize("name", ["private", "private, all options"])
+def test_what_is_private_comes_back_as_it_was(name, tmp_path):
+    run = simulate(ALGORITHMS[name], ENV, 20, seed=1)
+    run.save(tmp_path / "a.run")
+    again = fg.load_run(tmp_path / "a.run").privacy
+    assert again == run.privacy
+    assert (repr(again), str(again)) == (repr(run.privacy), str(run.privacy))
+    assert again.spent() == run.privacy.spent()
+    assert again.plan == run.privacy.plan
+    assert again.releases == again.updates == 4
+    with zipfile.ZipFile(tmp_path / "a.run") as archive:
+        facts = json.loads(archive.read("run.json"))
+    names = ["format", "totals", "parameters", "caveats", "privacy", "software"]
+    assert list(facts) == names
 
 
 def test_another_version_is_refused_by_name(run, tmp_path):

@@ -77,8 +77,8 @@ def fedglb_private(
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=50, arms=5)
     >>> private = fg.fedglb_private(updates=10, privacy=fg.Gaussian(epsilon=1.0, delta=1e-6))
     >>> run = fg.simulate(private, env, horizon=100, seed=1)
-    >>> run.syncs, run.privacy.epsilon
-    (10, 1.0)
+    >>> print(str(run.privacy).splitlines()[0])
+    epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 1
     """
     if choice is None:
         choice = Bayes() if confidence is None else Ucb()

@@ -18,8 +18,9 @@ _FILE = "plan.json"
 #: The demonstration takes half a minute: a schedule of seconds, from the coordinator's start.
 _PRIVATE: dict[str, Any] = {
     "name": "fedglb-private", "updates": 20, "first": 3.0, "growth": 1.1,
-    "privacy": {"epsilon": 8.0, "delta": 1e-6, "noise": "silo"},
+    "privacy": {"epsilon": 8.0, "delta": 1e-6, "honest": 0.6},
 }  # fmt: skip
+_MINIMUM = 3  # clients in a secure sum
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
@@ -38,7 +39,8 @@ class DemoPlan(msgspec.Struct, frozen=True):
     threshold
         D of the event trigger; the algorithm is `fedglb_auto`, which has nothing else to tune.
     private
-        Whether it is `fedglb_private` instead: updates on a schedule of seconds, and noise.
+        Whether it is `fedglb_private` instead: updates on a schedule of seconds, noise, and with
+        three clients or more secure sums.
 
     Examples
     --------
@@ -69,8 +71,13 @@ class DemoPlan(msgspec.Struct, frozen=True):
     @property
     def table(self) -> AgreementTable:
         """What the federation agrees on, for `operator.init`."""
-        algorithm = _PRIVATE if self.private else self.alone
-        return AgreementTable(self.clients, ProblemTable(self.dim), algorithm)
+        problem = ProblemTable(self.dim)
+        if not self.private:
+            return AgreementTable(self.clients, problem, self.alone)
+        if self.clients < _MINIMUM:  # too few to hide one among the others
+            silo = {**_PRIVATE, "privacy": {**_PRIVATE["privacy"], "noise": "silo"}}
+            return AgreementTable(self.clients, problem, silo)
+        return AgreementTable(self.clients, problem, _PRIVATE, minimum=_MINIMUM)
 
     @property
     def alone(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     algorithm: dict[str, Any]
     reward_limit: float | None = None
     feature_map: str | None = None
+    minimum: int | None = None
 
     def build(self) -> Agreement:
         """Return the agreement; `InvalidInput` names the key at fault."""
@@ -55,7 +56,9 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
                 algorithm = build(preset, {**given, "solver": "newton"})
         with under("problem"):
             problem = self.problem.build()
-        return Agreement(problem, algorithm, self.max_clients, self.reward_limit, self.feature_map)
+        return Agreement(
+            problem, algorithm, self.max_clients, self.reward_limit, self.feature_map, self.minimum
+        )
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,10 @@ class Agreement:
         nobody can say how large a gradient may be.
     feature_map
         The digest of the `FeatureMap` by which all clients make arms, or None.
+    minimum
+        How many clients a secure sum has at least; None: sums are not secure ones.
+    roster
+        The digest of the roster, of all members' names and keys; None: there is none (yet).
 
     Examples
     --------
@@ -106,6 +113,8 @@ class Agreement:
     max_clients: int
     reward_limit: float | None = None
     feature_map: str | None = None
+    minimum: int | None = None
+    roster: str | None = None
 
     def __post_init__(self) -> None:
         instance("problem", self.problem, Problem, "fg.Problem(dim=10)")
@@ -127,7 +136,20 @@ class Agreement:
             number("reward_limit", self.reward_limit, above=0.0)
         if isinstance(self.feature_map, FeatureMap):
             object.__setattr__(self, "feature_map", self.feature_map.digest)
+        self._check_sums()
         _ = self.facts()  # refuses a part without a stored name
+
+    def _check_sums(self) -> None:
+        if self.minimum is None:
+            return
+        integer("minimum", self.minimum, at_least=3, at_most=self.max_clients)
+        solver = self.algorithm.global_update
+        if solver is None or not solver.one_pass:
+            allowed = (
+                "fedglb-private with secure sums: sums over changing sets of clients at the same "
+                "model differ by single clients' sums"
+            )
+            raise InvalidInput("algorithm", self.algorithm.name, allowed)
 
     def _check_privacy(self) -> None:
         """Give the privacy the federation's `reward_limit`; refuse noise that would not protect."""
@@ -145,7 +167,8 @@ class Agreement:
             privacy = dataclasses.replace(privacy, reward_limit=limit)
             algorithm = dataclasses.replace(self.algorithm, privacy=privacy)
             object.__setattr__(self, "algorithm", algorithm)
-        if privacy.noise == "sums":  # what the coordinator sees has one client's share only
+        if privacy.noise == "sums" and self.minimum is None:
+            # what the coordinator sees has one client's share only
             allowed = (
                 'noise="silo": without secure sums the coordinator sees what each client sends, '
                 "and a share of the noise does not hide it"
@@ -177,9 +200,40 @@ class Agreement:
             "max_clients": str(self.max_clients),
             "reward_limit": _text(self.reward_limit),
             "feature_map": str(self.feature_map),
+            **self._noise_facts(),
+            **self._sum_facts(),
             **_facts(self.problem, "problem"),
             **_facts(self.algorithm, "algorithm"),
         }
+
+    @property
+    def least_members(self) -> int:
+        """How many members a set of a secure sum has at least: enough for the noise, too."""
+        plan = self.setting.noise
+        return max(self.minimum or 0, 1 if plan is None else plan.honest)
+
+    def with_roster(self, digest: bytes, names: Sequence[str]) -> Agreement:
+        """Return the agreement of a federation with these members; too few are refused."""
+        least, count = self.least_members, len(names)
+        if count < least:
+            allowed = (
+                f"at least {least} members: so many are in every sum (a smaller `minimum`, "
+                "`max_clients` or share of honest clients allows fewer)"
+            )
+            raise InvalidInput("roster", f"{count} members", allowed)
+        if count > self.max_clients:
+            raise InvalidInput("roster", f"{count} members", f"at most {self.max_clients} members")
+        return dataclasses.replace(self, roster=digest.hex())
+
+    def _noise_facts(self) -> dict[str, str]:
+        """Return how releases are made of batches: who does it otherwise spoils all sums."""
+        plan = self.setting.noise
+        return {} if plan is None else {"releases": plan.factors.digest}
+
+    def _sum_facts(self) -> dict[str, str]:
+        if self.minimum is None:
+            return {}
+        return {"secure_sums": str(self.minimum), "roster": str(self.roster)}
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:
         """Return where the facts of another agreement differ from these; empty: they agree."""

@@ -17,6 +17,9 @@ from fedglb.errors import InvalidInput, under
 from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.names import check_name, identity
+from fedglb.federation.secure_sums.roster import FILE as ROSTER
+from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.transcript import SumRules, agreement_digest
 from fedglb.federation.versions import BUNDLE
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
@@ -38,6 +41,8 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @dataclass(frozen=True)
 class Bundle:
     """A member's folder: `federation.toml`, `ca.pem`, `cert.pem`, `key.pem`.
+
+    With secure sums there is a `roster.json`, too.
 
     Parameters
     ----------
@@ -76,7 +81,36 @@ class Bundle:
     def agreement(self) -> Agreement:
         """What was agreed on, as problem and algorithm."""
         with under("agreement", source=str(self.folder / FILE)):
-            return self.table.build()
+            agreement = self.table.build()
+        roster = self.roster
+        return agreement if roster is None else agreement.with_roster(roster.digest, roster.names)
+
+    @cached_property
+    def roster(self) -> Roster | None:
+        """The members of secure sums and their keys; None where there are none."""
+        return None if self.table.minimum is None else Roster.read(self.folder / ROSTER)
+
+    def sum_rules(self) -> SumRules | None:
+        """Return what was agreed on about secure sums; None where there are none."""
+        if self.roster is None:
+            return None
+        agreement = self.agreement
+        return SumRules(
+            self.federation, self.roster, agreement_digest(agreement.facts()),
+            agreement.least_members, agreement.algorithm.most_updates,
+        )  # fmt: skip
+
+    @property
+    def generation(self) -> int:
+        """The generation of the member's certificate."""
+        ours = identity(self.federation, self.client, 1).removesuffix("1")
+        found = [n.removeprefix(ours) for n in self.certificate().identities if n.startswith(ours)]
+        return max((int(n) for n in found if n.isdigit()), default=0)
+
+    def signing_key(self) -> bytes:
+        """Return the private key of the member's certificate (PEM)."""
+        self.check_key()
+        return self._content(KEY)
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context: it trusts only the federation's server, and shows who we are.

@@ -12,22 +12,27 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 
 from fedglb.io.atomic import atomic_write
 
 
 @dataclass(frozen=True)
 class IssuedCertificate:
-    """A certificate and its private key, in PEM."""
+    """A certificate and its private key, in PEM; the key is empty if its holder has it already."""
 
     certificate: bytes
     key: bytes
     serial: str
 
     def write(self, certificate: Path, key: Path) -> None:
-        """Write both; only the owner can read the key."""
-        atomic_write(key, self.key, mode=0o600)
+        """Write both, if there is a key; only the owner can read that."""
+        if self.key:
+            atomic_write(key, self.key, mode=0o600)
         atomic_write(certificate, self.certificate, mode=0o644)
 
 
@@ -83,6 +88,12 @@ class Certificate:
     def ends(self) -> datetime:
         """When it expires."""
         return self._read.not_valid_after_utc
+
+    @property
+    def public_key(self) -> bytes:
+        """Its public key, in DER (SubjectPublicKeyInfo)."""
+        key = self._read.public_key()
+        return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def has_key(self, key: bytes) -> bool:
         """Return whether this private key (PEM) is its own; `ValueError`: it is no key."""

@@ -68,5 +68,7 @@ def _with_ends_and_overlaps(raw: Raw) -> Raw:
 BUNDLE = Format(1, {})
 #: `authority/federation.toml`.
 SETTINGS = Format(1, {})
+#: `roster.json` of a member, and of the operator.
+ROSTER = Format(1, {})
 #: `authority/registry.json`.
 REGISTRY = Format(2, {1: _with_ends_and_overlaps})

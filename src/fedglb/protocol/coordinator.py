@@ -39,6 +39,7 @@ from fedglb.protocol.persistence import (
 )
 from fedglb.protocol.update import IDLE, Update
 from fedglb.setting import Setting
+from fedglb.typing import IntArray
 
 _NUMBERS = ("syncs", "rounds", "started", "finished", "t")
 
@@ -294,6 +295,31 @@ class Coordinator:
         """
         due = self.update is None and self.algorithm.trigger.due(self.setting, t)
         return self.begin(t) if due else []
+
+    def accept_total(self, clients: int, numbers: IntArray) -> list[Message]:
+        """End a one-pass update with the sum over its participants, where nobody has its terms.
+
+        Parameters
+        ----------
+        clients
+            How many clients are in it.
+        numbers
+            The sum, d + d(d+1)/2 whole numbers.
+
+        Returns
+        -------
+        list of Message
+            The new model, to every member.
+
+        Raises
+        ------
+        InvalidInput
+            If no such update is in progress, or these are other numbers.
+        """
+        if not isinstance(self.update, OnePassUpdate):
+            raise InvalidInput("update", self.phase, "a one-pass update in progress")
+        self.update.accept_total(clients, numbers)
+        return self._go_on(self.update)
 
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it.

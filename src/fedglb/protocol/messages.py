@@ -117,6 +117,25 @@ class BatchSums(Message):
 
 
 @dataclass(frozen=True)
+class MaskedSum(Message):
+    """The numbers of `BatchSums` under masks that cancel in the sum over a set of clients.
+
+    They are numbers mod 2⁶⁴, sent as signed ones. `attempt` says which attempt at the update's
+    sum they are for.
+    """
+
+    name = "MaskedSum"
+    upward = True
+    update: Count
+    attempt: Count
+    numbers: Integers
+
+    def scalars(self) -> int:
+        """Return d + d(d+1)/2."""
+        return self.numbers.size
+
+
+@dataclass(frozen=True)
 class Evaluate(Message):
     """Send the sums of round `round` at θ: always the gradient.
 
@@ -176,6 +195,6 @@ class NewModel(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    SyncRequest, CovarianceRequest, Covariance, ModelSums, BatchSums, Evaluate, Derivatives,
-    NewModel,
+    SyncRequest, CovarianceRequest, Covariance, ModelSums, BatchSums, MaskedSum, Evaluate,
+    Derivatives, NewModel,
 )  # fmt: skip

@@ -35,6 +35,10 @@ COLUMNS = {
     "releases": [
         "number", "at", "first_sequence", "last_sequence", "theta", "batch", "numbers",
     ],
+    "secure_sum": [
+        "one", "slot", "attempt", "transcript", "consented", "at", "first_sequence",
+        "last_sequence", "theta", "batch",
+    ],
 }  # fmt: skip
 INDEXES = {"decisions_by_key", "samples", "waiting"}
 FACTS = {"agreement", "instance", "seed", "last_number", "expired"}
@@ -130,6 +134,7 @@ def as_version_2(path):
     db.execute("DROP TABLE offers")
     db.execute("DROP TABLE absorbed")
     db.execute("DROP TABLE releases")
+    db.execute("DROP TABLE secure_sum")
     db.execute("PRAGMA user_version=2")
     db.commit()
     db.close()

@@ -31,6 +31,7 @@ class FakeBundle:
     federation: str = "demo"
     server: str = "tls://127.0.0.1:4222"
     folder: Path = Path()
+    roster: object = None
 
 
 @pytest.fixture

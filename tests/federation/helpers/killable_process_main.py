@@ -119,8 +119,8 @@ class Coordinating(Obedient):
         self.clock = clock
 
         class Watched(CoordinatorSession):
-            def __init__(inner, *given: Any) -> None:  # noqa: N805
-                super().__init__(*given, wall=lambda: self.clock)
+            def __init__(inner, *given: Any, **more: Any) -> None:  # noqa: N805
+                super().__init__(*given, wall=lambda: self.clock, **more)
                 self.session = inner
 
         def listen() -> None:

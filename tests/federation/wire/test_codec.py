@@ -29,6 +29,15 @@ from fedglb.federation.wire.messages import (
     Welcome,
     Withdrawal,
 )
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    Consent,
+    SessionKey,
+    SessionKeys,
+    SumCall,
+    SumOffer,
+    SumReady,
+)
 from fedglb.model import SharedModel, triangle_size
 from fedglb.protocol.messages import (
     BatchSums,
@@ -36,6 +45,7 @@ from fedglb.protocol.messages import (
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    MaskedSum,
     ModelSums,
     NewModel,
     SyncRequest,
@@ -83,6 +93,10 @@ def upward(d: int) -> list[Upward]:
         Derivatives("c", 1, 2, v, A, float("inf")),
         ModelSums("c", 1, BIG, v, A),
         BatchSums("c", 1, whole(d)),
+        SessionKey(BIG, b"k" * 32, b"s" * 80),
+        SumReady(BIG),
+        MaskedSum("c", 1, BIG, whole(d)),
+        Consent(1, b"t" * 32, bytes(32)),
     ]
 
 
@@ -94,6 +108,13 @@ def downward(d: int) -> list[Downward]:
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
+        SessionKeys([]),
+        SessionKeys(
+            [("a" * 64, BIG, "s" * 64, b"k" * 32, b"s" * 80), ("b", 1, "", bytes(32), b"")]
+        ),
+        SumOffer(1, bytes(32), 3),
+        SumCall(1, BIG, b"\x1f" * 8192, b"d" * 32, b"t" * 32),
+        AllHere(1, b"t" * 32),
         CovarianceRequest("c", 1),
         CovarianceRequest("c", 2, 1),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
@@ -235,6 +256,15 @@ NO_FACTS = (
 )  # fmt: skip
 NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (most_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
+NO_KEY = (b"", b"k" * 31, b"k" * 33, "k" * 32, None, 1, [], {})
+NO_SIGNATURE = (b"s" * 81, "s", None, 1, [], {})
+NO_BITMAP = (b"b" * 8193, "b", None, 1, [], {})
+GOOD_KEY = ["a", 1, "s1", b"k" * 32, b"s"]
+NO_KEYS = (
+    None, b"", {}, 1, [1], [[]], [GOOD_KEY[:4]], [[*GOOD_KEY, 1]],
+    *([[*GOOD_KEY[:k], wrong, *GOOD_KEY[k + 1 :]]] for k, wrong in
+      enumerate(("a" * 65, -1, "s" * 65, b"k" * 31, b"s" * 81))),
+)  # fmt: skip
 REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Hello: {
         "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
@@ -249,6 +279,10 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "samples": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
     },
     BatchSums: {"update": NO_COUNT, "numbers": NO_INTEGERS},
+    SessionKey: {"generation": NO_COUNT, "key": NO_KEY, "signature": NO_SIGNATURE},
+    SumReady: {"update": NO_COUNT},
+    MaskedSum: {"update": NO_COUNT, "attempt": NO_COUNT, "numbers": NO_INTEGERS},
+    Consent: {"update": NO_COUNT, "transcript": NO_KEY, "seed": NO_KEY},
     Derivatives: {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
@@ -256,6 +290,13 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
     Welcome: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
+    SessionKeys: {"keys": NO_KEYS},
+    SumOffer: {"update": NO_COUNT, "digest": NO_KEY, "model": NO_COUNT},
+    SumCall: {
+        "update": NO_COUNT, "attempt": NO_COUNT, "members": NO_BITMAP, "digest": NO_KEY,
+        "transcript": NO_KEY,
+    },
+    AllHere: {"update": NO_COUNT, "transcript": NO_KEY},
     CovarianceRequest: {"update": NO_COUNT, "model": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,

@@ -30,11 +30,19 @@ SENT = {
     "CovarianceRequest": {"session", "update", "model"},
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
+    "SessionKey": {"session", "generation", "key", "signature"},
+    "SessionKeys": {"session", "keys"},
+    "SumOffer": {"session", "update", "model", "digest"},
+    "SumReady": {"session", "update"},
+    "SumCall": {"session", "update", "attempt", "members", "digest", "transcript"},
+    "MaskedSum": {"session", "update", "attempt", "numbers"},
+    "AllHere": {"session", "update", "transcript"},
+    "Consent": {"session", "update", "transcript", "seed"},
 }
 MODEL = {"t", "matrix", "radius_terms", "theta", "b", "gradient_matrix", "ridge"}
 UP = {
     "Hello", "Heartbeat", "Goodbye", "Withdrawal", "SyncRequest", "Covariance", "ModelSums",
-    "BatchSums", "Derivatives",
+    "BatchSums", "Derivatives", "SessionKey", "SumReady", "MaskedSum", "Consent",
 }  # fmt: skip
 
 
@@ -60,8 +68,8 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
         ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
-        ("ModelSums", "up"), ("BatchSums", "up"), ("Evaluate", "down"), ("Derivatives", "up"),
-        ("NewModel", "down"),
+        ("ModelSums", "up"), ("BatchSums", "up"), ("MaskedSum", "up"), ("Evaluate", "down"),
+        ("Derivatives", "up"), ("NewModel", "down"),
     }  # fmt: skip
     env = fg.Synthetic(fg.Problem(dim=2), clients=2, arms=3)
     further = fg.fedglb_auto(solver=fg.OneExchange(within="deviation"))
@@ -71,8 +79,8 @@ def test_what_a_ledger_calls_messages():
         for algorithm in (fg.fedglb_ucb(threshold=0.1), fg.one_ucb_glm(), further, once)
     ]
     assert [set(run.ledger["message"]) for run in runs] == [
-        {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums"},
+        {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums", "MaskedSum"},
         {"Centralised"},
-        {kind.name for kind in MESSAGES} - {"Covariance", "BatchSums"},
+        {kind.name for kind in MESSAGES} - {"Covariance", "BatchSums", "MaskedSum"},
         {"CovarianceRequest", "BatchSums", "NewModel"},
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from fedglb.cli.agent.accept import accept
 from fedglb.cli.agent.backup import backup
 from fedglb.cli.agent.import_ import import_
 from fedglb.cli.agent.serve import serve
@@ -12,3 +13,4 @@ app = typer.Typer(no_args_is_help=True, help="Run one agent as a service, or wor
 app.command("serve")(serve)
 app.command("import")(import_)
 app.command("backup")(backup)
+app.command("accept")(accept)

@@ -35,7 +35,8 @@ def demo(
         typer.Option(help="A new folder, which is kept.", show_default="a temporary one"),
     ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="With differential privacy, on a schedule.")
+        bool,
+        typer.Option("--private", help="With differential privacy and secure sums, on a schedule."),
     ] = False,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,

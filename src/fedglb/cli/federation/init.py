@@ -28,11 +28,12 @@ _AGREED, _SERVER, _PRIVACY = "What all members agree on", "Server", "Schedule an
 _SAME = (
     "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
     "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
-    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions",
+    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions", "minimum",
+    "honest",
 )  # fmt: skip
 _NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
-    "algorithm.name": "--algorithm", "algorithm.privacy.noise": "--noise-in",
+    "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
 }  # fmt: skip
 
 
@@ -65,8 +66,12 @@ def init(
     ] = None,
     days: Annotated[int, _server("How many days the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
-        int, _agreed("N, how many clients there may ever be; revoked ones count.")
-    ] = 20,
+        int | None,
+        _agreed(
+            "N, how many clients there may ever be; revoked ones count.",
+            "20; with --secure-sums as many as --clients has",
+        ),
+    ] = None,
     dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
         Path | None,
@@ -133,7 +138,28 @@ def init(
         float | None, _private("ε of differential privacy, for all updates together.", "no noise")
     ] = None,
     noise_in: Annotated[
-        str | None, _private(f"Where noise is added: {', '.join(get_args(NoisePlace))}.", "silo")
+        str | None,
+        _private(
+            f"Where noise is added: {', '.join(get_args(NoisePlace))}.",
+            "silo; with --secure-sums sums",
+        ),
+    ] = None,
+    secure_sums: Annotated[
+        bool,
+        _private(
+            "The coordinator sees sums over clients, and no client's own. All of --clients are "
+            "in the roster, which each agent's owner accepts."
+        ),
+    ] = False,
+    honest: Annotated[
+        float | None,
+        _private(
+            "The share of --max-clients whose noise is enough: so many are in every secure sum.",
+            "0.9",
+        ),
+    ] = None,
+    minimum: Annotated[
+        int | None, _private("How many clients are in every secure sum, at least.", "5")
     ] = None,
     neighbours: Annotated[
         str | None,
@@ -155,7 +181,7 @@ def init(
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
         from fedglb.problem_table import ProblemTable
-    scheduled = epsilon is not None or updates is not None
+    scheduled = epsilon is not None or updates is not None or secure_sums
     preset = algorithm or ("fedglb-private" if scheduled else "fedglb-auto")
     given = {
         "threshold": threshold, "clock": clock, "exploration": exploration, "ridge": ridge,
@@ -163,16 +189,22 @@ def init(
         "first": None if first is None else seconds("--first", first),
         "delta": delta if epsilon is None else None,
         "privacy": _privacy(
-            epsilon, delta, noise=noise_in, neighbours=neighbours, contributions=contributions
+            epsilon, delta, secure_sums, noise=noise_in, neighbours=neighbours,
+            contributions=contributions, honest=honest,
         ),
     }  # fmt: skip
     chosen = {key: value for key, value in given.items() if value is not None}
     digest, dim = _features(feature_map, dim)
+    names = [part.strip() for part in clients.split(",") if part.strip()]
+    if max_clients is None:
+        max_clients = max(1, len(names)) if secure_sums else 20
+    if minimum is not None and not secure_sums:
+        raise InvalidInput("--minimum", minimum, "it only with --secure-sums")
+    least = (5 if minimum is None else minimum) if secure_sums else None
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
-        {"name": preset, **chosen}, reward_limit, digest,
+        {"name": preset, **chosen}, reward_limit, digest, least,
     )  # fmt: skip
-    names = [part.strip() for part in clients.split(",") if part.strip()]
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
     with report_errors(**_NAMES):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
@@ -180,7 +212,7 @@ def init(
 
 
 def _privacy(
-    epsilon: float | None, delta: float | None, **more: str | int | None
+    epsilon: float | None, delta: float | None, secure: bool, **more: str | float | None
 ) -> dict[str, Any] | None:
     """Return the privacy as the federation's file has it; None: there is none."""
     given = {key: value for key, value in more.items() if value is not None}
@@ -192,7 +224,7 @@ def _privacy(
     if delta is None:
         allowed = "δ of the privacy, well below one over the number of interactions: e.g. 1e-6"
         raise InvalidInput("--delta", None, allowed)
-    return {"epsilon": epsilon, "delta": delta, "noise": "silo", **given}
+    return {"epsilon": epsilon, "delta": delta, "noise": "sums" if secure else "silo", **given}
 
 
 def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
@@ -216,11 +248,15 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
 
 def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     """Print what was made and what to do next."""
+    from fedglb.federation.bundle import Bundle
+
+    digest = Bundle.read(folder / "coordinator").agreement.roster
     configuration = folder / "server" / "nats.conf"
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
         answer = {"folder": str(folder), "configuration": str(configuration), "clients": places}
-        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator")}))
+        roster = {} if digest is None else {"roster": digest}
+        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator"), **roster}))
         return
     one = names[0] if names else "NAME"
 
@@ -237,4 +273,7 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
     for number, step in enumerate(steps, 1):
         typer.echo(f"  {number}. {step}")
+    if digest is not None:
+        typer.echo(f"Roster: {digest}")
+        typer.echo("Each owner of an agent compares it with the others' before its first start.")
     typer.echo(f"Keep {quoted('authority')} here and secret: it can make members.")

@@ -15,7 +15,11 @@ from fedglb.cli.federation.status import found_status
 from fedglb.cli.report_errors import fail
 
 if TYPE_CHECKING:
-    from fedglb.federation.coordinator.schedule_status import PrivacyStatus, ScheduleStatus
+    from fedglb.federation.coordinator.schedule_status import (
+        PrivacyStatus,
+        ScheduleStatus,
+        SumsStatus,
+    )
     from fedglb.federation.coordinator.status import CoordinatorStatus
 
 
@@ -48,7 +52,7 @@ def privacy(
     if as_json:
         typer.echo(json.dumps(_plain(found)))
         return
-    for line in _lines(found.privacy, found.schedule, found.time):
+    for line in _lines(found.privacy, found.schedule, found.time) + _sums(found.secure_sums):
         typer.echo(line)
 
 
@@ -56,8 +60,22 @@ def _plain(found: CoordinatorStatus) -> dict[str, Any]:
     import msgspec
 
     said = {"federation": found.federation, "running": found.running}
-    parts = {"privacy": found.privacy, "schedule": found.schedule}
+    parts = {
+        "privacy": found.privacy,
+        "schedule": found.schedule,
+        "secure_sums": found.secure_sums,
+    }
     return {**said, **{name: msgspec.to_builtins(part) for name, part in parts.items()}}
+
+
+def _sums(sums: SumsStatus | None) -> list[str]:
+    if sums is None:
+        return ["No secure sums: the coordinator sees what each client sends."]
+    return [
+        f"Secure sums: the coordinator sees sums over {sums.minimum} clients or more, and no "
+        "client's own.",
+        f"Roster: {sums.roster} ({len(sums.members)} members: {', '.join(sums.members)}).",
+    ]
 
 
 def _lines(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: float) -> list[str]:

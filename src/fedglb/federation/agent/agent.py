@@ -18,6 +18,7 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
+from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
@@ -175,8 +176,9 @@ class Agent:
             _same(agreement, problem, algorithm, digest)
         for each in choices:
             rules.applied_to(each)  # refuses before there is a file
-        if report_rewards and agreement.algorithm.privacy is not None:
-            allowed = "False in a private federation: sums of rewards would be told without noise"
+        hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
+        if report_rewards and hidden:
+            allowed = "False in a private federation: sums of rewards would be told as they are"
             raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
@@ -192,6 +194,7 @@ class Agent:
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
+            session.sums = AgentSums.of(found, client, session.session)
             from fedglb.federation.agent.connection import AgentConnection
 
             return cls(client, session, AgentConnection(found, session, beat))
@@ -290,6 +293,7 @@ class Agent:
 
         A warm start, from a log that another system has kept. When this returns all of them are
         in the file; if it raises, or the process dies before, none is. Other calls wait meanwhile.
+        In a private federation the next update takes them in.
 
         Parameters
         ----------
@@ -402,7 +406,8 @@ class Agent:
         """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
 
         (`forget` waits for it.) The copy is whole or not there, and is opened as any agent's
-        file. What is forgotten later is still in it.
+        file. What is forgotten later is still in it. In a private federation an old copy does not
+        know what was sent since: its samples that were in no update are then left out for good.
 
         Parameters
         ----------
@@ -582,10 +587,8 @@ def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
     """Refuse, by name, what is not as the federation agreed."""
-    given = Agreement(
-        problem, algorithm or agreement.algorithm, agreement.max_clients, agreement.reward_limit,
-        digest,
-    )  # fmt: skip
+    used = algorithm or agreement.algorithm
+    given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):
         allowed = f"{found.agreed!r}, as the federation agreed"
         raise InvalidInput(found.name, found.given, allowed)

@@ -38,6 +38,8 @@ from fedglb.federation.errors import (
     Unavailable,
     UnknownDecision,
 )
+from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
@@ -54,7 +56,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
-from fedglb.typing import BoolArray, FloatArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import polars as pl
@@ -107,6 +109,7 @@ class DurableClient:
         self._seed = int.from_bytes(self._store_seed[:8], "little")
         self._algorithm, self._setting = rules.applied_to(agreement.algorithm), agreement.setting
         self._number = 0  # of the newest decision
+        self._prepared: tuple[Client, Releases, StoredRelease] | None = None  # of a secure sum
         self._withheld: str | None = None  # why nothing was released for the last request
         self._untold, self._told = 0, -math.inf  # expired since the last line about it, and when
         self._read()
@@ -696,7 +699,10 @@ class DurableClient:
             adoption = client.prepare(translated)
             if adoption is None:
                 return False
-            model = AdoptedModel(adoption.update, last, adoption.base)
+            digest = b""
+            if self.agreement.minimum is not None:
+                digest = model_digest(message.update, message.model)
+            model = AdoptedModel(adoption.update, last, adoption.base, digest)
             _ = model.packed  # takes a while: not under the lock
             with self._locked():
                 self._ready()
@@ -725,6 +731,84 @@ class DurableClient:
         self._snapshots = {k: v for k, v in self._snapshots.items() if k > adoption.update}
         self._releases = self._releases.adopted(adoption.update)
         self._stale = False
+
+    # -- secure sums: this is a `SumLog` ----------------------------------------------------------
+
+    def sum_secret(self) -> bytes:
+        """Return the file's secret, from which seeds of masks follow."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_secret()
+
+    def model_digest(self) -> bytes:
+        """Return the digest of the model that is held."""
+        with self._locked():
+            self._ready()
+            return self._store.model_digest() or NO_MODEL
+
+    def to_release(self, update: int, digest: bytes) -> IntArray:
+        """Return what this client would put under its masks, with fresh noise.
+
+        `digest` is that of the model at which sums are taken: the one that is held, or none, after
+        the coordinator has lost its own: then sums are taken at θ = 0.
+
+        The batch is that of the samples so far. It counts as released when `write_sum_state` says
+        that its sum was consented to; before that it is hidden, and each attempt has its own.
+
+        A batch that was consented to is in no later one, also where its update led to no model:
+        without noise, sums over two sets that share a batch could be subtracted from each other.
+        """
+        with self._locked():
+            self._ready()
+            client, released = self.protocol_client, self._releases
+            assert client.batches is not None
+            if not self._may_release(client.batches, update):
+                allowed = f"one that something may be released for ({self._withheld})"
+                raise InvalidInput("update", update, allowed)
+            last = released.last
+            first = 0 if last is None else last.last_sequence
+            end, frozen = released.last_sequence(self._numbers), len(self._numbers)
+            theta = client.shared_theta.copy()
+        if digest == NO_MODEL:
+            theta[:] = 0.0
+        made = client.batches.prepare(update, client.samples, frozen, theta, update)
+        stored = StoredRelease(update, time.time(), first, end, theta, made.batch, None)
+        with self._locked():
+            self._prepared = (client, released, stored)
+        return made.numbers
+
+    def sum_state(self) -> SumState:
+        """Return where this client stands in secure sums."""
+        with self._locked():
+            self._ready()
+            return self._store.sum_state()
+
+    def write_sum_state(self, state: SumState) -> None:
+        """Write where this client stands; with consent, its batch counts as released.
+
+        Both are written at once: a batch whose sum was consented to is never in another one.
+        """
+        with self._locked():
+            self._ready()
+            client, prepared = self.protocol_client, self._prepared
+            self._prepared = None
+            if state.attempt and not state.consented:
+                same = prepared is not None and prepared[0] is client
+                if prepared is None or not same or prepared[1] is not self._releases:
+                    allowed = "a sum whose samples are all there: some were forgotten just now"
+                    raise InvalidInput("update", state.slot, allowed)
+                self._store.write_sum_state(state, prepared[2])
+                return
+            self._stale = True
+            if state.consented:
+                stored = self._store.consent(state, self._releases.keep_batches)
+                self._releases = self._releases.with_one(stored)
+                assert client.batches is not None
+                self._releases.tell(client.batches, self._numbers)
+                client.update = state.slot
+            else:
+                self._store.write_sum_state(state, None)
+            self._stale = False
 
     # -- when to ask for an update -----------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.rewards import RewardTotals
+from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.wire.messages import (
     Downward,
     Goodbye,
@@ -25,6 +26,13 @@ from fedglb.federation.wire.messages import (
     Upward,
     Welcome,
     Withdrawal,
+)
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    SessionKeys,
+    SumCall,
+    SumOffer,
+    SumReady,
 )
 from fedglb.protocol.messages import (
     BatchSums,
@@ -105,6 +113,7 @@ class AgentSession:
         self.welcome = False
         self.refused: str | None = None
         self.rewards: RewardTotals | None = None  # what is reported, if that was agreed to
+        self.sums: AgentSums | None = None  # where only secure sums leave the agent
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
         self._wanted = client.triggered_at()  # the step of a request that is not fulfilled
@@ -159,6 +168,8 @@ class AgentSession:
 
     def answers_soon(self, message: Downward) -> bool:
         """Return whether `receive` takes a millisecond or so, so that nobody need wait for it."""
+        if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
+            return False  # signatures, noise, the disk
         passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
         return not passes or self.client.is_quick()
 
@@ -172,6 +183,11 @@ class AgentSession:
 
     def _receive(self, message: Downward) -> list[Upward]:
         match message:
+            case SessionKeys() | SumOffer() | SumCall() | AllHere():
+                return self._about_sums(message)
+            case CovarianceRequest() | Evaluate() if self.sums is not None:
+                log.error("%s is refused: the federation has secure sums", message.name)
+                return [Withdrawal(message.update)]
             case CovarianceRequest() | Evaluate():
                 return [self._answered(message)]
             case NewModel():
@@ -183,7 +199,8 @@ class AgentSession:
                     self.client.note_released(message.released)
                 # the trigger may have fired before anybody could be told
                 request = self.request()
-                return [] if request is None else [request]
+                out: list[Upward] = [] if request is None else [request]
+                return out if self.sums is None else [self.sums.key(), *out]
             case Rejected():
                 if message.reason != self.refused:
                     log.warning("refused by the coordinator: %s", message.reason)
@@ -191,6 +208,21 @@ class AgentSession:
             case HelloRequest():
                 return [self.hello()]
         return []
+
+    def _about_sums(self, message: SessionKeys | SumOffer | SumCall | AllHere) -> list[Upward]:
+        if self.sums is None:
+            log.error("%s is ignored: the federation has no secure sums", message.name)
+            return []
+        if isinstance(message, SessionKeys):
+            self.sums.take_keys(message)
+            return []
+        newer = isinstance(message, SumOffer) and self.client.adopted < message.model
+        if newer or (isinstance(message, SumCall) and not self.sums.holds(message.digest)):
+            return [self.beat()]  # it says which model is held: the coordinator sends the other
+        answer = self.sums.answer(message)
+        if answer is None:
+            return []
+        return [self.sums.key(), answer] if isinstance(answer, SumReady) else [answer]
 
     def _answered(self, message: CovarianceRequest | Evaluate) -> Upward:
         """Answer a request; if it is a repetition, with the answer that was given before."""

@@ -26,6 +26,7 @@ from fedglb.federation.agent.log_frames import STORED, LogEnd
 from fedglb.federation.agent.log_reader import LogReader
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.npz import pack, unpack
+from fedglb.federation.secure_sums.member import SumState
 from fedglb.federation.sqlite import backup, close, connect, or_nan, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples
@@ -60,11 +61,16 @@ CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefi
 """
 # What version 5 has beside that: what was released in one-pass updates. A batch has the samples
 # after `first_sequence` up to `last_sequence`, taken at `theta`; `numbers` is what was sent, as
-# long as it may be asked for again. Arrays are NULL where nothing needs them any more.
+# long as it may be asked for again. Arrays are NULL where nothing needs them any more. And where
+# the agent stands in secure sums, with the release that it has masked and not consented to yet.
 _SINCE_5 = """
 CREATE TABLE releases(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, first_sequence INTEGER NOT NULL,
-    last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB)
+    last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB);
+CREATE TABLE secure_sum(
+    one INTEGER PRIMARY KEY CHECK (one = 1), slot INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    transcript BLOB NOT NULL, consented INTEGER NOT NULL, at REAL, first_sequence INTEGER,
+    last_sequence INTEGER, theta BLOB, batch BLOB)
 """
 _SCHEMA = f"""
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -95,8 +101,12 @@ DROP TABLE decisions_before;
     3: _FROM_3,
     4: _SINCE_5,
 }
+#: The fact of an agreement that says who takes part in secure sums.
+ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
+_SUM_SECRET = "sum_secret"  # from which the seeds of masks follow
+_MODEL_DIGEST = "model_digest"  # of the adopted model, where there are secure sums
 _EXPIRED = "expired"  # how many decisions have expired
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _AT_ONCE = 10_000  # rows
@@ -129,12 +139,13 @@ class AdoptedModel:
     """The last shared model that the agent adopted.
 
     It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
-    with the model and without any own sample.
+    with the model and without any own sample. `digest` is the model's, where there are secure sums.
     """
 
     update: int
     last_sequence: int
     base: Arrays
+    digest: bytes = b""
 
     @cached_property
     def packed(self) -> bytes:
@@ -216,7 +227,20 @@ class AgentStore:
         for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
                 allowed = f"{before.get(name)!r}, with which {self.path} was made, or a new file"
+                if name == ROSTER:
+                    allowed = (
+                        f"{before.get(name)!r}, which the agent's owner has accepted; if the other "
+                        "owners have this one too: `fedglb agent accept`"
+                    )
                 raise InvalidInput(name, facts.get(name), allowed)
+
+    def accept(self, name: str, value: str) -> None:
+        """Let a fact that was agreed on be another one from now on."""
+        before = self.agreed
+        if before is None or name not in before:
+            raise InvalidInput(name, value, f"a file that has such a fact: {self.path} has none")
+        text = msgspec.json.encode({**before, name: value})
+        self._db.execute("UPDATE facts SET value = ? WHERE name = ?", (text, _AGREEMENT))
 
     @property
     def instance(self) -> str:
@@ -379,6 +403,7 @@ class AgentStore:
                 )
                 if batches is not None:
                     self._db.execute("UPDATE releases SET numbers = NULL")
+            self._void_masked()
             last = self.last_number()  # never given again, or a late reward would find another
             self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_LAST_FORGOTTEN, last))
             every = [(number,) for number in numbers]
@@ -407,6 +432,10 @@ class AgentStore:
         other noise would tell more than the first. Without `keep_batches` earlier releases' batches
         are deleted: nothing will need them.
         """
+        with self._on_disk(always=True), transaction(self._db):
+            self._insert_release(release, keep_batches)
+
+    def _insert_release(self, release: StoredRelease, keep_batches: bool) -> None:
         theta = _bytes(release.theta)
         batch, numbers = (
             None if a is None else _whole(a) for a in (release.batch, release.numbers)
@@ -415,11 +444,10 @@ class AgentStore:
             release.update, release.at, release.first_sequence, release.last_sequence, theta, batch,
             numbers,
         )  # fmt: skip
-        with self._on_disk(always=True), transaction(self._db):
-            self.freeze(release.update, Snapshot(release.last_sequence))
-            gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
-            self._db.execute(f"UPDATE releases SET {gone}")
-            self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self.freeze(release.update, Snapshot(release.last_sequence))
+        gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
+        self._db.execute(f"UPDATE releases SET {gone}")
+        self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def releases(self) -> dict[int, StoredRelease]:
         """Return what was released so far, by the update."""
@@ -431,6 +459,65 @@ class AgentStore:
             )
             for number, at, first, last, theta, batch, numbers in rows
         }  # fmt: skip
+
+    # -- secure sums --------------------------------------------------------------------------
+
+    def sum_secret(self) -> bytes:
+        """Return the secret from which the seeds of masks follow; it is made when first needed."""
+        found = self._fact(_SUM_SECRET)
+        if found is None:
+            with self._on_disk(always=True):
+                secret = secrets.token_bytes(32)
+                self._db.execute("INSERT INTO facts VALUES (?, ?)", (_SUM_SECRET, secret))
+            return secret
+        return bytes(found)
+
+    def model_digest(self) -> bytes | None:
+        """Return the digest of the adopted model, None before the first."""
+        found = self._fact(_MODEL_DIGEST)
+        return None if found is None else bytes(found)
+
+    def sum_state(self) -> SumState:
+        """Return where the agent stands in secure sums."""
+        row = self._db.execute(
+            "SELECT slot, attempt, transcript, consented FROM secure_sum"
+        ).fetchone()
+        return SumState() if row is None else SumState(row[0], row[1], row[2], bool(row[3]))
+
+    def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
+        """Write where it stands; with the release that is under its masks, if there is one."""
+        what: tuple[object, ...] = (None,) * 5
+        if release is not None:
+            assert release.batch is not None
+            what = (
+                release.at, release.first_sequence, release.last_sequence, _bytes(release.theta),
+                _whole(release.batch),
+            )  # fmt: skip
+        row = (state.slot, state.attempt, state.transcript, state.consented, *what)
+        self._db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def consent(self, state: SumState, keep_batches: bool) -> StoredRelease:
+        """Write that the sum with the masked release is consented to: its slot is used.
+
+        It waits for the disk: after a power cut another sum of the same update would tell more.
+        """
+        at, first, last, theta, batch = self._db.execute(
+            "SELECT at, first_sequence, last_sequence, theta, batch FROM secure_sum"
+        ).fetchone()
+        release = StoredRelease(
+            state.slot, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
+            np.frombuffer(batch, _WHOLE).astype(np.int64), None,
+        )  # fmt: skip
+        with self._on_disk(always=True), transaction(self._db):
+            self._insert_release(release, keep_batches)
+            self._db.execute("UPDATE secure_sum SET consented = 1, theta = NULL, batch = NULL")
+        return release
+
+    def _void_masked(self) -> None:
+        """Forget what is masked and not consented to: it has samples that are forgotten."""
+        self._db.execute(
+            "UPDATE secure_sum SET transcript = x'', theta = NULL, batch = NULL WHERE NOT consented"
+        )
 
     def adopt(self, model: AdoptedModel, keep_batches: bool | None = None) -> None:
         """Write the model that the agent adopts; snapshots up to its update are not needed.
@@ -446,6 +533,9 @@ class AgentStore:
                 "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
                 (model.update, model.last_sequence, model.packed),
             )
+            if model.digest:
+                fact = (_MODEL_DIGEST, model.digest)
+                self._db.execute("REPLACE INTO facts VALUES (?, ?)", fact)
             self._db.execute("DELETE FROM snapshots WHERE number <= ?", (model.update,))
 
     def snapshots(self) -> dict[int, Snapshot]:

@@ -9,7 +9,9 @@ from fedglb.errors import integer, number
 from fedglb.federation.wire.codec import kind_of
 
 #: Answers to requests: a client may send one for each request that it was sent.
-_ANSWERS = frozenset({"Covariance", "ModelSums", "BatchSums", "Derivatives"})
+_ANSWERS = frozenset(
+    {"Covariance", "ModelSums", "Derivatives", "BatchSums", "SumReady", "MaskedSum", "Consent"}
+)
 _BYTES = "bytes"
 _OTHERS = "others"
 #: A client floods if more of it is dropped: per second, where each message counts as one and one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.privacy import state
 
@@ -58,6 +59,32 @@ class PrivacyStatus(msgspec.Struct, frozen=True):
     updates: int
     protects: tuple[str, ...]
     caveats: tuple[str, ...]
+
+
+class SumsStatus(msgspec.Struct, frozen=True):
+    """What was agreed on about secure sums.
+
+    Parameters
+    ----------
+    minimum
+        How many clients are in every sum, at least.
+    roster
+        The digest of the roster: owners of agents compare it with each other.
+    members
+        Who is in it.
+    """
+
+    minimum: int
+    roster: str
+    members: tuple[str, ...]
+
+
+def sums_of(bundle: Bundle) -> SumsStatus | None:
+    """Return what was agreed on about secure sums; None: there are none."""
+    roster = bundle.roster
+    if roster is None:
+        return None
+    return SumsStatus(bundle.agreement.least_members, roster.digest.hex(), roster.names)
 
 
 def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:

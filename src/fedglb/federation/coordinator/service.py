@@ -123,7 +123,8 @@ class Service:
             self._history.add(event, time.time())
             on_event(event)
 
-        self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after)
+        rules = bundle.sum_rules()
+        self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
         self._presence, self._both = Presence(), present(bundle.federation)
         self._announced = 0  # times on this connection
         self._listens_until: float | None = None  # None: it speaks to clients

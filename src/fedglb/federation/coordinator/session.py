@@ -20,11 +20,13 @@ from fedglb.federation.coordinator.members import Members
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.rates import Gate
 from fedglb.federation.coordinator.rewards import ReportedRewards
+from fedglb.federation.coordinator.secure_updates import SecureUpdateDriver
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.coordinator.updates import FARTHEST, UpdateDriver
 from fedglb.federation.coordinator.weights import remark
 from fedglb.federation.names import COORDINATOR, one_line
+from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
     Downward,
@@ -37,12 +39,21 @@ from fedglb.federation.wire.messages import (
     Welcome,
     Withdrawal,
 )
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    Consent,
+    SessionKey,
+    SumCall,
+    SumOffer,
+    SumReady,
+)
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
     CovarianceRequest,
     Evaluate,
+    MaskedSum,
     Message,
     ModelSums,
     SyncRequest,
@@ -73,6 +84,8 @@ class CoordinatorSession:
         and accept only models of later updates.
     wall
         The clock of updates on a schedule: it returns a Unix time, and goes on while nobody runs.
+    rules
+        What was agreed on about secure sums; None: sums are not secure ones.
     """
 
     def __init__(
@@ -83,11 +96,19 @@ class CoordinatorSession:
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
         wall: Callable[[], float] = time.time,
+        rules: SumRules | None = None,
     ) -> None:
         integer("quorum", policy.quorum, at_most=agreement.max_clients)
         self.agreement, self.policy = agreement, policy
         self._store, self._on_event = store, on_event
-        self.driver = UpdateDriver(agreement, store, policy, self._emit, after)
+        self._secure: SecureUpdateDriver | None = None
+        if rules is None:
+            self.driver = UpdateDriver(agreement, store, policy, self._emit, after)
+        else:
+            self.driver = self._secure = SecureUpdateDriver(
+                agreement, store, policy, self._emit, after, rules=rules
+            )
+            self.policy = self.driver.policy  # a set has a least size
         self.members = Members(agreement, policy.absent_after)
         self.rewards = ReportedRewards(self.coordinator.rewards)
         self._awaited = {name for name, record in self.records.items() if record.present}
@@ -237,6 +258,8 @@ class CoordinatorSession:
 
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
+        if self._secure is not None and client not in self._secure.rules.roster.keys:
+            reason = f"{client} is not in the roster, on which the members have agreed"
         if reason is None:
             reason = self._unknown_model(client, hello.update)
         if reason is not None:
@@ -339,8 +362,7 @@ class CoordinatorSession:
                 return self._handle_heartbeat(client, message, now)
             case Withdrawal():
                 current = message.update == self.coordinator.started
-                leaving = [client] if current else []
-                return self._deliver(self.driver.exclude(leaving, "it withdrew", now))
+                return self._deliver(self.driver.withdraw(client, now) if current else [])
             case SyncRequest() if self.agreement.times:
                 return self._refuse_request(client, now)
             case SyncRequest() if self._is_repeated(client, message):
@@ -354,11 +376,28 @@ class CoordinatorSession:
             case SyncRequest() if self.driver.idle and not self.driver.may_start(now):
                 self._waiting = self._waiting or message
                 return []
+            case SessionKey() | SumReady() | MaskedSum() | Consent():
+                return self._handle_sum(client, message, now)
         assert isinstance(message, Message)
         try:
             self._check(message)
             self._note_samples(client, message, now)
             return self._deliver(self.driver.receive(message, now))
+        except InvalidInput as error:
+            return self._reject_message(client, str(error), now)
+
+    def _handle_sum(
+        self, client: str, message: SessionKey | SumReady | MaskedSum | Consent, now: float
+    ) -> list[Outgoing]:
+        secure = self._secure
+        try:
+            if secure is None:
+                allowed = "messages of a federation without secure sums"
+                raise InvalidInput("message", message.name, allowed)
+            if isinstance(message, SessionKey):
+                session = self.members.session(client)
+                return self._deliver(secure.note_key(client, session, message, now))
+            return self._deliver(secure.receive_sum(client, message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
 
@@ -461,6 +500,8 @@ class CoordinatorSession:
 
     def _deliver(self, messages: Iterable[Message]) -> list[Outgoing]:
         out = [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
+        out += [self._encode(client, message) for client, message in self.driver.outbox]
+        self.driver.outbox.clear()
         for client, why in self.driver.left_out:
             self._barred_at[client] = self._now  # it would be left out again
             out.append(self._encode(client, Rejected(one_line(why), member=True)))
@@ -470,7 +511,7 @@ class CoordinatorSession:
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session
         payload = encode(message, to)
-        if isinstance(message, CovarianceRequest | Evaluate):
+        if isinstance(message, CovarianceRequest | Evaluate | SumOffer | SumCall | AllHere):
             self.gate.grant(client, self._now)
         self.traffic.add(message.name, "down", len(payload))
         return client, payload

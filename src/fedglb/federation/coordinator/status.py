@@ -17,8 +17,10 @@ from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.schedule_status import (
     PrivacyStatus,
     ScheduleStatus,
+    SumsStatus,
     privacy_of,
     schedule_of,
+    sums_of,
 )
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.provenance import release
@@ -107,6 +109,8 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
         See the classes. Updates and events are the last ones, oldest first.
     event_counts
         How often each kind of event happened since the coordinator started.
+    secure_sums
+        What was agreed on about secure sums; None: there are none.
     schedule, privacy
         How far the schedule of updates is, and what is spent of the privacy budget; None: there is
         no such thing.
@@ -133,6 +137,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     certificates: tuple[CertificateStatus, ...]
     schedule: ScheduleStatus | None = None
     privacy: PrivacyStatus | None = None
+    secure_sums: SumsStatus | None = None
 
     @property
     def present(self) -> int:
@@ -195,7 +200,7 @@ def status_of(
         started=started,
         model=coordinator.finished,
         updating=None if session.driver.idle else coordinator.started,
-        waiting_for=tuple(str(client) for client in coordinator.missing()[:_MOST_MISSING]),
+        waiting_for=tuple(session.driver.missing()[:_MOST_MISSING]),
         quorum=session.policy.quorum,
         max_clients=session.agreement.max_clients,
         totals=Totals(
@@ -214,4 +219,5 @@ def status_of(
         certificates=ends,
         schedule=schedule_of(session),
         privacy=privacy_of(session),
+        secure_sums=sums_of(bundle),
     )  # fmt: skip

@@ -26,6 +26,7 @@ from fedglb.federation.coordinator.store import (
 from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.timetable import Timetable
 from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.federation.wire.messages import Downward
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.update import IDLE, Update
@@ -34,7 +35,7 @@ log = logging.getLogger(__name__)
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
 #: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
 FARTHEST = 2**32
-_LONGEST_PAUSE = 4.0  # seconds between two resends
+LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
 class UpdateDriver:
@@ -74,6 +75,8 @@ class UpdateDriver:
         self._typical = store.typical_samples()
         #: Clients that were left out, and why: they are told.
         self.left_out: list[tuple[str, str]] = []
+        #: What is to be sent beside the protocol's messages, and to whom.
+        self.outbox: list[tuple[str, Downward]] = []
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
         self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
@@ -85,6 +88,10 @@ class UpdateDriver:
     def idle(self) -> bool:
         """Whether no update is in progress."""
         return self.coordinator.phase == IDLE
+
+    def missing(self) -> list[str]:
+        """Return the clients whose answer the update in progress waits for."""
+        return [str(client) for client in self.coordinator.missing()]
 
     def may_start(self, now: float) -> bool:
         """Return whether the last update started long enough ago for another one."""
@@ -117,6 +124,10 @@ class UpdateDriver:
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
         leaving += self._overweight(self._claims(leaving))  # if these were the last ones missing
         return self._leave_out(leaving, now)
+
+    def withdraw(self, client: str, now: float) -> list[Message]:
+        """Go on without a client that takes no further part."""
+        return self.exclude([client], "it withdrew", now)
 
     def _leave_out(self, leaving: Sequence[str], now: float) -> list[Message]:
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
@@ -218,7 +229,7 @@ class UpdateDriver:
             return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
-        self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
+        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
         self._resend_at = now + self._pause
         return self.coordinator.outstanding()
 

@@ -86,13 +86,21 @@ class Authority:
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def issue(
-        self, identity: str, hosts: Sequence[str] = (), days: float = DAYS
+        self,
+        identity: str,
+        hosts: Sequence[str] = (),
+        days: float = DAYS,
+        public_key: bytes | None = None,
     ) -> IssuedCertificate:
         """Issue a member's certificate, or with `hosts` the server's for these addresses.
 
-        None is valid longer than the authority's own.
+        None is valid longer than the authority's own. With a `public_key` (DER) it is for the key
+        that its holder has already.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = ec.generate_private_key(ec.SECP256R1()) if public_key is None else None
+        holds = serialization.load_der_public_key(public_key or b"") if key is None else None
+        public = holds if key is None else key.public_key()
+        assert isinstance(public, ec.EllipticCurvePublicKey)
         kind = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         names = [_host(host) for host in hosts] or [x509.UniformResourceIdentifier(identity)]
         own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier)
@@ -100,7 +108,7 @@ class Authority:
         subject = _name(identity.removeprefix("fedglb://"))
         ends = min(_in(days), self.certificate.not_valid_after_utc)
         certificate = (
-            _unsigned(subject, self.certificate.subject, key.public_key(), ends)
+            _unsigned(subject, self.certificate.subject, public, ends)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([kind]), critical=False)
@@ -109,7 +117,8 @@ class Authority:
             .sign(self.key, hashes.SHA256())
         )
         pem = certificate.public_bytes(serialization.Encoding.PEM)
-        return IssuedCertificate(pem, _pem(key), f"{certificate.serial_number:x}")
+        private = b"" if key is None else _pem(key)
+        return IssuedCertificate(pem, private, f"{certificate.serial_number:x}")
 
 
 def _self_signed(name: x509.Name, key: ec.EllipticCurvePrivateKey, days: float) -> x509.Certificate:

@@ -25,6 +25,8 @@ from fedglb.federation.operator.authority import Authority
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.federation.operator.registry import FederationSettings, Registry
 from fedglb.federation.probe import Probe
+from fedglb.federation.secure_sums.roster import FILE as ROSTER
+from fedglb.federation.secure_sums.roster import Roster
 from fedglb.io.atomic import UNFINISHED, atomic_write, remove_unfinished
 from fedglb.io.lock import exclusive_lock
 
@@ -66,14 +68,36 @@ def place_of(name: str) -> Path:
 
 
 def issue(
-    authority: Authority, registry: Registry, names: Sequence[str], days: float
+    authority: Authority,
+    registry: Registry,
+    names: Sequence[str],
+    days: float,
+    keys: Mapping[str, bytes] | None = None,
 ) -> dict[str, IssuedCertificate]:
-    """Return the next certificate of each of these members."""
-    federation = registry.settings.federation
+    """Return the next certificate of each of these members; for its key, if it is in `keys`."""
+    federation, known = registry.settings.federation, keys or {}
     return {
-        name: authority.issue(identity(federation, name, registry.next_generation(name)), days=days)
+        name: authority.issue(
+            identity(federation, name, registry.next_generation(name)),
+            days=days,
+            public_key=known.get(name),
+        )
         for name in names
     }
+
+
+def roster(place: Path) -> Roster | None:
+    """Return the roster of a federation that has secure sums, None for others."""
+    path = place / AUTHORITY / ROSTER
+    return Roster.read(path) if path.exists() else None
+
+
+def write_roster(place: Path, roster: Roster) -> None:
+    """Write the roster into the operator's folder, and into those of all members that are in it."""
+    for folder in (place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))):
+        if folder.is_dir():
+            roster.write(folder / ROSTER)
+    roster.write(place / AUTHORITY / ROSTER)
 
 
 def bundle(folder: Path, settings: FederationSettings) -> Bundle:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
+from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
@@ -25,11 +26,14 @@ from fedglb.federation.operator.folder import (
     limits,
     opened,
     place_of,
+    roster,
     short_lived_context,
     verify,
     write_accounts,
+    write_roster,
 )
 from fedglb.federation.operator.registry import FederationSettings, Registry
+from fedglb.federation.secure_sums.roster import Roster
 from fedglb.io.atomic import UNFINISHED, atomic_write
 
 
@@ -71,6 +75,8 @@ def init(
     integer("days", days)
     registry = Registry(settings, {})
     registry.check_new(clients)
+    if table.minimum is not None:  # refused before anything is made
+        table.build().with_roster(b"", clients)
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.absolute().parent))
     try:
@@ -92,7 +98,8 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
         integer("days", days)
         unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place))
         try:
-            new = _add(unfinished, authority, old, names, days)
+            new, certificates = _add(unfinished, authority, old, names, days)
+            members = _next_roster(roster(place), new, certificates)
             write_accounts(place / SERVER, new)
             for name in names:
                 # An earlier `add` that was killed may have left a folder of this name.
@@ -101,6 +108,8 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         new.write(place / AUTHORITY)
+        if members is not None:
+            write_roster(place, members)
         contexts = {name: [Bundle.read(place / CLIENTS / name).tls()] for name in names}
         return verify(place, new.settings, contexts, wanted=True)
 
@@ -148,9 +157,11 @@ def _build(
     authority.write(unfinished / AUTHORITY)
     # Coordinator and server stay on the operator's machine: their certificates end with the
     # authority's own, or the whole federation would stop on one day before that.
-    registry = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
-    registry = _add(unfinished, authority, registry, clients, days)
+    registry, _ = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
+    registry, certificates = _add(unfinished, authority, registry, clients, days)
     registry.write(unfinished / AUTHORITY)
+    if settings.agreement.minimum is not None:
+        write_roster(unfinished, Roster.of(certificates))
     server = unfinished / SERVER
     host = authority.issue(f"{settings.federation}/server", settings.hosts, CA_DAYS)
     host.write(server / "server.pem", server / "server.key")
@@ -163,13 +174,24 @@ def _build(
             nats_server.check(server)
 
 
+def _next_roster(
+    before: Roster | None, registry: Registry, new: Mapping[str, Certificate]
+) -> Roster | None:
+    """Return the roster with new members, and without those that were revoked before."""
+    if before is None:
+        return None
+    kept = {name: key for name, key in before.keys.items() if name in registry.clients}
+    return Roster({**kept, **{name: each.public_key for name, each in new.items()}})
+
+
 def _add(
     where: Path, authority: Authority, registry: Registry, names: Sequence[str], days: int
-) -> Registry:
-    """Make the folders of new members; return the registry with them."""
+) -> tuple[Registry, dict[str, Certificate]]:
+    """Make the folders of new members; return the registry with them, and their certificates."""
     issued = issue(authority, registry, names, days)
     for name, certificate in issued.items():
         folder = where / place_of(name)
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         bundle(folder, registry.settings).write(authority.pem, certificate)
-    return registry.with_issued(issued)
+    certificates = {name: Certificate(each.certificate) for name, each in issued.items()}
+    return registry.with_issued(issued), certificates

@@ -31,6 +31,7 @@ from fedglb.federation.operator.folder import (
     opened,
     place_of,
     probe,
+    roster,
     short_lived_context,
     verify,
     write_accounts,
@@ -39,6 +40,7 @@ from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.federation.operator.registry import THE_AUTHORITY, THE_SERVER, Registry
 from fedglb.federation.probe import patiently
+from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.io.atomic import UNFINISHED, atomic_write
 
 OVERLAP = 30  # days
@@ -108,9 +110,17 @@ def renew(
             _write_authority(place, authority)
             renewed[THE_AUTHORITY] = authority.certificate.not_valid_after_utc
         members = [name for name in chosen if name not in (THE_AUTHORITY, THE_SERVER)]
+        pinned = roster(place)
         issued = {
             **issue(authority, registry, [n for n in members if n == COORDINATOR], CA_DAYS),
-            **issue(authority, registry, [n for n in members if n != COORDINATOR], days),
+            # The roster has each client's key: another one would be another roster.
+            **issue(
+                authority,
+                registry,
+                [n for n in members if n != COORDINATOR],
+                days,
+                None if pinned is None else pinned.keys,
+            ),
         }
         serial = None
         if THE_SERVER in chosen:  # first: nats-server rejects a configuration without a sound one
@@ -125,8 +135,16 @@ def renew(
             _write_bundle(place, registry, authority, name, certificate)
             renewed[name] = Certificate(certificate.certificate).ends
         if running:
-            contexts = {name: [bundle(place / place_of(name), registry.settings).tls()]
-                        for name in issued}  # fmt: skip
+            contexts = {
+                name: [
+                    bundle(place / place_of(name), registry.settings).tls()
+                    if issued[name].key
+                    else short_lived_context(
+                        place, authority, registry.settings, name, registry.members[name].generation
+                    )
+                ]
+                for name in issued
+            }
             verify(place, registry.settings, contexts, wanted=True)
             _check_server(place, registry, authority, serial)
             if COORDINATOR in issued:
@@ -196,6 +214,9 @@ def _write_bundle(
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as unfinished:
         made = bundle(Path(unfinished, name), registry.settings)
         made.write(authority.pem, issued)
+        pinned = roster(place)
+        if pinned is not None:
+            pinned.write(made.folder / ROSTER)
         folder.parent.mkdir(mode=0o700, exist_ok=True)
         os.rename(made.folder, folder)
 

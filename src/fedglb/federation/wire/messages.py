@@ -6,34 +6,30 @@ As with the protocol's messages, the types of the fields say what lies on the wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeAlias
+from typing import TypeAlias
 
-from msgspec import Meta
-
+from fedglb.federation.wire.fields import Facts, Name, Reason, SessionMessage, Text
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    Consent,
+    SessionKey,
+    SessionKeys,
+    SumCall,
+    SumOffer,
+    SumReady,
+)
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    MaskedSum,
     ModelSums,
     NewModel,
     SyncRequest,
 )
 from fedglb.typing import Count, Numbers
-
-Name: TypeAlias = Annotated[str, Meta(max_length=64)]
-Text: TypeAlias = Annotated[str, Meta(max_length=200)]
-Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
-Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
-
-
-@dataclass(frozen=True)
-class SessionMessage:
-    """Base of the messages below; `name` is what one is called on the wire."""
-
-    name: ClassVar[str]
-    upward: ClassVar[bool]
 
 
 @dataclass(frozen=True)
@@ -152,7 +148,22 @@ Upward: TypeAlias = (
     | SyncRequest
     | Covariance
     | ModelSums
-    | BatchSums
     | Derivatives
+    | BatchSums
+    | SessionKey
+    | SumReady
+    | MaskedSum
+    | Consent
 )
-Downward: TypeAlias = Welcome | Rejected | HelloRequest | CovarianceRequest | Evaluate | NewModel
+Downward: TypeAlias = (
+    Welcome
+    | Rejected
+    | HelloRequest
+    | CovarianceRequest
+    | Evaluate
+    | NewModel
+    | SessionKeys
+    | SumOffer
+    | SumCall
+    | AllHere
+)

@@ -25,7 +25,7 @@ from fedglb.federation.wire.arrays import (
     unpack_numbers,
     unpack_vector,
 )
-from fedglb.federation.wire.messages import Name
+from fedglb.federation.wire.fields import Name
 from fedglb.typing import ArrayKind
 
 M = TypeVar("M")

@@ -1,0 +1,123 @@
+"""An agent's part in secure sums: it carries messages between the coordinator and `SumMember`.
+
+In a federation that has agreed on secure sums nothing else leaves the agent: it does not answer
+requests for plain sums.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.secure_sums import member as sums
+from fedglb.federation.secure_sums.member import SumMember
+from fedglb.federation.secure_sums.session_keys import MissingKeys, SignedKey
+from fedglb.federation.secure_sums.session_keys import SessionKeys as KeyRing
+from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
+from fedglb.federation.wire.messages import Upward, Withdrawal
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    Consent,
+    SessionKey,
+    SessionKeys,
+    SumCall,
+    SumOffer,
+    SumReady,
+)
+from fedglb.protocol.messages import MaskedSum
+
+log = logging.getLogger(__name__)
+
+
+class AgentSums:
+    """Answers what the coordinator says about secure sums.
+
+    Parameters
+    ----------
+    client
+        The client with its file.
+    rules
+        What was agreed on.
+    keys
+        The session keys of this process.
+    """
+
+    def __init__(self, client: DurableClient, rules: SumRules, keys: KeyRing) -> None:
+        self._client = client
+        self._member = SumMember(rules, keys, client.sum_secret(), client)
+
+    @classmethod
+    def of(cls, bundle: Bundle, client: DurableClient, session: str) -> AgentSums | None:
+        """Return an agent's part in the sums of its federation, None where it has none.
+
+        Raises
+        ------
+        InvalidInput
+            The roster has another key for this member than its certificate.
+        """
+        rules = bundle.sum_rules()
+        if rules is None:
+            return None
+        keys = KeyRing(
+            rules.federation, rules.roster, bundle.client, bundle.generation, session,
+            bundle.signing_key(),
+        )  # fmt: skip
+        return cls(client, rules, keys)
+
+    def key(self) -> SessionKey:
+        """Return this process's key, which follows every hello."""
+        own = self._member.keys.own
+        return SessionKey(own.generation, own.key, own.signature)
+
+    def take_keys(self, message: SessionKeys) -> None:
+        """Take the others' keys; one that is not signed by a member of the roster is not used."""
+        for given in message.keys:
+            try:
+                self._member.keys.add(SignedKey(*given))
+            except InvalidInput as error:
+                log.error("a session key is not used: %s", error)
+
+    def holds(self, digest: bytes) -> bool:
+        """Return whether sums can be taken at the model with this digest.
+
+        That is the one that is held, or none: θ = 0, where the coordinator has lost its own.
+        """
+        return digest in (self._client.model_digest(), NO_MODEL)
+
+    def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
+        """Return the answer; None where there is none, and the log says why.
+
+        `Withdrawal` says that the others need not wait.
+        """
+        try:
+            return self._answer(message)
+        except MissingKeys as error:
+            log.info("a call is not answered yet: %s", error)  # they come with the next one
+        except InvalidInput as error:
+            log.error("%s of update %d is refused: %s", message.name, message.update, error)
+            return Withdrawal(message.update)
+        return None
+
+    def _answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
+        match message:
+            case SumOffer():
+                ready = self.holds(message.digest) and self._member.offer(message.update)
+                return SumReady(message.update) if ready else Withdrawal(message.update)
+            case SumCall():
+                update = message.update
+                call = sums.SumCall(
+                    update, message.attempt, message.members, message.digest, message.transcript
+                )
+                held = NO_MODEL if message.digest == NO_MODEL else self._client.model_digest()
+                masked = self._member.call(
+                    call, held, lambda: self._client.to_release(update, held)
+                )
+                name = self._client.name
+                return MaskedSum(name, update, message.attempt, masked.view(np.int64))
+            case AllHere():
+                seed = self._member.consent(message.update, message.transcript)
+                return Consent(message.update, message.transcript, seed)

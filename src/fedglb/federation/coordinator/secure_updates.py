@@ -1,0 +1,288 @@
+"""Global updates whose sums are secure ones: called for, agreed to, opened.
+
+If keys or models of some members are not known to be those of now, the sum is offered first, to
+learn who is ready. Otherwise the call is the first message: it costs a round trip less.
+
+Until all of a set have sent their masked numbers, who is gone is left out and the others are called
+again. From then on there is this sum or none: if somebody does not agree to it in time the update
+is lost, and its samples' weights in later ones make up for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import Agreement
+from fedglb.federation.coordinator.events import Emit
+from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.federation.coordinator.sum_check import check_sum
+from fedglb.federation.coordinator.updates import LONGEST_PAUSE, UpdateDriver
+from fedglb.federation.secure_sums.attempts import SumAttempts
+from fedglb.federation.secure_sums.session_keys import SignedKey, verify
+from fedglb.federation.secure_sums.transcript import SumRules, model_digest
+from fedglb.federation.wire.messages import Downward
+from fedglb.federation.wire.sum_messages import (
+    AllHere,
+    Consent,
+    SessionKey,
+    SessionKeys,
+    SumCall,
+    SumOffer,
+    SumReady,
+)
+from fedglb.privacy.fixed_point import size
+from fedglb.protocol.messages import CovarianceRequest, MaskedSum, Message
+
+log = logging.getLogger(__name__)
+
+
+class SecureUpdateDriver(UpdateDriver):
+    """An `UpdateDriver` that gets sums over all clients of a set, and nothing of a single one.
+
+    Parameters
+    ----------
+    agreement, store, policy, emit, after
+        As for `UpdateDriver`. An update needs as many clients as a set has at least.
+    rules
+        What was agreed on about sums.
+    """
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        store: CoordinatorStore,
+        policy: Policy,
+        emit: Emit,
+        after: int = 0,
+        *,
+        rules: SumRules,
+    ) -> None:
+        least = replace(policy, quorum=max(policy.quorum, rules.minimum))
+        super().__init__(agreement, store, least, emit, after)
+        self.rules = rules
+        self.sums: SumAttempts | None = None  # of the update in progress
+        self._keys: dict[str, SignedKey] = {}  # of each member's newest session
+        self._told: dict[str, dict[str, bytes]] = {}  # by member: whose keys it was sent
+        self._stage: tuple[object, ...] = ()
+        self._model = 0  # the update whose model the sums are taken at
+        #: Whether to ask who is ready before every call, also where all seem to be there.
+        self.offers = False
+
+    def missing(self) -> list[str]:
+        """Return the clients whose answer the sum in progress waits for."""
+        return [] if self.sums is None else self.sums.missing()
+
+    # -- keys ------------------------------------------------------------------------------------
+
+    def note_key(self, client: str, session: str, message: SessionKey, now: float) -> list[Message]:
+        """Note a member's key of this session; a forged one raises `InvalidInput`."""
+        key = SignedKey(client, message.generation, session, message.key, message.signature)
+        known = self._keys.get(client)
+        if known is not None and known.digest == key.digest:
+            return []
+        verify(self.rules.federation, self.rules.roster, key)
+        self._keys[client] = key
+        self._told.pop(client, None)  # another process: it has nobody's key
+        if self.sums is not None and self.sums.is_stale(key):
+            return self._call(now)
+        return self._go_on(now)
+
+    def _is_current(self, client: str) -> bool:
+        """Return whether a member's key is known, and it was sent the newest model."""
+        record = self.records[client]
+        return client in self._keys and record.model == self.coordinator.finished
+
+    # -- what members say ------------------------------------------------------------------------
+
+    def receive_sum(
+        self, client: str, message: SumReady | MaskedSum | Consent, now: float
+    ) -> list[Message]:
+        """Take what a member says about a sum; what nobody waits for is dropped."""
+        sums = self.sums
+        if sums is None or message.update != sums.slot:
+            return []
+        match message:
+            case SumReady():
+                sums.note_ready(client)
+            case MaskedSum():
+                waited = client in sums.missing() and message.attempt == sums.attempt
+                vector = message.numbers.view(np.uint64)
+                sums.receive_vector(client, message.attempt, vector)
+                if waited:
+                    self.coordinator.ledger.count(message)
+            case Consent():
+                current = sums.call is not None and message.transcript == sums.call.transcript
+                if not current:
+                    return []
+                sums.receive_seed(client, sums.attempt, message.seed)
+        return self._go_on(now)
+
+    # -- members come and go ---------------------------------------------------------------------
+
+    def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Message]:
+        """Go on without these clients, as long as nobody has agreed to a sum with them."""
+        leaving = list(clients)
+        if self.sums is None:
+            return super().exclude(leaving, why, now)
+        if self.sums.phase in ("all here", "done"):
+            return []  # they may come back, and agree
+        out = super().exclude(leaving, why, now)
+        if self.sums is not None:
+            self.sums.drop(leaving)
+            out += self._go_on(now)
+        return out
+
+    def withdraw(self, client: str, now: float) -> list[Message]:
+        """Go on without a client; where its numbers are in the sum there is no sum without it."""
+        sums = self.sums
+        if sums is not None and sums.phase == "all here" and client in sums.missing():
+            return self._lose(f"{client} withdrew, and its numbers are in the sum", now)
+        return super().withdraw(client, now)
+
+    # -- the clock -------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Message]:
+        """Say again what was not answered, or go on without those whose time is over."""
+        sums = self.sums
+        if sums is None:
+            return super().tick(now)
+        missing, limit = sums.missing(), self.policy.time_limit
+        if now - self._asked_at > limit:
+            for client in missing:
+                self.stragglers.missed(client, now)
+            if sums.phase == "all here":
+                names = ", ".join(missing)
+                return self._lose(f"{names} did not agree to the sum within {limit:g} s", now)
+            return self.exclude(missing, f"no answer within {limit:g} s", now)
+        if now >= self._resend_at:
+            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+            self._resend_at = now + self._pause
+            self._say(missing, again=True)
+        return []
+
+    # -- from stage to stage ---------------------------------------------------------------------
+
+    def _run(
+        self, action: Callable[[], list[Message]], now: float, checked: bool = False
+    ) -> list[Message]:
+        """Do as the base does; where it would ask clients for sums, offer a secure one instead."""
+        messages = super()._run(action, now, checked)
+        update = self.coordinator.update
+        if update is None:
+            self.sums = None
+        elif self.sums is None or self.sums.slot != update.number:
+            model, base = self.coordinator.model, update.base
+            digest = model_digest(base, model)
+            asked = [str(client) for client in update.participants]
+            dim = self.coordinator.setting.problem.dim
+            self.sums = SumAttempts(self.rules, update.number, digest, asked, size(dim))
+            self._model = base
+            if self.offers or not all(self._is_current(client) for client in asked):
+                self._enter(now)
+            else:  # who is not there after all is missed by the call, too
+                for client in asked:
+                    self.sums.note_ready(client)
+                messages = [*messages, *self._call(now)]
+        return [m for m in messages if not isinstance(m, CovarianceRequest)]
+
+    def _go_on(self, now: float) -> list[Message]:
+        """Do what follows from the last answer."""
+        sums = self.sums
+        if sums is None:
+            return []
+        if sums.phase == "offered" and not sums.missing():
+            return self._call(now)
+        if sums.outdated:
+            return self._call(now)
+        if sums.phase == "done":
+            return self._open(sums, now)
+        if (sums.slot, sums.phase, sums.attempt) != self._stage:
+            self._enter(now)
+        return []
+
+    def _call(self, now: float) -> list[Message]:
+        """Begin the next attempt, with all that are ready and whose keys are known."""
+        sums = self.sums
+        assert sums is not None
+        unknown = [name for name in sums.ready if name not in self._keys]
+        if unknown:
+            return self.exclude(unknown, "it has sent no session key", now)
+        if not sums.enough:
+            return self._lose(f"fewer than {self.rules.minimum} clients are left", now)
+        sums.start(self._keys)
+        self._enter(now)
+        return []
+
+    def _enter(self, now: float) -> None:
+        """Begin to wait for the answers of a new stage."""
+        sums = self.sums
+        assert sums is not None
+        self._stage = (sums.slot, sums.phase, sums.attempt)
+        self._asked_at, self._pause = now, self.policy.resend
+        self._resend_at = now + self._pause
+        self._say(sums.missing())
+
+    def _open(self, sums: SumAttempts, now: float) -> list[Message]:
+        """Take the sum into the model, unless it was spoilt."""
+        clients, numbers = len(sums.members), sums.total()
+        try:
+            check_sum(numbers, self.coordinator.setting, clients, self.policy.most_samples)
+        except InvalidInput as error:
+            return self._lose(f"the sum over {clients} clients is not used: {error}", now)
+        return self._run(lambda: self.coordinator.accept_total(clients, numbers), now)
+
+    def _lose(self, why: str, now: float) -> list[Message]:
+        """End the update without a model."""
+
+        def action() -> list[Message]:
+            update = self.coordinator.started
+            self._emit("abandoned", f"update {update} is lost: {why}", update=update)
+            self.coordinator.abandon()
+            return []
+
+        return self._run(action, now)
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def _say(self, clients: Iterable[str], again: bool = False) -> None:
+        """Put what these clients have to answer into the outbox."""
+        sums = self.sums
+        assert sums is not None
+        message: Downward
+        for client in clients:
+            match sums.phase:
+                case "offered":
+                    message = SumOffer(sums.slot, sums.model, self._model)
+                case "called":
+                    call = sums.call
+                    assert call is not None
+                    keys = self._lacking(client, sums, again)
+                    if keys:
+                        self.outbox.append((client, SessionKeys(keys)))
+                    message = SumCall(
+                        call.slot, call.attempt, call.members, call.model, call.transcript
+                    )
+                case _:
+                    assert sums.call is not None
+                    message = AllHere(sums.slot, sums.call.transcript)
+            self.outbox.append((client, message))
+
+    def _lacking(
+        self, client: str, sums: SumAttempts, again: bool
+    ) -> list[tuple[str, int, str, bytes, bytes]]:
+        """Return the keys of the set that a member was not sent yet; all of them if `again`."""
+        told = self._told.setdefault(client, {})
+        if again:
+            told.clear()
+        out = []
+        for name, key in sums.keys.items():
+            if name != client and told.get(name) != key.digest:
+                told[name] = key.digest
+                out.append((name, key.generation, key.session, key.key, key.signature))
+        return out

@@ -1,0 +1,85 @@
+"""Whether a secure sum can be one of honest clients, before it enters the model.
+
+Masked numbers cannot be checked one by one: a member can spoil a sum with anything mod 2⁶⁴, and
+nobody can say which member it was. What is left is to look at the sum.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.privacy.fixed_point import UNIT, size, unpack
+from fedglb.setting import Setting
+from fedglb.typing import IntArray
+
+#: How many samples one client has at most, where the operator does not say it.
+MOST_SAMPLES = 2**32
+#: A check of honest sums fails by chance once in e^this times.
+_SURE = 40.0
+
+
+def check_sum(
+    numbers: IntArray, setting: Setting, clients: int, most_samples: int | None = None
+) -> None:
+    """Raise `InvalidInput` unless so many honest clients could have this sum.
+
+    With weights f ≤ 1, v = Σ f x r and H = Σ f w xxᵀ over n samples at most, where ‖x‖ ≤ 1,
+    |r| ≤ G and c ≤ w ≤ k: so 0 ≼ H ≼ kn, and by Cauchy and Schwarz
+    (uᵀv)² ≤ (Σ f r²)(Σ f (uᵀx)²) ≤ (nG²/c)·uᵀHu for every u. Noise and rounding get their bounds
+    on top.
+
+    Parameters
+    ----------
+    numbers
+        The sum, shape (d + d(d+1)/2,), in units of 2⁻³⁰.
+    setting
+        The setting of the federation.
+    clients
+        How many clients are in it.
+    most_samples
+        How many samples one client has at most; None: 2³².
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> algorithm = fg.fedglb_private(updates=4, first=1.0, growth=2.0)
+    >>> setting = algorithm.setting(fg.Problem(dim=2), 5, None)
+    >>> check_sum(np.array([1, -2, 3, 0, 3]), setting, clients=5)
+    >>> check_sum(np.array([1, -2, 3, 0, -(2**50)]), setting, clients=5)
+    Traceback (most recent call last):
+    fedglb.errors.InvalidInput: smallest eigenvalue of H = -1050000.0 is not allowed: give 0 or \
+more, up to 22 for noise and rounding: the sum was spoilt
+    """
+    problem, plan, d = setting.problem, setting.noise, setting.problem.dim
+    v, H = unpack(numbers, d)
+    samples = clients * (MOST_SAMPLES if most_samples is None else most_samples)
+    # half a unit for each number of a sample, and for each number of a client's release
+    kappa = nu = math.sqrt(size(d)) * UNIT * (samples + clients) / 2.0
+    if plan is not None:
+        many = math.sqrt(clients)
+        kappa += many * plan.matrix_share * (math.sqrt(2.0 * d) + math.sqrt(2.0 * _SURE))
+        nu += many * plan.vector_share * (math.sqrt(d) + math.sqrt(2.0 * _SURE))
+    values = np.linalg.eigvalsh(H)
+    _at_least("smallest eigenvalue of H", float(values[0]), kappa)
+    _at_most("largest eigenvalue of H", float(values[-1]), problem.k_mu * samples + kappa)
+    if plan is not None:
+        most = samples * plan.residual_limit**2 * (float(values[-1]) + kappa) / problem.c_mu
+        _at_most("norm of v", float(np.linalg.norm(v)), math.sqrt(most) + nu)
+
+
+def _at_least(name: str, value: float, slack: float) -> None:
+    if not value >= -slack:
+        allowed = f"0 or more, up to {slack:.2g} for noise and rounding: the sum was spoilt"
+        raise InvalidInput(name, _short(value), allowed)
+
+
+def _at_most(name: str, value: float, most: float) -> None:
+    if not value <= most:
+        raise InvalidInput(name, _short(value), f"at most {most:.3g}: the sum was spoilt")
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}")

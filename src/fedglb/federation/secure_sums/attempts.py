@@ -1,0 +1,164 @@
+"""The coordinator's side of one secure sum: who is ready, who is missing, what the sum is.
+
+Until all of a set have answered, a member that is gone is left out and the others are called
+again: that is another attempt, and what they sent before stays hidden. From then on seeds are given
+away, and there is this sum or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, unmasked
+from fedglb.federation.secure_sums.member import SumCall
+from fedglb.federation.secure_sums.session_keys import SignedKey
+from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.typing import IntArray
+
+#: Asking who is ready; waiting for masked vectors; waiting for seeds; the sum is there.
+SumPhase = Literal["offered", "called", "all here", "done"]
+
+
+class SumAttempts:
+    """The attempts at one update's sum.
+
+    Parameters
+    ----------
+    rules
+        What was agreed on.
+    slot
+        The number of the update.
+    model
+        The digest of the model at which sums are taken.
+    asked
+        The members that are offered it.
+    size
+        How many numbers a vector has.
+    """
+
+    def __init__(
+        self, rules: SumRules, slot: int, model: bytes, asked: Iterable[str], size: int
+    ) -> None:
+        self.rules, self.slot, self.model, self.size = rules, slot, model, size
+        self.phase: SumPhase = "offered"
+        self.asked = set(asked)
+        for name in self.asked:
+            rules.roster.public_key(name)  # refuses a stranger
+        self.ready: set[str] = set()
+        self.call: SumCall | None = None
+        self.keys: dict[str, SignedKey] = {}  # of the members of the call
+        self._vectors: dict[str, WordArray] = {}
+        self._seeds: dict[str, bytes] = {}
+
+    @property
+    def attempt(self) -> int:
+        """The number of the newest attempt, 0 before the first."""
+        return 0 if self.call is None else self.call.attempt
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The set of the newest attempt."""
+        return () if self.call is None else self.rules.roster.members_of(self.call.members)
+
+    def missing(self) -> list[str]:
+        """Return who has not answered what was asked last, in the roster's order."""
+        if self.phase == "offered":
+            return sorted(self.asked - self.ready)
+        done: Mapping[str, object] = self._vectors if self.phase == "called" else self._seeds
+        return [name for name in self.members if name not in done] if self.phase != "done" else []
+
+    def note_ready(self, name: str) -> None:
+        """Note that a member is ready; one that was not asked is ignored."""
+        if name in self.asked:
+            self.ready.add(name)
+
+    def drop(self, names: Iterable[str]) -> bool:
+        """Go on without these; return False if it is too late, because seeds are given away."""
+        gone = set(names)
+        if self.phase in ("all here", "done"):
+            return not gone & set(self.members)
+        self.asked -= gone
+        self.ready -= gone
+        return True
+
+    @property
+    def enough(self) -> bool:
+        """Whether those that are ready may be a set."""
+        return len(self.ready) >= self.rules.minimum
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the newest call waits for somebody who is not there any more."""
+        return self.phase == "called" and not set(self.members) <= self.ready
+
+    def start(self, keys: Mapping[str, SignedKey]) -> SumCall:
+        """Begin the next attempt, with all that are ready; `keys` are their session keys.
+
+        Raises
+        ------
+        InvalidInput
+            They are too few, or seeds of an earlier attempt are given away.
+        """
+        if self.phase not in ("offered", "called"):
+            raise InvalidInput("attempt", self.attempt + 1, "none: seeds are given away")
+        if not self.enough:
+            allowed = f"at least {self.rules.minimum} that are ready"
+            raise InvalidInput("members", sorted(self.ready), allowed)
+        members = [name for name in self.rules.roster.names if name in self.ready]
+        bitmap, attempt = self.rules.roster.bitmap(members), self.attempt + 1
+        self.keys = {name: keys[name] for name in members}
+        digests = [key.digest for key in self.keys.values()]
+        transcript = self.rules.transcript(self.slot, attempt, bitmap, self.model, digests)
+        self.call = SumCall(self.slot, attempt, bitmap, self.model, transcript)
+        self.phase, self._vectors = "called", {}
+        return self.call
+
+    def is_stale(self, key: SignedKey) -> bool:
+        """Return whether a member has another key now, and has not answered under the old one.
+
+        Then it cannot answer this attempt, and there must be another.
+        """
+        known = self.keys.get(key.name)
+        waits = self.phase == "called" and key.name not in self._vectors
+        return waits and known is not None and known.digest != key.digest
+
+    def receive_vector(self, name: str, attempt: int, vector: WordArray) -> bool:
+        """Take a member's masked vector; return whether it was the last one that was missing.
+
+        Of two different ones for one attempt the first counts. One for an earlier attempt is
+        ignored.
+        """
+        if self.phase != "called" or attempt != self.attempt or name not in self.missing():
+            return False
+        if vector.shape != (self.size,) or vector.dtype != np.uint64:
+            raise InvalidInput("MaskedSum.vector", vector.shape, f"{self.size} numbers mod 2**64")
+        self._vectors[name] = vector
+        if self.missing():
+            return False
+        self.phase = "all here"
+        return True
+
+    def receive_seed(self, name: str, attempt: int, seed: bytes) -> bool:
+        """Take a member's seed; return whether it was the last one that was missing."""
+        if self.phase != "all here" or attempt != self.attempt or name not in self.missing():
+            return False
+        if len(seed) != SEED_SIZE:
+            raise InvalidInput("Consent.seed", f"{len(seed)} bytes", f"{SEED_SIZE} bytes")
+        self._seeds[name] = seed
+        if self.missing():
+            return False
+        self.phase = "done"
+        return True
+
+    def total(self) -> IntArray:
+        """Return the sum of all members' vectors, once it is done."""
+        if self.phase != "done" or self.call is None:
+            raise InvalidInput("phase", self.phase, "a sum that is done")
+        out = np.zeros(self.size, np.uint64)
+        for vector in self._vectors.values():
+            out += vector
+        return unmasked(out, list(self._seeds.values()), self.call.transcript)

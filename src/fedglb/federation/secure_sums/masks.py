@@ -1,0 +1,91 @@
+"""Masks: numbers mod 2⁶⁴ that hide a vector and cancel in the sum.
+
+Each pair of members has a mask that one adds and the other subtracts, and each member has a mask of
+its own, whose seed it gives away when all others of the set have answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
+from numpy.typing import NDArray
+
+from fedglb.federation.secure_sums.encoding import encoded
+from fedglb.typing import IntArray
+
+#: Numbers mod 2⁶⁴.
+WordArray = NDArray[np.uint64]
+SEED_SIZE = 32  # bytes
+_SHA256 = hashes.SHA256()
+_WORD = np.dtype("<u8")
+#: Every key is derived for one transcript and makes one stream: there is nothing to tell apart.
+_NONCE = bytes(16)
+
+
+def masked(
+    vector: IntArray, place: int, secrets: Mapping[int, bytes], seed: bytes, transcript: bytes
+) -> WordArray:
+    """Return a vector under all masks of its member.
+
+    Parameters
+    ----------
+    vector
+        The numbers.
+    place
+        The member's place in the roster.
+    secrets
+        By the place of each other member of the set, the secret shared with it.
+    seed
+        That of the member's own mask.
+    transcript
+        What the attempt is about.
+
+    Examples
+    --------
+    >>> a, b, shared, about = bytes(32), bytes([1] * 32), bytes([2] * 32), bytes([3] * 32)
+    >>> first = masked(np.array([5, -7]), 0, {1: shared}, a, about)
+    >>> second = masked(np.array([1, 1]), 1, {0: shared}, b, about)
+    >>> unmasked(first + second, [a, b], about)
+    array([ 6, -6])
+    """
+    out = vector.astype(np.int64).view(np.uint64) + own_mask(seed, transcript, vector.size)
+    info = encoded("pair mask", transcript)
+    for other, secret in secrets.items():
+        mask = _stream(secret, info, vector.size)
+        if place < other:
+            out += mask
+        else:
+            out -= mask
+    return out
+
+
+def unmasked(total: WordArray, seeds: list[bytes], transcript: bytes) -> IntArray:
+    """Return the sum of the vectors, from the sum of all masked ones and all seeds."""
+    out = total.copy()
+    for seed in seeds:
+        out -= own_mask(seed, transcript, total.size)
+    return out.view(np.int64)
+
+
+def own_seed(secret: bytes, transcript: bytes) -> bytes:
+    """Return the seed of a member's own mask: the same after a restart, from its file's secret.
+
+    It says nothing of the secret, nor of the seed of any other transcript.
+    """
+    return HKDF(_SHA256, SEED_SIZE, None, encoded("own seed", transcript)).derive(secret)
+
+
+def own_mask(seed: bytes, transcript: bytes, count: int) -> WordArray:
+    """Return a member's own mask."""
+    return _stream(seed, encoded("own mask", transcript), count)
+
+
+def _stream(secret: bytes, info: bytes, count: int) -> WordArray:
+    """Return numbers that nobody can tell from random ones without the secret."""
+    key = HKDFExpand(_SHA256, SEED_SIZE, info).derive(secret)
+    stream = Cipher(algorithms.ChaCha20(key, _NONCE), None).encryptor()
+    return np.frombuffer(stream.update(bytes(8 * count)), _WORD).astype(np.uint64, copy=False)

@@ -1,0 +1,214 @@
+"""What one member does in a secure sum, and what it refuses.
+
+Offered → ready → called (it sends its masked vector) → all here (it sends its own mask's seed).
+An offer may be left out: it only tells the coordinator who is there.
+"""
+
+from __future__ import annotations
+
+import secrets as system
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, masked, own_seed
+from fedglb.federation.secure_sums.session_keys import MissingKeys, SessionKeys
+from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.typing import IntArray
+
+
+@dataclass(frozen=True)
+class SumState:
+    """What a member must not forget.
+
+    Parameters
+    ----------
+    slot
+        The newest update that it was ready for; 0 before the first.
+    attempt, transcript
+        The newest attempt of it for which it made a masked vector; 0 and empty before.
+    consented
+        Whether it has given away the seed of that attempt.
+    """
+
+    slot: int = 0
+    attempt: int = 0
+    transcript: bytes = b""
+    consented: bool = False
+
+
+class SumLog(Protocol):
+    """Where a member's `SumState` is kept, as long as its samples are."""
+
+    def sum_state(self) -> SumState:
+        """Return what was written last."""
+        ...
+
+    def write_sum_state(self, state: SumState) -> None:
+        """Write it; with `consented` it must be on the disk when this returns, a power cut too."""
+        ...
+
+
+@dataclass(frozen=True)
+class SumCall:
+    """A call for masked vectors: what the coordinator says an attempt is about.
+
+    Parameters
+    ----------
+    slot, attempt
+        The update, and which attempt of it this is.
+    members
+        The set, as the roster's bitmap.
+    model
+        The digest of the model at which sums are taken.
+    transcript
+        The transcript that follows from these and from the members' session keys.
+    """
+
+    slot: int
+    attempt: int
+    members: bytes
+    model: bytes
+    transcript: bytes
+
+
+class SumMember:
+    """One member's side of secure sums.
+
+    Its promises, whatever the coordinator says, forgets or says twice:
+
+    1. *One sum per update.* It gives away the seed of at most one transcript per slot, and never
+       one of a slot when it has been ready for a later one. It is written before it is said.
+    2. *One vector per transcript.* Noise and masks are fresh in each attempt. A repeated call gets
+       the same bytes, out of memory. After a restart it gets nothing, and the coordinator has to
+       make another attempt: a transcript binds the process's own session key, which died with it,
+       so that no later process can derive this transcript, and put other noise under these masks.
+       The seed can be given away all the same: it follows from the file's secret.
+    3. *No small sets, no strangers.* The set has `minimum` members or more, all in the roster, and
+       their keys are signed by them.
+
+    Why a vector without its seed says nothing: its own mask is a stream that only the file's secret
+    gives. With the seed: masks of pairs remain, and cancel only in the sum over all members that
+    made masks from the same transcript, hence were told the same set, model, update and attempt.
+
+    Parameters
+    ----------
+    rules
+        What was agreed on.
+    keys
+        The session keys of this process.
+    secret
+        The file's secret, 32 bytes from the system.
+    log
+        Where its state is kept.
+    """
+
+    def __init__(self, rules: SumRules, keys: SessionKeys, secret: bytes, log: SumLog) -> None:
+        if len(secret) != SEED_SIZE:
+            raise InvalidInput("secret", f"{len(secret)} bytes", f"{SEED_SIZE} bytes")
+        self.rules, self.keys = rules, keys
+        self._secret, self._log = secret, log
+        self._answer: tuple[bytes, WordArray] | None = None  # the newest transcript and its vector
+
+    @staticmethod
+    def new_secret() -> bytes:
+        """Return a secret for a new file."""
+        return system.token_bytes(SEED_SIZE)
+
+    @property
+    def state(self) -> SumState:
+        """Where it stands."""
+        return self._log.sum_state()
+
+    def offer(self, slot: int) -> bool:
+        """Return whether it is ready for an update; from then on for no earlier one.
+
+        Raises
+        ------
+        InvalidInput
+            The update is beyond the last one that was agreed on.
+        """
+        last = self.rules.last
+        if last is not None and slot > last:
+            raise InvalidInput("update", slot, f"at most {last}: the budget ends there")
+        state = self.state
+        if slot > state.slot:
+            self._log.write_sum_state(SumState(slot))
+            self._answer = None
+            return True
+        return slot == state.slot and not state.consented
+
+    def call(self, call: SumCall, model: bytes, vector: Callable[[], IntArray]) -> WordArray:
+        """Return the masked vector.
+
+        Parameters
+        ----------
+        call
+            What the coordinator says.
+        model
+            The digest of the model that this member holds.
+        vector
+            Makes the numbers with fresh noise; called once per attempt, if at all.
+
+        Raises
+        ------
+        MissingKeys
+            Session keys of the set are not known here, or others than the coordinator's.
+        InvalidInput
+            It is refused; the error says why.
+        """
+        if call.slot > self.state.slot:
+            self.offer(call.slot)  # a call says what an offer does, and more
+        state = self.state
+        newest = (call.slot, call.attempt, call.transcript)
+        if self._answer is not None and newest == (state.slot, state.attempt, self._answer[0]):
+            return self._answer[1]
+        if call.slot != state.slot:
+            raise InvalidInput("update", call.slot, f"{state.slot}, the newest, or a later one")
+        if state.consented:
+            raise InvalidInput("update", call.slot, "an update for which no sum was made yet")
+        if call.attempt <= state.attempt:
+            raise InvalidInput("attempt", call.attempt, f"one after {state.attempt}: each is new")
+        members = self._checked(call.members)
+        if call.model != model:
+            allowed = f"that of the model held here, {model.hex()[:16]}"
+            raise InvalidInput("model", call.model.hex()[:16], allowed)
+        digests = self.keys.digests(members)
+        ours = self.rules.transcript(call.slot, call.attempt, call.members, call.model, digests)
+        if ours != call.transcript:
+            raise MissingKeys([name for name in members if name != self.keys.name])
+        numbers = vector()
+        # Written before it is sent: if the process dies after that, it must know that it was.
+        self._log.write_sum_state(SumState(call.slot, call.attempt, ours))
+        index, own = self.rules.roster.index, self.keys.name
+        shared = {index[name]: self.keys.secret(name) for name in members if name != own}
+        out = masked(numbers, index[own], shared, own_seed(self._secret, ours), ours)
+        self._answer = ours, out
+        return out
+
+    def consent(self, slot: int, transcript: bytes) -> bytes:
+        """Return the seed of its own mask, for the one sum of this update.
+
+        Raises
+        ------
+        InvalidInput
+            No vector was made for this transcript, a later attempt was, or a later update began.
+        """
+        state = self.state
+        if slot != state.slot or not state.transcript or transcript != state.transcript:
+            allowed = "the attempt for which a masked vector was made last, of the newest update"
+            raise InvalidInput("transcript", transcript.hex()[:16], allowed)
+        if not state.consented:
+            done = SumState(state.slot, state.attempt, state.transcript, consented=True)
+            self._log.write_sum_state(done)
+        return own_seed(self._secret, transcript)
+
+    def _checked(self, bitmap: bytes) -> tuple[str, ...]:
+        members, own = self.rules.roster.members_of(bitmap), self.keys.name
+        if own not in members:
+            raise InvalidInput("members", members, f"a set that has {own} in it")
+        if len(members) < self.rules.minimum:
+            allowed = f"at least {self.rules.minimum} members"
+            raise InvalidInput("members", f"{len(members)} members", allowed)
+        return members

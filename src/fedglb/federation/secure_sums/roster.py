@@ -1,0 +1,152 @@
+"""Who takes part in secure sums: every member's name and the key that it signs with.
+
+The roster is what each agent's owner accepts. A member that is not in it cannot be in a set, so
+that whoever can issue certificates cannot add members of his own making unnoticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+from fedglb.errors import InvalidInput, under
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.names import check_client
+from fedglb.federation.secure_sums.encoding import digest
+from fedglb.federation.versions import ROSTER
+from fedglb.io.atomic import atomic_write
+
+#: The file that has a roster, in the folder of a member and in the operator's.
+FILE = "roster.json"
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By name, the key in base64."""
+
+    members: dict[str, str]
+    version: int = ROSTER.version
+
+
+@dataclass(frozen=True)
+class Roster:
+    """The members' names, and the public key of each one's certificate.
+
+    Parameters
+    ----------
+    keys
+        By name, the P-256 public key in DER (SubjectPublicKeyInfo).
+
+    Examples
+    --------
+    >>> from fedglb.federation.operator.authority import Authority
+    >>> authority = Authority.new("demo")
+    >>> issued = {n: authority.issue(f"fedglb://demo/{n}/1") for n in ("c", "a", "b")}
+    >>> roster = Roster.of({n: Certificate(each.certificate) for n, each in issued.items()})
+    >>> roster.names
+    ('a', 'b', 'c')
+    >>> roster.members_of(roster.bitmap(["c", "a"]))
+    ('a', 'c')
+    """
+
+    keys: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        for name, key in self.keys.items():
+            check_client(name, "roster")
+            _p256(name, key)
+        for key in self.keys.values():
+            same = [name for name, other in self.keys.items() if other == key]
+            if len(same) > 1:
+                allowed = "a key of its own for each member: with one key they are one member"
+                raise InvalidInput("roster", same, allowed)
+
+    @classmethod
+    def of(cls, certificates: Mapping[str, Certificate]) -> Roster:
+        """Return the roster of the members with these certificates."""
+        return cls({name: each.public_key for name, each in certificates.items()})
+
+    @classmethod
+    def read(cls, path: Path) -> Roster:
+        """Read what `write` wrote."""
+        with under(source=str(path)):
+            try:
+                raw = json.loads(path.read_bytes())
+                document = msgspec.convert(ROSTER.migrated(raw, path), _Document)
+                keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
+            except InvalidInput:
+                raise
+            except (OSError, ValueError, AttributeError) as error:
+                allowed = f"the file as the operator made it ({error})"
+                raise InvalidInput("roster", str(path), allowed) from None
+            return cls(keys)
+
+    def write(self, path: Path) -> None:
+        """Write the roster into a file."""
+        members = {name: base64.b64encode(self.keys[name]).decode() for name in self.names}
+        text = json.dumps(msgspec.to_builtins(_Document(members)), indent=1)
+        atomic_write(path, text.encode(), mode=0o644)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in the order that decides everything: sorted by code point."""
+        return tuple(sorted(self.keys))
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """The place of each name in that order."""
+        return {name: k for k, name in enumerate(self.names)}
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A digest of all names and keys: what owners compare with each other."""
+        parts = [part for name in self.names for part in (name, self.keys[name])]
+        return digest("roster", len(self.names), *parts)
+
+    def public_key(self, name: str) -> ec.EllipticCurvePublicKey:
+        """Return the key by which a member's signatures are verified."""
+        if name not in self.keys:
+            raise InvalidInput("member", name, "a member that is in the roster")
+        return self._public_keys[name]
+
+    @cached_property
+    def _public_keys(self) -> Mapping[str, ec.EllipticCurvePublicKey]:
+        return {name: _p256(name, key) for name, key in self.keys.items()}
+
+    def bitmap(self, names: Iterable[str]) -> bytes:
+        """Return a set of members as bits: that of place k is bit k mod 8 of byte k // 8."""
+        bits = bytearray((len(self.names) + 7) // 8)
+        for name in names:
+            if name not in self.index:
+                raise InvalidInput("members", name, "members that are in the roster")
+            place = self.index[name]
+            bits[place // 8] |= 1 << place % 8
+        return bytes(bits)
+
+    def members_of(self, bitmap: bytes) -> tuple[str, ...]:
+        """Return the members of a set, in the roster's order."""
+        size = (len(self.names) + 7) // 8
+        if len(bitmap) != size:
+            raise InvalidInput("members", f"{len(bitmap)} bytes", f"{size} bytes, for the roster")
+        bits = int.from_bytes(bitmap, "little")
+        if bits >> len(self.names):
+            raise InvalidInput("members", bitmap.hex(), "no members beyond the roster's")
+        return tuple(name for k, name in enumerate(self.names) if bits >> k & 1)
+
+
+def _p256(name: str, key: bytes) -> ec.EllipticCurvePublicKey:
+    try:
+        found = load_der_public_key(key)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        found = None
+    if not isinstance(found, ec.EllipticCurvePublicKey) or found.curve.name != "secp256r1":
+        raise InvalidInput(("roster", name), key.hex()[:40], "a P-256 public key in DER")
+    return found

@@ -1,0 +1,165 @@
+"""The key that a process makes for itself, signed by its member; and the others' keys.
+
+The key is X25519, lives in memory only and is new in every process. The member's certificate key
+signs it, and who receives it verifies that against the roster: a coordinator, through which keys
+pass, can neither make one up nor put one in another's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.secure_sums.encoding import digest, encoded
+from fedglb.federation.secure_sums.roster import Roster
+
+_SHA256 = hashes.SHA256()
+KEY_SIZE = 32  # bytes
+
+
+class MissingKeys(InvalidInput):
+    """No verified key of these members is known here: the coordinator is to send them again."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        text = ", ".join(names)
+        super().__init__("session keys", text, "calls after the keys of all members of the set")
+
+
+@dataclass(frozen=True)
+class SignedKey:
+    """A member's key of this process, as it is sent.
+
+    Parameters
+    ----------
+    name
+        The member.
+    generation
+        The generation of the certificate that it uses.
+    session
+        The session that the key belongs to.
+    key
+        The X25519 public key, 32 bytes.
+    signature
+        Of all these, by the member's certificate key (ECDSA, P-256, SHA-256, in DER).
+    """
+
+    name: str
+    generation: int
+    session: str
+    key: bytes
+    signature: bytes
+
+    @cached_property
+    def digest(self) -> bytes:
+        """What the key is bound by; not by its signature, of which there are many for one key."""
+        return digest("session key", self.name, self.generation, self.session, self.key)
+
+
+class SessionKeys:
+    """The key of this process and the verified keys of the others, with the secret of each pair.
+
+    Parameters
+    ----------
+    federation, roster
+        What is signed is good in this federation, and verified with these keys.
+    name, generation, session
+        Who this is.
+    signing_key
+        The private key (PEM) of this member's certificate.
+    """
+
+    def __init__(
+        self,
+        federation: str,
+        roster: Roster,
+        name: str,
+        generation: int,
+        session: str,
+        signing_key: bytes,
+    ) -> None:
+        signer = load_pem_private_key(signing_key, None)
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        if signer.public_key() != roster.public_key(name):
+            allowed = "a key that the roster has for this member: get the roster of now"
+            raise InvalidInput(("roster", name), "another key than the certificate's", allowed)
+        self.federation, self.roster, self.name = federation, roster, name
+        self._private = X25519PrivateKey.generate()
+        key = self._private.public_key().public_bytes_raw()
+        signed = _signed(federation, roster, name, generation, session, key)
+        signature = signer.sign(signed, ec.ECDSA(_SHA256))
+        #: This process's own key, to be sent.
+        self.own = SignedKey(name, generation, session, key, signature)
+        self._others: dict[str, SignedKey] = {}
+        self._secrets: dict[str, bytes] = {}
+
+    def add(self, given: SignedKey) -> None:
+        """Take another member's key in the place of the one before, if it is really its own.
+
+        Raises
+        ------
+        InvalidInput
+            The signature is not that of a member of the roster, or the key is none.
+        """
+        if given.name == self.name:
+            return  # its own it knows
+        known = self._others.get(given.name)
+        if known is not None and known.digest == given.digest:
+            return  # verified before
+        verify(self.federation, self.roster, given)
+        self._others[given.name] = given
+        self._secrets.pop(given.name, None)
+
+    def digests(self, names: Iterable[str]) -> list[bytes]:
+        """Return the digests of these members' keys, its own included; raises `MissingKeys`."""
+        every = {**self._others, self.name: self.own}
+        wanted = list(names)
+        missing = [name for name in wanted if name not in every]
+        if missing:
+            raise MissingKeys(missing)
+        return [every[name].digest for name in wanted]
+
+    def secret(self, name: str) -> bytes:
+        """Return the secret shared with another member: of this pair of processes, and no other."""
+        found = self._secrets.get(name)
+        if found is None:
+            other = self._others.get(name)
+            if other is None:
+                raise MissingKeys([name])
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(other.key))
+            pair = sorted((self.own.digest, other.digest))
+            info = encoded("pair", self.federation, self.roster.digest, *pair)
+            found = self._secrets[name] = HKDF(_SHA256, KEY_SIZE, None, info).derive(shared)
+        return found
+
+
+def verify(federation: str, roster: Roster, given: SignedKey) -> None:
+    """Raise `InvalidInput` unless a key is signed by the member whose it says it is."""
+    signed = _signed(federation, roster, given.name, given.generation, given.session, given.key)
+    try:
+        roster.public_key(given.name).verify(given.signature, signed, ec.ECDSA(_SHA256))
+        _check_point(given.key)
+    except (InvalidSignature, ValueError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        allowed = f"a key that {given.name} has signed"
+        raise InvalidInput(("session key", given.name), given.key.hex()[:16], allowed) from None
+
+
+def _check_point(key: bytes) -> None:
+    """Raise `ValueError` for a key with which everybody would have the same secret."""
+    X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key))
+
+
+def _signed(
+    federation: str, roster: Roster, name: str, generation: int, session: str, key: bytes
+) -> bytes:
+    return encoded("signed key", federation, roster.digest, name, generation, session, key)

@@ -1,0 +1,141 @@
+"""What is said around a secure sum; the masked numbers are the protocol's `MaskedSum`.
+
+`SessionKey` and `SessionKeys` bring the keys. For each update: `SumOffer`, `SumReady`, `SumCall`,
+`MaskedSum`, `AllHere`, `Consent`. Who may answer what is in `federation.secure_sums`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from fedglb.federation.wire.fields import Bitmap, Key, Name, SessionMessage, Signature
+from fedglb.typing import Count
+
+#: A member's name, the generation of its certificate, its session, its key, and its signature.
+KeyOfMember: TypeAlias = tuple[Name, Count, Name, Key, Signature]
+KeysOfMembers: TypeAlias = Annotated[list[KeyOfMember], Meta(max_length=65536)]
+
+
+@dataclass(frozen=True)
+class SessionKey(SessionMessage):
+    """The key that an agent's process has made for this session; it follows every `Hello`.
+
+    Parameters
+    ----------
+    generation
+        The generation of the agent's certificate.
+    key
+        An X25519 public key.
+    signature
+        By the certificate's key (ECDSA, P-256, SHA-256, in DER).
+    """
+
+    name = "SessionKey"
+    upward = True
+    generation: Count
+    key: Key
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class SessionKeys(SessionMessage):
+    """The keys of other members, as these have sent them.
+
+    Parameters
+    ----------
+    keys
+        One for each member.
+    """
+
+    name = "SessionKeys"
+    upward = False
+    keys: KeysOfMembers
+
+
+@dataclass(frozen=True)
+class SumOffer(SessionMessage):
+    """An update begins, and its sum will be a secure one.
+
+    Parameters
+    ----------
+    update
+        Its number.
+    digest
+        The digest of the model at which sums are taken.
+    model
+        The update that it came from; 0 is the model before the first, θ = 0.
+    """
+
+    name = "SumOffer"
+    upward = False
+    update: Count
+    digest: Key
+    model: Count = 0
+
+
+@dataclass(frozen=True)
+class SumReady(SessionMessage):
+    """An agent has frozen its samples for an update, and waits for the call."""
+
+    name = "SumReady"
+    upward = True
+    update: Count
+
+
+@dataclass(frozen=True)
+class SumCall(SessionMessage):
+    """All members of a set are to send their masked numbers.
+
+    Parameters
+    ----------
+    update, attempt
+        The update, and which attempt at its sum this is.
+    members
+        The set, a bit for each place in the roster.
+    digest
+        The digest of the model at which sums are taken.
+    transcript
+        The digest that follows from all this and from the session keys of the set.
+    """
+
+    name = "SumCall"
+    upward = False
+    update: Count
+    attempt: Count
+    members: Bitmap
+    digest: Key
+    transcript: Key
+
+
+@dataclass(frozen=True)
+class AllHere(SessionMessage):
+    """All members of the set have sent their masked numbers: agree to the sum."""
+
+    name = "AllHere"
+    upward = False
+    update: Count
+    transcript: Key
+
+
+@dataclass(frozen=True)
+class Consent(SessionMessage):
+    """An agent agrees to the sum, and gives away the seed of its own mask.
+
+    Parameters
+    ----------
+    update
+        The update.
+    transcript
+        The attempt that it agrees to.
+    seed
+        The seed.
+    """
+
+    name = "Consent"
+    upward = True
+    update: Count
+    transcript: Key
+    seed: Key

@@ -1,0 +1,161 @@
+"""The roster in the folders of operator and members: who is in it, and when it changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.agreement import AgreementTable
+from fedglb.federation.bundle import CERTIFICATE, KEY, Bundle
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.operator import operator
+from fedglb.federation.operator.renewal import renew
+from fedglb.federation.secure_sums.roster import FILE, Roster
+from fedglb.federation.secure_sums.session_keys import SessionKeys
+from fedglb.problem_table import ProblemTable
+
+NAMES = ["shop-1", "shop-2", "shop-3"]
+
+
+def table(minimum: int | None = 3, max_clients: int = 4, **algorithm) -> AgreementTable:
+    given = {"name": "fedglb-private", "updates": 5, "first": 10.0, "growth": 2.0, **algorithm}
+    return AgreementTable(max_clients, ProblemTable(dim=2), given, minimum=minimum)
+
+
+def made(folder: Path, clients=NAMES, **more) -> Path:
+    return operator.init(folder / "demo", "demo", table(**more), clients, ["127.0.0.1"], port=4999)
+
+
+def bundles(place: Path) -> dict[str, Bundle]:
+    folders = [place / "coordinator", *sorted((place / "clients").glob("*"))]
+    return {folder.name: Bundle.read(folder) for folder in folders}
+
+
+def test_everybody_has_the_same_roster(tmp_path):
+    place = made(tmp_path)
+    found = bundles(place)
+    assert set(found) == {"coordinator", *NAMES}
+    roster = Roster.read(place / "authority" / FILE)
+    assert roster.names == tuple(NAMES)
+    for bundle in found.values():
+        assert bundle.roster == roster
+        facts = bundle.agreement.facts()
+        assert (facts["secure_sums"], facts["roster"]) == ("3", roster.digest.hex())
+    for name in NAMES:
+        bundle = found[name]
+        assert bundle.certificate().public_key == roster.keys[name]
+        key = bundle.signing_key()
+        assert SessionKeys("demo", roster, name, bundle.generation, "s", key).own.generation == 1
+
+
+def test_a_federation_without_secure_sums_has_none(tmp_path):
+    place = made(tmp_path, minimum=None)
+    assert not list(place.rglob(FILE))
+    facts = Bundle.read(place / "clients" / "shop-1").agreement.facts()
+    assert not {"secure_sums", "roster"} & set(facts)
+
+
+def test_another_member_is_another_roster_and_a_fact_that_differs(tmp_path):
+    """An operator adds a member of his own making: nobody agrees with it any more."""
+    place = made(tmp_path)
+    before = bundles(place)["shop-1"].agreement
+    operator.add(place, ["shop-4"])
+    after = bundles(place)
+    assert after["shop-4"].roster.names == (*NAMES, "shop-4")
+    assert {b.agreement.facts()["roster"] for b in after.values()} != {before.facts()["roster"]}
+    assert len({b.agreement.facts()["roster"] for b in after.values()}) == 1
+    (difference,) = before.differences(after["shop-4"].agreement.facts())
+    assert difference.startswith("roster:")
+
+
+def test_a_name_that_is_added_again_has_another_key(tmp_path):
+    place = made(tmp_path, max_clients=4)
+    before = Roster.read(place / "authority" / FILE)
+    operator.revoke(place, ["shop-2"])
+    assert Roster.read(place / "authority" / FILE) == before, "nobody has to accept anything"
+    operator.add(place, ["shop-2"])
+    after = Roster.read(place / "authority" / FILE)
+    assert after.names == before.names
+    assert after.keys["shop-2"] != before.keys["shop-2"]
+    operator.revoke(place, ["shop-1"])
+    operator.add(place, ["shop-5"])
+    assert Roster.read(place / "authority" / FILE).names == ("shop-2", "shop-3", "shop-5")
+
+
+def test_a_renewed_certificate_has_the_key_of_the_roster(tmp_path):
+    place = made(tmp_path)
+    before, shop = Roster.read(place / "authority" / FILE), place / "clients" / "shop-1"
+    key, old = (shop / KEY).read_bytes(), Certificate((shop / CERTIFICATE).read_bytes())
+    renew(place, ["shop-1", "coordinator"])
+    new = Certificate((shop / CERTIFICATE).read_bytes())
+    assert new.serial != old.serial
+    assert (shop / KEY).read_bytes() == key
+    assert new.public_key == old.public_key == before.keys["shop-1"]
+    bundle = Bundle.read(shop)
+    assert bundle.generation == 2
+    bundle.check_key()
+    assert bundle.roster == before
+    # a folder that was moved to its machine comes back without the key, which is there
+    for path in shop.iterdir():
+        path.unlink()
+    shop.rmdir()
+    renew(place, ["shop-1"])
+    assert {path.name for path in shop.iterdir()} == {
+        "federation.toml",
+        "ca.pem",
+        CERTIFICATE,
+        FILE,
+    }
+    assert Certificate((shop / CERTIFICATE).read_bytes()).public_key == before.keys["shop-1"]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"clients": NAMES[:2]}, "roster"),
+        ({"minimum": 2}, "minimum"),
+        ({"minimum": 5}, "minimum"),
+        # 0.9 of 20 have to be honest
+        ({"max_clients": 20, "privacy": {"epsilon": 1.0, "delta": 1e-6}}, "roster"),
+    ],
+)
+def test_too_few_members_are_refused_before_anything_is_made(tmp_path, given, named):
+    with pytest.raises(InvalidInput, match=named):
+        made(tmp_path, **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_only_one_pass_has_secure_sums():
+    with pytest.raises(InvalidInput, match="fedglb-private"):
+        AgreementTable(5, ProblemTable(dim=2), {"name": "fedglb-auto"}, minimum=3).build()
+
+
+def test_a_set_has_as_many_members_as_the_noise_needs():
+    privacy = {"epsilon": 1.0, "delta": 1e-6}
+    assert table(3, 20, privacy=privacy).build().least_members == 18
+    assert table(19, 20, privacy=privacy).build().least_members == 19
+    assert table(3, 20).build().least_members == 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "[]", "{}", '{"version": 2, "members": {}}', '{"version": 1, "members": {"a": "!"}}',
+     '{"version": 1, "members": {"a": "AAAA"}}', '{"version": 1, "members": 3}'],
+)  # fmt: skip
+def test_a_broken_roster_is_refused_by_its_file(tmp_path, content):
+    shop = made(tmp_path) / "clients" / "shop-1"
+    (shop / FILE).write_text(content)
+    with pytest.raises(InvalidInput, match=FILE):
+        Bundle.read(shop)
+    (shop / FILE).unlink()
+    with pytest.raises(InvalidInput, match=FILE):
+        Bundle.read(shop)
+
+
+def test_the_names_in_the_file(tmp_path):
+    stored = json.loads((made(tmp_path) / "authority" / FILE).read_text())
+    assert set(stored) == {"version", "members"}
+    assert stored["version"] == 1

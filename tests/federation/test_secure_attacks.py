@@ -1,0 +1,316 @@
+"""What a coordinator tries against agents that are real processes, and kill -9 between messages.
+
+Agents give nothing, or what they give is noise; nobody ever agrees to two sums of one update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedglb.errors import InvalidInput
+from fedglb.federation import Agent
+from fedglb.federation.agent.accept import accept_roster
+from fedglb.federation.operator import operator
+from fedglb.federation.secure_sums.masks import unmasked
+from fedglb.federation.secure_sums.session_keys import SignedKey
+from fedglb.federation.secure_sums.transcript import NO_MODEL
+from fedglb.federation.wire.messages import Withdrawal
+from fedglb.federation.wire.sum_messages import AllHere, Consent, SumOffer, SumReady
+from fedglb.protocol.batches import sums_of
+from fedglb.protocol.messages import CovarianceRequest, Evaluate, MaskedSum
+from tests.federation.helpers.evil_coordinator import EACH, NAMES, Evil, evil_federation
+from tests.federation.helpers.kill_points import Fault
+from tests.federation.helpers.recorded import stream
+from tests.federation.secure_sums.test_masks import is_uniform
+
+
+@pytest.fixture(scope="module")
+def evil(tmp_path_factory):
+    """One federation for all attacks: an update that was attacked is over, and the next begins."""
+    with evil_federation(tmp_path_factory.mktemp("evil")) as out:
+        yield out
+
+
+def total(vectors, seeds, transcript) -> list[int]:
+    added = np.sum(list(vectors), axis=0, dtype=np.uint64)
+    return unmasked(added, list(seeds), transcript).tolist()
+
+
+def plain(evil: Evil, names) -> list[int]:
+    """The sums of what these agents were given, at θ = 0."""
+    agreement, out = evil.running.bundle("a").agreement, np.zeros(5, np.int64)
+    for name in names:
+        X, y = stream(name, 2, EACH)
+        every = np.array([0]), np.array([EACH])
+        out += sums_of(agreement.setting, np.zeros(2), X[None], y[None], *every)[0]
+    return out.tolist()
+
+
+def test_an_honest_sum_and_then_a_second_set(evil):
+    """First what it may have: the sum. Then it claims that one dropped out, to subtract."""
+    evil.offer()
+    whole = evil.call()
+    vectors = {name: evil.masked(name, whole) for name in NAMES}
+    seeds = {name: evil.consent(name, whole) for name in NAMES}
+    assert total(vectors.values(), seeds.values(), whole.transcript) == plain(evil, NAMES)
+    without = evil.call(NAMES[1:], attempt=2)
+    for name in NAMES[1:]:
+        assert evil.refuses(name, without)
+        assert evil.refuses(name, AllHere(without.update, without.transcript))
+        assert evil.consent(name, whole) == seeds[name], "the same again is nothing new"
+
+
+def test_two_sets_are_masked_and_one_is_agreed_to(evil):
+    evil.offer()
+    whole = evil.call()
+    for name in NAMES:
+        evil.masked(name, whole)
+    without = evil.call(NAMES[1:], attempt=2)
+    vectors = {name: evil.masked(name, without) for name in NAMES[1:]}
+    seeds = {name: evil.consent(name, without) for name in NAMES[1:]}
+    for name in NAMES[1:]:
+        assert evil.refuses(name, AllHere(whole.update, whole.transcript))
+    # the samples were in the first sum: now there are none
+    assert total(vectors.values(), seeds.values(), without.transcript) == [0] * 5
+
+
+def test_late_consent(evil):
+    """It keeps the vectors of an update, begins another, and asks to agree to the first."""
+    evil.offer()
+    first = evil.call()
+    for name in NAMES:
+        evil.masked(name, first)
+    evil.offer()
+    second = evil.call()
+    for name in NAMES:
+        assert evil.refuses(name, AllHere(first.update, first.transcript))
+        assert evil.refuses(name, AllHere(second.update, first.transcript))
+        evil.masked(name, second)
+        evil.consent(name, second)
+        assert evil.refuses(name, AllHere(first.update, first.transcript))
+        assert evil.refuses(name, AllHere(second.update, first.transcript))
+        assert evil.refuses(name, SumOffer(first.update, NO_MODEL))
+
+
+def test_another_model(evil):
+    other = b"x" * 32
+    for name in NAMES:
+        assert evil.refuses(name, SumOffer(evil.slot + 1, other))
+    evil.offer()
+    for name in NAMES:
+        assert evil.refuses(name, evil.call(model=other))
+
+
+def test_small_sets_strangers_and_sets_without_the_one_who_is_asked(evil):
+    evil.offer()
+    for size in (1, 2, 3):
+        assert evil.refuses("a", evil.call(NAMES[:size]))
+    assert evil.refuses("a", evil.call(NAMES[1:]))
+    for members in (b"\x3f", b"\xff", b"\x1f\x00", b""):
+        assert evil.refuses("a", replace(evil.call(), members=members))
+
+
+def test_a_forged_key(evil):
+    """Somebody in the middle of all pairs would know their masks."""
+    evil.offer()
+    real = evil.keys["b"]
+    forged = SignedKey("b", real.generation, real.session, evil.keys["c"].key, real.signature)
+    evil.share_keys(["a"], b=forged)
+    assert evil.refuses("a", evil.call(keys={"b": forged}))
+    stranger = replace(evil.keys["c"], name="f")
+    evil.share_keys(["a"], f=stranger)
+    evil.masked("a", evil.call())  # the real keys are still the ones that it uses
+
+
+def test_repeated_and_replayed_calls(evil):
+    evil.offer()
+    first = evil.call()
+    vector = evil.masked("a", first)
+    assert evil.masked("a", first).tolist() == vector.tolist()
+    second = evil.call(attempt=2)
+    assert evil.masked("a", second).tolist() != vector.tolist()
+    assert evil.refuses("a", first)
+    assert evil.refuses("a", evil.call(NAMES[:4], attempt=2))
+    evil.offer()
+    for replayed in (first, second):
+        assert evil.refuses("a", replayed)
+
+
+def test_different_sets_told_to_different_agents_give_noise(evil):
+    """Everybody agrees; a sum of any of what was sent, with all seeds, is still noise."""
+    seen = []
+    for _ in range(8):
+        evil.offer()
+        whole, without = evil.call(), evil.call(NAMES[1:])
+        told = {name: whole if name in "abc" else without for name in NAMES}
+        vectors = {name: evil.masked(name, told[name]) for name in NAMES}
+        seeds = {name: evil.consent(name, told[name]) for name in NAMES}
+        for group in ("abc", "de", "ab", "a", "d"):
+            parts = [vectors[name] for name in group], [seeds[name] for name in group]
+            seen += total(*parts, told[group[0]].transcript)
+    assert is_uniform(np.array(seen))
+
+
+def test_two_sessions_of_one_agent(evil):
+    """Some are given the key of the process that was killed, some that of the new one."""
+    old = evil.keys["b"]
+    evil.restart("b")
+    new = evil.keys["b"]
+    assert old.key != new.key
+    evil.share_keys(["b"])
+    evil.share_keys(["a", "c"], b=old)
+    evil.share_keys(["d", "e"])
+    evil.offer()
+    with_old, with_new = evil.call(keys={"b": old}), evil.call()
+    for name in ("a", "c"):
+        assert evil.refuses(name, with_new)
+    for name in ("b", "d", "e"):
+        assert evil.refuses(name, with_old)
+        evil.masked(name, with_new)
+    evil.share_keys(["a", "c"])
+
+
+def test_plain_requests(evil):
+    evil.slot += 1
+    theta = np.zeros(2)
+    for request in (
+        CovarianceRequest("a", evil.slot),
+        Evaluate("a", evil.slot, 1, 0, theta, hessian=True, loss=True),
+    ):
+        assert evil.ask("a", request, Withdrawal) == Withdrawal(evil.slot)
+
+
+def test_updates_beyond_the_budget(tmp_path):
+    """Also after kill -9, and for a coordinator that begins to count anew."""
+    privacy = {"epsilon": 1.0, "delta": 1e-6, "honest": 0.6}
+    with evil_federation(tmp_path, start=["a"], updates=3, privacy=privacy) as evil:
+        for _ in range(2):
+            for update in (4, 5, 2**40):
+                assert evil.refuses("a", SumOffer(update, NO_MODEL))
+            evil.restart("a")
+        evil.slot = 2
+        evil.offer(["a"])
+        for _ in range(2):
+            for update in (1, 2, 4):
+                assert evil.refuses("a", SumOffer(update, NO_MODEL))
+            evil.restart("a")
+
+
+#: Where an agent dies: at a write or at a message, and what it had said by then.
+MASKING = [
+    Fault("before", "REPLACE INTO secure_sum", 1), Fault("after", "REPLACE INTO secure_sum", 1),
+    Fault("before", "send MaskedSum", 1), Fault("sent", "send MaskedSum", 1),
+]  # fmt: skip
+AGREEING = [
+    Fault("before", "BEGIN", 1), Fault("after", "INSERT INTO snapshots", 1),
+    Fault("after", "INSERT INTO releases", 1), Fault("after", "UPDATE secure_sum", 1),
+    Fault("before", "COMMIT", 1), Fault("after", "COMMIT", 1),
+    Fault("before", "send Consent", 1), Fault("sent", "send Consent", 1),
+]  # fmt: skip
+
+
+def id_of(fault: Fault) -> str:
+    return f"{fault.when} {fault.name}"
+
+
+@pytest.mark.parametrize("fault", MASKING, ids=id_of)
+def test_an_agent_dies_while_it_masks(evil, fault):
+    evil.offer()
+    call = evil.call()
+    evil.agents["a"].tell("arm", fault=fault)
+    evil.say("a", call)
+    evil.bury("a")
+    evil.start("a")
+    evil.share_keys()
+    # it does not answer this call with other noise, whichever session's keys it is made with
+    assert evil.refuses("a", call)
+    written = fault != MASKING[0]
+    if written:
+        assert evil.refuses("a", evil.call())
+        # it agrees to what it may have sent, and then to nothing else
+        evil.consent("a", call)
+        assert evil.refuses("a", evil.call(attempt=2))
+    else:
+        again = evil.call()
+        evil.masked("a", again)
+        evil.consent("a", again)
+
+
+@pytest.mark.parametrize("fault", AGREEING, ids=id_of)
+def test_an_agent_dies_while_it_agrees(evil, fault):
+    """Consent survives the death, and there is never another one."""
+    evil.offer()
+    call = evil.call()
+    vectors = {name: evil.masked(name, call) for name in NAMES}
+    evil.agents["a"].tell("arm", fault=fault)
+    evil.say("a", AllHere(call.update, call.transcript))
+    evil.bury("a")
+    evil.start("a")
+    evil.share_keys()
+    other = evil.call(attempt=2)
+    written = fault in AGREEING[5:]
+    if written:
+        assert evil.refuses("a", other)
+        assert evil.refuses("a", SumOffer(call.update, NO_MODEL))
+    seeds = {name: evil.consent(name, call) for name in NAMES}
+    assert total(vectors.values(), seeds.values(), call.transcript) == [0] * 5
+    assert evil.refuses("a", other)
+
+
+def test_an_agent_dies_while_it_is_offered_an_update(evil):
+    for fault in (
+        Fault("before", "REPLACE INTO secure_sum", 1),
+        Fault("after", "REPLACE INTO secure_sum", 1),
+        Fault("sent", "send SumReady", 1),
+    ):
+        evil.slot += 1
+        evil.agents["a"].tell("arm", fault=fault)
+        evil.say("a", SumOffer(evil.slot, NO_MODEL))
+        evil.bury("a")
+        evil.start("a")
+        evil.share_keys()
+        answer = evil.ask("a", SumOffer(evil.slot, NO_MODEL), SumReady)
+        assert answer == SumReady(evil.slot)
+
+
+def test_a_fake_member_of_the_operators_making(evil, tmp_path):
+    """He adds one: agents refuse the roster that has it, until their owners accept it."""
+    before = evil.running.bundle("a")
+    operator.add(evil.running.folder, ["fake"])
+    after = evil.running.bundle("a")
+    assert after.roster.names == (*NAMES, "fake")
+    # agents that run do not know it: their roster is that of their file
+    evil.offer()
+    six = replace(evil.call(), members=after.roster.bitmap(after.roster.names))
+    assert evil.refuses("b", six)
+    # and an agent that is started with the new folder does not start
+    evil.agents["a"].kill()
+    with pytest.raises(InvalidInput, match="agent accept") as refused:
+        Agent.open(evil.folder / "a.db", before.agreement.problem, bundle=after.folder)
+    assert refused.value.argument == "roster"
+    # the owner accepts what he has compared with the others, and nothing else
+    with pytest.raises(InvalidInput, match="if the other owners have it too"):
+        accept_roster(evil.folder / "a.db", after.folder, before.roster.digest.hex())
+    accept_roster(evil.folder / "a.db", after.folder, after.roster.digest.hex())
+    Agent.open(evil.folder / "a.db", before.agreement.problem, bundle=after.folder).close()
+
+
+def test_nobody_has_agreed_to_two_sums_of_one_update(evil):
+    """Over all that was tried above."""
+    found = evil.consents()
+    assert len(found) > 50
+    assert all(len(each) == 1 for each in found.values())
+    one = {(n, m.update, m.transcript) for n, _, m in evil.heard if isinstance(m, Consent)}
+    assert len(one) == len(found)
+
+
+def test_what_it_could_record_is_uniform(evil):
+    recorded = evil.recorded()
+    assert recorded.size > 500
+    assert is_uniform(recorded)
+    vectors = [m.numbers.tobytes() for _, _, m in evil.heard if isinstance(m, MaskedSum)]
+    keys = [(n, m.update, m.attempt) for n, _, m in evil.heard if isinstance(m, MaskedSum)]
+    assert len(set(vectors)) == len(set(keys)), "one vector for one attempt, whatever was asked"
