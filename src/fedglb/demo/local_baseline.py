@@ -17,7 +17,7 @@ def local_baseline(plan: DemoPlan) -> FloatArray:
     The algorithm and its radius are the federation's, but for a private one, which learns nothing
     between updates; requests for updates are not delivered.
     """
-    table = msgspec.structs.replace(plan.table, algorithm=plan.alone)
+    table = msgspec.structs.replace(plan.table, algorithm=plan.alone, minimum=None)
     agreement = table.build()
     regret = np.zeros((plan.clients, plan.decisions))
     for i, name in enumerate(plan.names):

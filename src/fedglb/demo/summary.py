@@ -11,6 +11,7 @@ import numpy as np
 from fedglb.demo.plan import DemoPlan, file_of
 from fedglb.demo.stream import stream
 from fedglb.federation.agent.store import AgentStore
+from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.privacy.accounting import gdp_epsilon
@@ -93,12 +94,14 @@ def summarise(
     lost = sum(
         len(acknowledged[name] - ids) for name, (ids, _) in zip(plan.names, found, strict=True)
     )
-    store = CoordinatorStore(folder / "federation" / "coordinator" / "state.db", plan.agreement)
+    coordinators = folder / "federation" / "coordinator"
+    agreement = Bundle.read(coordinators).agreement  # with its roster
+    store = CoordinatorStore(coordinators / "state.db", agreement)
     try:
         updates, kept = store.updates(), store.state()
     finally:
         store.close()
-    agreement, scalars, traffic = plan.agreement, 0, Traffic()
+    scalars, traffic = 0, Traffic()
     privacy, noise = agreement.algorithm.privacy, agreement.setting.noise
     spent = None if noise is None else noise.spent(int(updates["update"].max() or 0))  # type: ignore[arg-type]
     if kept is not None:
