@@ -150,7 +150,8 @@ def fit(
     # James and Stein: what is no multiple of the identity is shrunk as far as noise explains it
     level = max(np.trace(H) / d, sigma_H / sqrt(d))
     rest, expected = H - level * I, sigma_H**2 * d * (d + 1) / 2
-    values, Q = eigh(level * I + max(0.0, 1.0 - expected / float(np.sum(rest**2))) * rest)
+    kept = 0.0 if d == 1 else max(0.0, 1.0 - expected / float(np.sum(rest**2)))
+    values, Q = eigh(level * I + kept * rest)
     H = (Q * np.maximum(values, level / 10)) @ Q.T
     s2 = sigma_v**2 + sigma_H**2 * p.S**2 * (1 + 1 / d) / 2
     V = inv(H + s2 / dispersion * I)

@@ -215,17 +215,20 @@ def test_what_is_missing_is_to_be_installed(tmp_path, missing):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_private_one_says_what_it_spent(tmp_path):
-    given = ("--clients", "2", "--decisions", "150", "--private", "--json")
+@pytest.mark.parametrize("clients", [2, 3], ids=["silo noise", "secure sums"])
+def test_a_private_one_says_what_it_spent(tmp_path, clients):
+    given = ("--clients", str(clients), "--decisions", "150", "--private", "--json")
     done = subprocess.run(
         command(*given, "--folder", str(tmp_path / "kept")),
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert (answer["decisions"], answer["lost"], answer["delta"]) == (300, 0, 1e-6)
+    decisions = 150 * clients
+    assert (answer["decisions"], answer["lost"], answer["delta"]) == (decisions, 0, 1e-6)
     assert answer["rounds"] == answer["updates"] <= 20
-    plan = DemoPlan(2, 150, private=True)
+    plan = DemoPlan(clients, 150, private=True)
+    assert (plan.agreement.minimum is None) == (clients == 2)
     assert plan.agreement.algorithm.privacy.epsilon == 8.0
     assert 0.0 <= answer["epsilon"] <= 8.0 + 1e-9
     assert (answer["epsilon"] > 0.0) == (answer["updates"] > 0)

@@ -94,9 +94,9 @@ def summarise(
     lost = sum(
         len(acknowledged[name] - ids) for name, (ids, _) in zip(plan.names, found, strict=True)
     )
-    coordinators = folder / "federation" / "coordinator"
-    agreement = Bundle.read(coordinators).agreement  # with its roster
-    store = CoordinatorStore(coordinators / "state.db", agreement)
+    bundle = folder / "federation" / "coordinator"
+    agreement = Bundle.read(bundle).agreement  # with the roster, which no plan knows
+    store = CoordinatorStore(bundle / "state.db", agreement)
     try:
         updates, kept = store.updates(), store.state()
     finally:

@@ -69,7 +69,7 @@ class OnePass(GlobalUpdate):
 def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     """Return an estimate of H, given that its entries have noise of σ (σ/√2 off the diagonal).
 
-    The part of H that is no multiple of the identity has σ²d(d + 1)/2 of noise in its squared
+    The part of H that is no multiple of the identity has about σ²d(d + 1)/2 of noise in its squared
     norm; where it has not more than that, it is all noise and left out (James and Stein 1961). The
     multiple is taken for one standard deviation of its noise at least, and no eigenvalue for less
     than a tenth of it.
@@ -79,7 +79,8 @@ def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     d = len(hessian)
     mean = max(float(hessian.trace()) / d, sigma / math.sqrt(d))
     rest = hessian - mean * np.eye(d)
-    kept = max(1.0 - 0.5 * sigma**2 * d * (d + 1) / float((rest * rest).sum()), 0.0)
+    of_noise, found = 0.5 * sigma**2 * d * (d + 1), float((rest * rest).sum())
+    kept = 1.0 - of_noise / found if found > of_noise else 0.0  # in one dimension nothing is found
     return _at_least(mean * np.eye(d) + kept * rest, _FLOOR * mean)
 
 

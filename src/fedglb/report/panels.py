@@ -61,8 +61,8 @@ class Line:
         Whether it never communicates.
     values
         Of the parameter, increasing.
-    labels
-        The setting that is shown at each.
+    labels, settings
+        The setting that is shown at each, and how many there are to choose from.
     transfers
         The mean number of transfers at each.
     regrets
@@ -74,6 +74,7 @@ class Line:
     alone: bool
     values: tuple[float | None, ...]
     labels: tuple[str, ...]
+    settings: int
     transfers: tuple[float, ...]
     regrets: FloatArray = field(repr=False)
 
@@ -109,7 +110,7 @@ def lines(study: Panels, panel: Panel) -> list[Line]:
         made.append(
             Line(
                 preset, NAMES.get(preset, preset), own["transfers"].sum() == 0, tuple(values),
-                tuple(str(b["label"][0]) for b in best),
+                tuple(str(b["label"][0]) for b in best), own["label"].n_unique() // len(values),
                 tuple(float(b["transfers"].to_numpy().mean()) for b in best),
                 np.array([b["regret"].to_numpy() for b in best]),
             )

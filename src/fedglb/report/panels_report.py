@@ -120,19 +120,20 @@ def _rows(study: Panels, panel: Panel, found: Sequence[Line]) -> list[dict[str, 
 
 def _results(study: Panels, panel: Panel, found: Sequence[Line]) -> str:
     head = ["algorithm", escape(study.parameter), "regret ± s.e.", "median", "ratio ± s.e.",
-            "transfers per client", "setting"]  # fmt: skip
+            "transfers per client"]  # fmt: skip
     other, clients = _against(study, found), panel.result.manifest.get("clients")
     rows = []
     for line in found:
         for k, value in enumerate(line.values):
             share, error = ratio(line.regrets[k], other.regrets[0])
-            close = "" if error is None else f" ± {error:.2g}"
+            close = "" if error is None else f" ± {error:.2f}"
             each = amount(line.transfers[k] / clients) if clients else "–"
+            which = f"<br><small>{escape(line.labels[k])}</small>" if line.settings > 1 else ""
             rows.append(
                 [
-                    escape(line.name), "–" if value is None else setting(value),
+                    escape(line.name) + which, "–" if value is None else setting(value),
                     plus_minus(line.means[k], _error(line, k)), amount(line.medians[k]),
-                    factor(share) + close, each, f"<small>{escape(line.labels[k])}</small>",
+                    f"{share:.2f}{close}", each,
                 ]
             )  # fmt: skip
     return f"<h3>{escape(panel.title)}</h3>{table(head, rows, kind='results')}"

@@ -84,7 +84,8 @@ def _looks(every: dict[str, Line]) -> dict[str, Look]:
 
 
 def _said(line: Line) -> str:
-    return f"no communication ({line.name})" if line.alone else line.name
+    best = f", best of {line.settings} settings" if line.settings > 1 else ""
+    return f"no communication ({line.name}{best})" if line.alone else f"{line.name}{best}"
 
 
 def _handle(line: Line, own: Look) -> Line2D:
