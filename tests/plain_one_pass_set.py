@@ -278,10 +278,10 @@ class OnePass:
         r = g.skew * (g.S + min(norm(self.thetas[b]), g.S))
         for i in starts:
             r = min(r, self.smallest(i, b, r)[1])
-        out, least = (1.0, np.zeros(g.d), np.eye(g.d) / g.S**2), g.S * sqrt(g.d)
+        out, least = (1.0, np.zeros(g.d), np.eye(g.d) / g.S**2), inf
         for i in starts:
             best, reached = self.smallest(i, b, r)
             r = min(r, reached)
-            if best.width < least:
+            if best.width < 0.999 * least:
                 out, least = (best.rho, best.centre, best.W), best.width
         return out

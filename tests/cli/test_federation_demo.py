@@ -238,3 +238,12 @@ def test_a_private_one_says_what_it_spent(tmp_path, clients):
         store.close()
         assert len(slots) <= 20
         assert slots == sorted(set(slots))
+
+
+def test_a_private_one_of_three_has_secure_sums():
+    """Of two, each would know the other's; the baseline is that of agents without a federation."""
+    two, three = DemoPlan(2, 10, private=True), DemoPlan(3, 10, private=True)
+    assert (two.table.minimum, two.agreement.algorithm.privacy.noise) == (None, "silo")
+    assert (three.table.minimum, three.agreement.algorithm.privacy.noise) == (3, "sums")
+    assert three.agreement.least_members == 3
+    assert local_baseline(three).shape == (3, 10)

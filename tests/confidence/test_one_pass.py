@@ -40,9 +40,14 @@ def test_before_the_first_model_the_set_is_the_ball():
     assert not confidence.contains(setting, state, 1.0, np.array([0.1, 2.0]))
 
 
-def test_where_noise_hides_everything_the_set_is_the_ball():
-    model = played(privacy=fg.Gaussian(0.01, 1e-6)).coordinator.model
-    assert_allclose(model.radius_terms, [1.0, 0.0, 0.0, 1.0, 0.0, 1.0])
+def test_where_noise_hides_everything_the_set_is_about_the_ball():
+    """And not the ball itself, in which all arms of one length tie."""
+    engine = played(privacy=fg.Gaussian(0.01, 1e-6))
+    rho, c1, c2, a, b, c = engine.coordinator.model.radius_terms
+    assert_allclose([c1, c2, b * rho**-2], 0.0, atol=1e-2)
+    assert_allclose([a * rho**-2, c * rho**-2], 1.0, rtol=1e-2)
+    last = engine.result().choices[-1]
+    assert len(np.unique(last)) > 1
 
 
 def test_what_is_sent_is_the_ellipsoid_that_clients_use():

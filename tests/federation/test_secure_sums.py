@@ -436,3 +436,37 @@ def test_what_was_recorded_is_uniform(tmp_path):
     sums = np.concatenate([r.numbers for r in running.coordinator.releases.values()])
     assert not is_uniform(np.tile(sums, 4)), "what is under the masks is not"
     running.close()
+
+
+def test_messages_at_random_do_no_harm(running):
+    """Well-formed, and nonsense: nobody falls over, and the next update is as any other."""
+    rng = np.random.default_rng(5)
+
+    def number():
+        return int(rng.choice([0, 1, 2, 3, 7, 2**40, 2**53 - 1]))
+
+    def key():
+        return bytes(32) if rng.random() < 0.2 else rng.bytes(32)
+
+    def going_up():
+        whole = np.frombuffer(rng.bytes(40), np.int64)
+        return [
+            SessionKey(number(), key(), rng.bytes(70)), SumReady(number()),
+            MaskedSum("c", number(), number(), whole), Consent(number(), key(), key()),
+        ]  # fmt: skip
+
+    def going_down():
+        one = ("abcdef"[rng.integers(6)], number(), "s", key(), rng.bytes(70))
+        return [
+            SessionKeys([one]), SumOffer(number(), key(), number()), AllHere(number(), key()),
+            SumCall(number(), number(), rng.bytes(int(rng.integers(3))), key(), key()),
+        ]  # fmt: skip
+
+    agent = running.nodes["b"].agent_session
+    for k in range(200):
+        up, down = going_up()[k % 4], going_down()[k % 4]
+        session = running.session.members.session("c")
+        running.tell(running.session.receive("c", encode(up, session), running.now))
+        answers = agent.receive(down)
+        assert not any(isinstance(m, MaskedSum | Consent) for m in answers)
+    running.until(lambda: running.coordinator.finished > 0)

@@ -10,7 +10,8 @@ import pytest
 import fedglb as fg
 from fedglb.algorithms.catalog import build
 from fedglb.confidence import Fixed
-from fedglb.local_update import Frozen, Ons
+from fedglb.local_update import Anchored, Frozen, Ons
+from fedglb.protocol.messages import CovarianceRequest
 from fedglb.trigger import Always, Event, Geometric, Growth, Schedule
 
 PRIVACY = fg.Gaussian(1.0, 1e-6)
@@ -136,3 +137,35 @@ def test_a_rule_that_chooses_the_ridge_is_refused():
     """It looks at all samples again."""
     with pytest.raises(fg.InvalidInput, match="ridge"):
         replace(fg.fedglb_private(3, privacy=PRIVACY), ridge=fg.Evidence())
+
+
+def test_rewards_beyond_what_whole_numbers_hold_are_refused_with_the_plan():
+    with pytest.raises(fg.InvalidInput, match=r"reward_limit = 2000000\.0.*larger unit"):
+        fg.Gaussian(1.0, 1e-2, reward_limit=2e6).plan(fg.Problem(2, fg.Identity()), 5, 3)
+
+
+@pytest.mark.parametrize("privacy", [None, fg.Gaussian(8.0, 1e-2, reward_limit=1e5)])
+def test_more_samples_than_sums_have_room_for_are_refused(privacy):
+    """8,600 samples of 10⁵ fit into 63 bits for one client, and not for a hundred."""
+    problem = fg.Problem(1, fg.Identity())
+    algorithm = fg.fedglb_private(2, 1, privacy, growth=2.0)
+    for clients, fits in ((1, True), (100, False)):
+        client = fg.Client(0, algorithm, algorithm.setting(problem, clients, None))
+        client.absorb([[1.0]] * 8600, [1e5] * 8600)
+        request = CovarianceRequest(0, 1, 0)
+        if fits:
+            (answer,) = client.receive(request)
+            assert answer.numbers[0] > 8600 * 1e5 * 2**30 * 0.99
+        else:
+            with pytest.raises(fg.InvalidInput, match=r"samples = 8600.*64 bits"):
+                client.receive(request)
+
+
+def test_a_client_that_learns_by_itself_is_not_said_to_protect_its_users():
+    env = fg.Synthetic(fg.Problem(2), clients=5, arms=3)
+    private = fg.fedglb_private(3, privacy=PRIVACY)
+    said = fg.simulate(private, env, 10).privacy
+    less = fg.simulate(replace(private, local_update=Anchored()), env, 10).privacy
+    assert any("every user" in each for each in said.protects)
+    assert not any("every user" in each for each in less.protects)
+    assert any("own samples" in each for each in less.caveats)

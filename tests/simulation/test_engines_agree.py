@@ -174,7 +174,7 @@ def test_every_solver(name, link):
 
 @pytest.mark.parametrize("epsilon", [None, 50.0])
 def test_a_proven_set_of_the_one_pass_update(epsilon):
-    """With so many clients it is smaller than the ball."""
+    """With so many clients it is far from the ball."""
     privacy = None if epsilon is None else fg.Gaussian(epsilon, 1e-3)
     algorithm = fg.fedglb_private(9, privacy=privacy, confidence=fg.OnePassRadius())
     reference, compiled = play(algorithm, fg.Synthetic(LINKS["logistic"], 60, K))

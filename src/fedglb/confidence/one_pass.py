@@ -30,6 +30,9 @@ RADIUS, SET_CENTRE = 0, 1
 BALL = 0
 #: Beside all batches, sets are made of so many of the last ones.
 WINDOWS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
+#: A set replaces another if it is smaller by this factor: where all are about the ball, the
+#: one of all batches tells arms apart best.
+_SMALLER = 0.999
 
 
 @kernel
@@ -130,7 +133,7 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
-        """Return ρ, the centre, and the lower triangle of W; those of the ball if it is smaller."""
+        """Return ρ, the centre, and the lower triangle of W of the smallest set."""
         problem, d = setting.problem, setting.problem.dim
         fit = _Fit(setting, objective.path, solution.theta)
         windows = [(fit.share(start), *fit.expansion(start)) for start in fit.starts()]
@@ -139,12 +142,12 @@ class OnePassRadius(Confidence[FrozenHessianState]):
         centre, W = np.zeros(d), np.eye(d) / problem.S**2
         # all windows hold at once: what one of them knows of ‖θ* − θ‖ makes all others smaller
         for last_round in (False, True):
-            width = problem.S * math.sqrt(d)
+            width = math.inf
             for share, at, basis in windows:
                 ell = setting.ridge / problem.dispersion + at.error
                 found = smallest_set(at, problem.S, fit.skew, share, ell, reach)
                 reach = min(reach, found.reach)
-                if last_round and found.width < width:
+                if last_round and found.width < _SMALLER * width:
                     width, radius = found.width, found.radius
                     values = found.curvature * at.low + found.shift
                     move = (at.slope + found.ell * at.theta) / values

@@ -200,6 +200,7 @@ class Agreement:
             "max_clients": str(self.max_clients),
             "reward_limit": _text(self.reward_limit),
             "feature_map": str(self.feature_map),
+            **self._noise_facts(),
             **self._sum_facts(),
             **_facts(self.problem, "problem"),
             **_facts(self.algorithm, "algorithm"),
@@ -223,6 +224,11 @@ class Agreement:
         if count > self.max_clients:
             raise InvalidInput("roster", f"{count} members", f"at most {self.max_clients} members")
         return dataclasses.replace(self, roster=digest.hex())
+
+    def _noise_facts(self) -> dict[str, str]:
+        """Return how releases are made of batches: who does it otherwise spoils all sums."""
+        plan = self.setting.noise
+        return {} if plan is None else {"releases": plan.factors.digest}
 
     def _sum_facts(self) -> dict[str, str]:
         if self.minimum is None:

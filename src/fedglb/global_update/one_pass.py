@@ -69,7 +69,7 @@ class OnePass(GlobalUpdate):
 def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     """Return an estimate of H, given that its entries have noise of σ (σ/√2 off the diagonal).
 
-    The part of H that is no multiple of the identity has σ²d(d + 1)/2 of noise in its squared
+    The part of H that is no multiple of the identity has about σ²d(d + 1)/2 of noise in its squared
     norm; where it has not more than that, it is all noise and left out (James and Stein 1961). The
     multiple is taken for one standard deviation of its noise at least, and no eigenvalue for less
     than a tenth of it.

@@ -9,12 +9,14 @@ prefix sum grows by the norm of row b of D.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedglb.errors import integer
+from fedglb.privacy.fixed_point import BITS
 from fedglb.typing import FloatArray
 
 #: Entries of E are multiples of this: sums weighted by them are exact, and the same on machines
@@ -43,6 +45,12 @@ class Factors:
 
     encoder: FloatArray
     decoder: FloatArray
+
+    @property
+    def digest(self) -> str:
+        """A digest of E, and of the unit of whole numbers."""
+        text = np.rint(self.encoder / STEP).astype("<i8").tobytes() + bytes([BITS])
+        return hashlib.sha256(text).hexdigest()[:32]
 
     def growth(self, releases: int) -> float:
         """Return how much the norm of one sample grows over the first releases, at most."""

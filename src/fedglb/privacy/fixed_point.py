@@ -16,6 +16,8 @@ from fedglb.typing import FloatArray, IntArray
 
 #: Fractional bits of a number: 1.0 is the whole number 2**BITS.
 BITS = 30
+#: What one sample may add, at most: then sums of very many have room in 64 bits.
+LARGEST = 2.0**20
 #: One unit of the last place.
 UNIT = 2.0**-BITS
 #: Fractional bits of a weight in `weighted`.

@@ -295,6 +295,9 @@ class Gaussian:
         integer("updates", updates, at_most=fixed_point.MOST_BATCHES)
         rewards = self.rewards(problem)
         residual, slope = residual_bound(problem.link, problem.S, rewards), problem.k_mu
+        if residual > fixed_point.LARGEST:
+            allowed = f"at most {fixed_point.LARGEST:g}: give rewards in a larger unit"
+            raise InvalidInput("reward_limit", self.reward_limit, allowed)
         bounds = sensitivities(residual, slope, self.neighbours, self.contributions)
         mu, share = gdp_mu(self.epsilon, self.delta), self.hessian_share
         together = joint(problem.link, problem.S, rewards, self.neighbours, share)

@@ -101,7 +101,9 @@ class PrivacyStatement:
         return "\n".join(lines)
 
 
-def state(gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool) -> PrivacyStatement:
+def state(
+    gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool, learns: bool = False
+) -> PrivacyStatement:
     """Return what a run promises.
 
     Parameters
@@ -112,6 +114,9 @@ def state(gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool) -
         How many releases were made.
     simulated
         Whether noise came from a seed.
+    learns
+        Whether clients choose by their own samples between updates: then users are not protected
+        from those of the same client.
 
     Returns
     -------
@@ -132,14 +137,19 @@ def state(gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool) -
         vector_noise=plan.vector_noise,
         matrix_noise=plan.matrix_noise,
         honest=plan.honest,
-        protects=_protects(gaussian, plan),
-        caveats=_caveats(gaussian, simulated),
+        protects=_protects(gaussian, plan, learns),
+        caveats=_caveats(gaussian, simulated, learns),
         plan=plan,
     )
 
 
-def _protects(gaussian: Gaussian, plan: NoisePlan) -> tuple[str, ...]:
+def _protects(gaussian: Gaussian, plan: NoisePlan, learns: bool) -> tuple[str, ...]:
     promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
+    said = _with_users(gaussian, plan, promise)
+    return said[:-1] if learns else said  # the last is about users of the same client
+
+
+def _with_users(gaussian: Gaussian, plan: NoisePlan, promise: str) -> tuple[str, ...]:
     if gaussian.noise == "silo":
         return (
             f"every interaction from the coordinator and from the other clients, whatever these "
@@ -156,7 +166,7 @@ def _protects(gaussian: Gaussian, plan: NoisePlan) -> tuple[str, ...]:
     )
 
 
-def _caveats(gaussian: Gaussian, simulated: bool) -> tuple[str, ...]:
+def _caveats(gaussian: Gaussian, simulated: bool, learns: bool) -> tuple[str, ...]:
     most = gaussian.contributions
     notes = [
         f"a user with more than {most} interaction{'s' if most > 1 else ''} is protected less",
@@ -164,6 +174,11 @@ def _caveats(gaussian: Gaussian, simulated: bool) -> tuple[str, ...]:
     ]
     if gaussian.noise == "sums":
         notes.append("it rests on secure sums: whoever sees single clients' messages sees more")
+    if learns:
+        notes.append(
+            "clients choose by their own samples between updates: what is promised is for "
+            "recorded interactions with all others held fixed"
+        )
     if simulated:
         notes.append("simulated noise: it comes from a seed, and whoever has that can subtract it")
     return tuple(notes)

@@ -24,15 +24,14 @@ from fedglb.kernels.one_pass import (
     add_all_releases,
 )
 from fedglb.privacy.fixed_point import BITS, size
+from fedglb.privacy.fixed_point import LARGEST as LARGEST_NUMBER
 from fedglb.privacy.noise import NoiseSource
+from fedglb.privacy.sensitivity import residual_bound
 from fedglb.protocol.messages import ClientId
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
-
-#: What one sample may add: 2³³ units fit into 64 bits beside the fraction, for many samples.
-LARGEST_SAMPLE = 2.0**20
 
 
 def limits(setting: Setting) -> FloatArray:
@@ -43,7 +42,7 @@ def limits(setting: Setting) -> FloatArray:
         BALL: setting.problem.S, LEAST: low, MOST: high,
         RESIDUAL: math.inf if plan is None else plan.residual_limit,
         SLOPE: math.inf if plan is None else plan.slope_limit,
-        UNIT: 2.0**BITS, LARGEST: LARGEST_SAMPLE,
+        UNIT: 2.0**BITS, LARGEST: LARGEST_NUMBER,
     }  # fmt: skip
     return np.array(in_order(numbers))
 
@@ -77,14 +76,39 @@ def sums_of(
     Raises
     ------
     InvalidInput
-        If a reward is so large that sums may overflow.
+        If rewards are so large, or samples so many, that a sum over all clients may overflow.
     """
+    _check_room(setting, y, first, last)
     numbers = np.zeros((len(X), size(setting.problem.dim)), dtype=np.int64)
     functions = setting.problem.link.compiled_functions
     if add_all_releases(X, y, first, last, theta, functions, limits(setting), numbers):
-        allowed = f"rewards within ±{LARGEST_SAMPLE:g}: give them in a larger unit"
+        allowed = f"rewards within ±{LARGEST_NUMBER:g}: give them in a larger unit"
         raise InvalidInput("reward", "too large to be summed", allowed)
     return numbers
+
+
+def _check_room(setting: Setting, y: FloatArray, first: IntArray, last: IntArray) -> None:
+    """Raise unless the sums of all clients fit into 63 bits: an overflow would hide nothing.
+
+    With noise, weighted sums of all batches are sent: all of a client's samples count, each as the
+    largest that there is, so that the answer does not depend on rewards. Without, those in a batch.
+    """
+    plan, problem = setting.noise, setting.problem
+    if plan is not None:
+        largest = float(last.max(initial=0)) * max(plan.residual_limit, plan.slope_limit)
+    else:
+        own = [
+            float(np.abs(y[i, a:b]).sum()) for i, (a, b) in enumerate(zip(first, last, strict=True))
+        ]
+        most = max(residual_bound(problem.link, problem.S, (0.0, 0.0)), problem.k_mu)
+        largest = max(own, default=0.0) + float((last - first).max(initial=0)) * most
+    room = 2.0 ** (62 - BITS) / setting.clients
+    if not largest < room:
+        allowed = (
+            f"fewer, or rewards in a larger unit: sums of up to {largest:.3g} of each of "
+            f"{setting.clients} clients do not fit into 64 bits"
+        )
+        raise InvalidInput("samples", int(last.max(initial=0)), allowed)
 
 
 @dataclass(frozen=True)

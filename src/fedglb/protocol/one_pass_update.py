@@ -14,9 +14,8 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Objective, Passed, Solve
 from fedglb.model import SharedModel
-from fedglb.privacy.fixed_point import BITS, size, unpack
+from fedglb.privacy.fixed_point import BITS, LARGEST, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
-from fedglb.protocol.batches import LARGEST_SAMPLE
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
@@ -281,7 +280,7 @@ def _most_of(setting: Setting, samples: int) -> int:
 
     Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
     """
-    top, plan = float(LARGEST_SAMPLE), setting.noise
+    top, plan = LARGEST, setting.noise
     if plan is None:
         return int(samples * top * 2.0**BITS)
     own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS

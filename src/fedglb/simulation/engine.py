@@ -94,7 +94,8 @@ class Engine(ABC):
         privacy, plan = self.algorithm.privacy, self.setting.noise
         if privacy is None or plan is None:
             return None
-        return state(privacy, plan, self.coordinator.syncs, simulated=True)
+        learns = self.algorithm.local_update.learns
+        return state(privacy, plan, self.coordinator.syncs, simulated=True, learns=learns)
 
     def _parameters(self) -> dict[str, Any]:
         algorithm, problem = self.algorithm, self.env.problem

@@ -176,8 +176,9 @@ class Agent:
             _same(agreement, problem, algorithm, digest)
         for each in choices:
             rules.applied_to(each)  # refuses before there is a file
-        if report_rewards and agreement.algorithm.privacy is not None:
-            allowed = "False in a private federation: sums of rewards would be told without noise"
+        hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
+        if report_rewards and hidden:
+            allowed = "False in a private federation: sums of rewards would be told as they are"
             raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
