@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -111,7 +112,8 @@ def _rows(study: Panels, panel: Panel, found: Sequence[Line]) -> list[dict[str, 
                     "panel": panel.title, "algorithm": line.algorithm, "name": line.name,
                     study.parameter: value, "setting": line.labels[k],
                     "regret": float(line.means[k]), "error": _error(line, k),
-                    "median": float(line.medians[k]), "ratio": share, "ratio_error": error,
+                    "median": float(line.medians[k]),
+                    "ratio": None if math.isnan(share) else share, "ratio_error": error,
                     "transfers": line.transfers[k],
                 }
             )  # fmt: skip
@@ -133,7 +135,7 @@ def _results(study: Panels, panel: Panel, found: Sequence[Line]) -> str:
                 [
                     escape(line.name) + which, "–" if value is None else setting(value),
                     plus_minus(line.means[k], _error(line, k)), amount(line.medians[k]),
-                    f"{share:.2f}{close}", each,
+                    "–" if math.isnan(share) else f"{share:.2f}{close}", each,
                 ]
             )  # fmt: skip
     return f"<h3>{escape(panel.title)}</h3>{table(head, rows, kind='results')}"
