@@ -78,7 +78,7 @@ def sums_of(
     InvalidInput
         If rewards are so large, or samples so many, that a sum over all clients may overflow.
     """
-    _check_room(setting, y, first, last)
+    _check_room(setting, theta, y, first, last)
     numbers = np.zeros((len(X), size(setting.problem.dim)), dtype=np.int64)
     functions = setting.problem.link.compiled_functions
     if add_all_releases(X, y, first, last, theta, functions, limits(setting), numbers):
@@ -87,7 +87,9 @@ def sums_of(
     return numbers
 
 
-def _check_room(setting: Setting, y: FloatArray, first: IntArray, last: IntArray) -> None:
+def _check_room(
+    setting: Setting, theta: FloatArray, y: FloatArray, first: IntArray, last: IntArray
+) -> None:
     """Raise unless the sums of all clients fit into 63 bits: an overflow would hide nothing.
 
     With noise, weighted sums of all batches are sent: all of a client's samples count, each as the
@@ -100,7 +102,8 @@ def _check_room(setting: Setting, y: FloatArray, first: IntArray, last: IntArray
         own = [
             float(np.abs(y[i, a:b]).sum()) for i, (a, b) in enumerate(zip(first, last, strict=True))
         ]
-        most = max(residual_bound(problem.link, problem.S, (0.0, 0.0)), problem.k_mu)
+        far = max(float(np.linalg.norm(theta)), 1e-6)  # |xᵀθ| is at most this
+        most = max(residual_bound(problem.link, far, (0.0, 0.0)), problem.link.k_mu(far))
         largest = max(own, default=0.0) + float((last - first).max(initial=0)) * most
     room = 2.0 ** (62 - BITS) / setting.clients
     if not largest < room:
