@@ -38,7 +38,7 @@ from fedglb.federation.errors import (
     Unavailable,
     UnknownDecision,
 )
-from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.state import SumState
 from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
 from fedglb.privacy.fixed_point import size

@@ -26,7 +26,7 @@ from fedglb.federation.agent.log_frames import STORED, LogEnd
 from fedglb.federation.agent.log_reader import LogReader
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.secure_sums.member import SumState
+from fedglb.federation.secure_sums.state import SumState
 from fedglb.federation.sqlite import backup, close, connect, or_nan, roll_back, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.samples import Samples

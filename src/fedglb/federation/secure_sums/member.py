@@ -14,28 +14,9 @@ from typing import Protocol
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, masked, own_seed
 from fedglb.federation.secure_sums.session_keys import MissingKeys, SessionKeys
+from fedglb.federation.secure_sums.state import SumState
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.typing import IntArray
-
-
-@dataclass(frozen=True)
-class SumState:
-    """What a member must not forget.
-
-    Parameters
-    ----------
-    slot
-        The newest update that it was ready for; 0 before the first.
-    attempt, transcript
-        The newest attempt of it for which it made a masked vector; 0 and empty before.
-    consented
-        Whether it has given away the seed of that attempt.
-    """
-
-    slot: int = 0
-    attempt: int = 0
-    transcript: bytes = b""
-    consented: bool = False
 
 
 class SumLog(Protocol):

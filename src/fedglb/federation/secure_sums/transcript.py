@@ -8,13 +8,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedglb.errors import integer
 from fedglb.federation.secure_sums.encoding import digest
-from fedglb.federation.secure_sums.roster import Roster
 from fedglb.model import SharedModel
+
+if TYPE_CHECKING:  # an agent that is alone needs no cryptography
+    from fedglb.federation.secure_sums.roster import Roster
 
 
 @dataclass(frozen=True)
