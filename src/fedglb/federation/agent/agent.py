@@ -18,7 +18,6 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.session import AgentSession, AgentStatus
 from fedglb.federation.agent.store import AgentStore, Durability
-from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
@@ -194,9 +193,10 @@ class Agent:
             session.rewards = RewardTotals() if report_rewards else None
             if found is None:
                 return cls(client, session, None)
-            session.sums = AgentSums.of(found, client, session.session)
             from fedglb.federation.agent.connection import AgentConnection
+            from fedglb.federation.agent.sums import AgentSums
 
+            session.sums = AgentSums.of(found, client, session.session)
             return cls(client, session, AgentConnection(found, session, beat))
         except BaseException:
             store.close()

@@ -10,12 +10,12 @@ import logging
 import secrets
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.rewards import RewardTotals
-from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.wire.messages import (
     Downward,
     Goodbye,
@@ -44,6 +44,9 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+
+if TYPE_CHECKING:  # an agent that is alone needs no cryptography
+    from fedglb.federation.agent.sums import AgentSums
 
 log = logging.getLogger(__name__)
 
