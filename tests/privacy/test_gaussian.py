@@ -164,8 +164,8 @@ def test_rewards_without_a_bound_need_a_limit():
 
 
 def test_noise_that_does_not_fit_is_refused():
-    with pytest.raises(fg.InvalidInput, match=r"epsilon = 1\.0.*64 bits"):
-        planned(fg.Problem(2, fg.Identity()), reward_limit=1e9)
+    with pytest.raises(fg.InvalidInput, match=r"epsilon = 0\.01.*64 bits"):
+        planned(fg.Problem(2, fg.Identity()), epsilon=0.01, reward_limit=1e6)
 
 
 @pytest.mark.parametrize(
