@@ -63,7 +63,7 @@ class PacketType(Generic[M]):
     --------
     >>> from fedglb.federation.wire.messages import Welcome
     >>> PacketType(Welcome, Welcome.name).pack(Welcome(update=4), "s1")
-    Welcome(session='s1', update=4)
+    Welcome(session='s1', update=4, released=0)
     """
 
     def __init__(self, kind: type[M], tag: str | None = None) -> None:
