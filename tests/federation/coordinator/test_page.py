@@ -25,6 +25,7 @@ from fedglb.federation.coordinator.page.metrics import metrics
 from fedglb.federation.coordinator.page.sections import sections
 from fedglb.federation.coordinator.page.server import serving
 from fedglb.federation.coordinator.rewards import RewardStatus
+from fedglb.federation.coordinator.schedule_status import ScheduleStatus
 from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
@@ -204,6 +205,15 @@ def test_many_clients_make_a_page_of_a_bounded_size():
     assert "the first 1,000" in text["members-count"]
     assert text["samples-figure"].count("<g>") == 15
     metrics(picture(clients=5000))
+
+
+def test_on_a_schedule_nobody_counts_samples():
+    plain = picture(clients=5)
+    timed = msgspec.structs.replace(plain, schedule=ScheduleStatus(20, 3, 0.0, 60.0, None))
+    for figure in ("updates-figure", "samples-figure"):
+        assert "<svg" in sections(plain)[figure]
+        assert "Nobody counts them" in sections(timed)[figure]
+    assert "of 20 times are past" in sections(timed)["totals"]
 
 
 # -- who may see it --------------------------------------------------------------------------------

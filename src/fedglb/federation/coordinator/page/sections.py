@@ -20,6 +20,8 @@ from fedglb.federation.coordinator.status import CoordinatorStatus, MemberStatus
 
 _MOST_ROWS = 1000  # clients in the table
 _MOST_UPDATES, _MOST_EVENTS = 15, 40
+#: In place of the figures of samples, where updates are on a schedule.
+_UNCOUNTED = '<p class="empty">Nobody counts them: no client tells how many samples it has.</p>'
 
 
 def sections(status: CoordinatorStatus) -> dict[str, str]:
@@ -98,7 +100,7 @@ def _newest(status: CoordinatorStatus) -> str:
 
 
 def _updates_figure(status: CoordinatorStatus) -> str:
-    return updates_figure(status.updates)
+    return updates_figure(status.updates) if status.schedule is None else _UNCOUNTED
 
 
 def _duration_figure(status: CoordinatorStatus) -> str:
@@ -106,7 +108,7 @@ def _duration_figure(status: CoordinatorStatus) -> str:
 
 
 def _samples_figure(status: CoordinatorStatus) -> str:
-    return samples_figure(status.members)
+    return samples_figure(status.members) if status.schedule is None else _UNCOUNTED
 
 
 def _updates(status: CoordinatorStatus) -> str:
