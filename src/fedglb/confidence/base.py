@@ -8,6 +8,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from fedglb.errors import InvalidInput
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.decide import ellipsoid_bounds
 from fedglb.kernels.pointers import BOUNDS, address_of
@@ -183,3 +184,19 @@ class Confidence(ABC, Generic[State]):
         """
         error = self.centre(state) - parameter
         return bool(np.sqrt(error @ state.matrix @ error) <= alpha * (1.0 + 1e-9))
+
+
+def check_likelihood(problem: Problem, otherwise: str) -> None:
+    """Raise `InvalidInput` unless likelihood ratios of the problem's link can make a set.
+
+    Parameters
+    ----------
+    problem
+        What is known of the rewards.
+    otherwise
+        What to use where they cannot.
+    """
+    link = problem.link
+    if not link.likelihood or link.skew(problem.S) is None:
+        allowed = f"a link whose loss is a likelihood (logistic, Poisson, identity){otherwise}"
+        raise InvalidInput("link", link, allowed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.confidence.base import Confidence
+from fedglb.confidence.base import Confidence, check_likelihood
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Objective, Solution
 from fedglb.kernels.compile import kernel
@@ -169,13 +169,8 @@ class Mixture(Confidence[AnchoredState]):
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is no likelihood."""
-        link = problem.link
-        if not link.likelihood or link.skew(problem.S) is None:
-            allowed = (
-                "a link whose loss is a likelihood (logistic, Poisson, identity), or fedglb_ucb, "
-                "whose lemma FedGLB needs none"
-            )
-            raise InvalidInput("link", link, allowed)
+        otherwise = ", or fedglb_ucb, whose lemma FedGLB needs none"
+        check_likelihood(problem, otherwise)
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedglb.confidence.base import Confidence
+from fedglb.confidence.base import Confidence, check_likelihood
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Objective, Passed, Solution
 from fedglb.kernels.compile import kernel
@@ -111,13 +111,8 @@ class OnePassRadius(Confidence[FrozenHessianState]):
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is no likelihood."""
-        link = problem.link
-        if not link.likelihood or link.skew(problem.S) is None:
-            allowed = (
-                "a link whose loss is a likelihood (logistic, Poisson, identity); without a "
-                "proven set, fg.Fixed(alpha) or the default of fg.fedglb_private"
-            )
-            raise InvalidInput("link", link, allowed)
+        otherwise = "; without a proven set, fg.Fixed(alpha) or the default of fg.fedglb_private"
+        check_likelihood(problem, otherwise)
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
         """Return for which updates and rewards the set is proven."""

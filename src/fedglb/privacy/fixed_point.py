@@ -122,18 +122,6 @@ def quantised(numbers: FloatArray) -> IntArray:
     return np.rint(numbers * 2.0**BITS).astype(np.int64)
 
 
-def rounded_weights(weights: FloatArray) -> FloatArray:
-    """Return weights as multiples of 2**-WEIGHT_BITS, with which `weighted` is exact.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rounded_weights(np.array([1.0, 0.5])).tolist()
-    [1.0, 0.5]
-    """
-    return np.rint(weights * 2.0**WEIGHT_BITS) * 2.0**-WEIGHT_BITS
-
-
 def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
     """Return Σ_j w_j batch_j, rounded once to whole numbers; all else is exact.
 
@@ -143,7 +131,7 @@ def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
     Parameters
     ----------
     weights
-        Of shape (n,), n ≤ 2047; multiples of 2**-WEIGHT_BITS in [−1, 1], see `rounded_weights`.
+        Of shape (n,), n ≤ 2047; multiples of 2**-WEIGHT_BITS in [−1, 1].
     batches
         Whole numbers of shape (n, ...).
 
@@ -168,7 +156,7 @@ def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
     if len(factors) > MOST_BATCHES:
         raise InvalidInput("len(weights)", len(factors), f"at most {MOST_BATCHES} of them")
     if (factors != scaled).any() or np.abs(factors).max(initial=0) > 2**WEIGHT_BITS:
-        raise InvalidInput("weights", weights, "what rounded_weights returns, between -1 and 1")
+        raise InvalidInput("weights", weights, f"multiples of 2**-{WEIGHT_BITS} between -1 and 1")
     low, middle, high = batches & _MASK, (batches >> _PIECE) & _MASK, batches >> 2 * _PIECE
     sums = [np.tensordot(factors, piece, axes=1) for piece in (low, middle, high)]
     sums[1] += sums[0] >> _PIECE
