@@ -83,7 +83,12 @@ def derivatives(link, X, y, theta):
     gradient, hessian = np.zeros(d), np.zeros((d, d))
     add_derivatives(X, y, theta, link.compiled_functions, gradient, hessian, True)
     return Derivatives(
-        0, 1, 1, gradient, hessian, sum_loss(X, y, theta, link.compiled_cumulant.address)
+        0,
+        1,
+        1,
+        gradient,
+        hessian,
+        sum_loss(X, y, np.empty(0), theta, link.compiled_cumulant.address),
     )
 
 

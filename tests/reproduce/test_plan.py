@@ -162,4 +162,4 @@ def test_the_experiments_of_the_package_are_as_promised(name):
     if name == "mushroom":
         assert full.tables["environment"]["axes"] == "arms"
         assert read_plan(name, "d118").tables["environment"]["axes"] == "features"
-        assert read_plan(name, "member").tables["environment"]["axes"] == "features"
+        assert read_plan(name, "member").tables["environment"]["axes"] == "arms"

@@ -14,6 +14,7 @@ import fedglb as fg
 from fedglb.confidence import FedGLB
 from fedglb.global_update import Exchange
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.merge import MOST
 from fedglb.local_update import Anchored, FrozenRidge, Ons
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
@@ -170,6 +171,32 @@ def test_every_solver(name, link):
     env = fg.Synthetic(LINKS[link], N, K)
     for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
         agree(*play(algorithm, env))
+
+
+def from_a_pool(size, steps):
+    """Step t offers arms t, t + 1 and t + 2 of so many, counted in a circle: samples repeat."""
+    rng = np.random.default_rng(size)
+    pool = rng.standard_normal((size, D))
+    pool /= np.linalg.norm(pool, axis=1, keepdims=True)
+    offered = (np.arange(steps)[:, None, None] + np.arange(3)) % size
+    offered = np.broadcast_to(offered, (steps, 2, 3))
+    means = rng.uniform(0.3, 0.7, size)[offered]
+    uniforms = rng.random((steps, 2))
+    return fg.Recorded(LINKS["logistic"], pool[offered], means, uniforms=uniforms)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_arms_that_are_played_again_and_again(name):
+    """From a large pool a client goes over to sample by sample in the middle of a run."""
+    steps = 3 * MOST
+    algorithm = fg.fedglb_ucb_1(8, SOLVERS[name], 0.2)
+    for size, goes_over in ((3, False), (2 * MOST, True)):
+        reference, compiled = play(algorithm, from_a_pool(size, steps), horizon=steps)
+        agree(reference, compiled)
+        kept = reference.client(0).merged.different[0]
+        played = len(np.unique(reference.client(0).samples.X, axis=0))
+        assert (played > MOST) == goes_over
+        assert kept == (-1 if goes_over else played)
 
 
 @pytest.mark.parametrize("epsilon", [None, 50.0])

@@ -103,7 +103,9 @@ class Clustered:
     @property
     def dim(self) -> int:
         """Number d of coordinates of an arm: its features, unless the axes are the arms' own."""
-        return self.feature_map.dim if self.arms is None else self.arms.shape[1]
+        placed = self.members if self.arms is None else self.arms
+        assert placed is not None
+        return int(placed.shape[1])
 
     @cached_property
     def digest(self) -> str:
@@ -178,11 +180,12 @@ def clustered(
         "all", or "numeric": without the categorical ones. For CoverType that leaves its 10
         continuous features, with which others have tried bandits on it.
     axes
-        "features", or "arms" (centroid mode only): coordinates within the span of the K arms, so
-        that d ≤ K. All inner products stay what they are, and with them every choice of an
-        algorithm that starts at 0 with a multiple of the identity, but for two things: a
-        radius that grows with d gets smaller, and so does what is sent. Many times as fast where
-        there are more features than arms: one run of Mushroom has 32 coordinates instead of 118.
+        "features", or "arms": coordinates within the span of all arms, so that d ≤ K in centroid
+        mode and at most the rank of the rows in member mode. All inner products stay what they are,
+        and with them every choice of an algorithm that starts at 0 with a multiple of the identity,
+        but for two things: a radius that grows with d gets smaller, and so does what is sent. Many
+        times as fast where features are many: Mushroom has 31 coordinates instead of 118, and 86
+        in member mode.
 
     Returns
     -------
@@ -219,8 +222,6 @@ def clustered(
     one_of("scale", scale, get_args(Scale))
     one_of("columns", columns, get_args(Columns))
     one_of("axes", axes, get_args(Axes))
-    if axes == "arms" and mode == "member":
-        raise InvalidInput("axes", axes, '"features", or mode="centroid": rows have no common span')
     instance("constant", constant, bool, "True")
     key = (source, clusters, mode, constant, scale, seed, columns, axes)
     made = _kept.get(key)
@@ -231,6 +232,8 @@ def clustered(
         made = _build(table, clusters, mode, constant, scale, seed, progress)
         if axes == "arms" and made.arms is not None:
             made = replace(made, arms=_in_their_span(made.arms))
+        elif axes == "arms" and made.members is not None:
+            made = replace(made, members=_in_their_span(made.members))
         while len(_kept) >= KEPT:
             _kept.pop(next(iter(_kept)), None)
         _kept[key] = made
@@ -260,6 +263,8 @@ def _in_their_span(arms: FloatArray) -> FloatArray:
         length = np.sqrt((rest * rest).sum())
         if length > 1e-9 * np.sqrt((arm * arm).sum()):
             basis = np.vstack([basis, rest / length])
+        if basis.shape[0] == basis.shape[1]:
+            break
     placed = np.stack([(basis * arm).sum(axis=1) for arm in arms])
     # Rounding may have made an arm longer than 1.
     longest = np.maximum(1.0, np.sqrt((placed * placed).sum(axis=1, keepdims=True)))

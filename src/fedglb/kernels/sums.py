@@ -8,6 +8,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.lanes import LANES, dots
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
+from fedglb.kernels.merge import Merged, merge
 from fedglb.kernels.pointers import call1, call_derivatives
 from fedglb.typing import FloatArray, IntArray
 
@@ -50,13 +51,14 @@ def add_derivatives(
     rows and their order.
     """
     scratch = np.empty((SCRATCH_ROWS + theta.shape[0], min(X.shape[0], BLOCK)))
-    add_blocks(X, y, theta, functions, gradient, hessian, with_hessian, scratch)
+    add_blocks(X, y, np.empty(0), theta, functions, gradient, hessian, with_hessian, scratch)
 
 
 @kernel
 def add_blocks(
     X: FloatArray,
     y: FloatArray,
+    times: FloatArray,
     theta: FloatArray,
     functions: IntArray,
     gradient: FloatArray,
@@ -66,8 +68,9 @@ def add_blocks(
 ) -> None:
     """Do as `add_derivatives` does, with room for a block of samples in `scratch`.
 
-    Its rows, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ, the residuals
-    and μ′; with a Hessian also two rows of weighted features, and the block's columns.
+    A row of X counts as often as `times` says, once if that is empty; y is the sum of its rewards.
+    The rows of `scratch`, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ,
+    the residuals and μ′; with a Hessian also two rows of weighted features, and all columns.
     """
     n, size = X.shape[0], scratch.shape[1]
     for first in range(0, n, max(size, 1)):
@@ -83,6 +86,12 @@ def add_blocks(
         call_derivatives(
             functions[DERIVATIVES], z, residuals, weights, functions, int(with_hessian)
         )
+        if times.size > 0:
+            for s in range(length):
+                residuals[s] *= times[first + s]
+        if times.size > 0 and with_hessian:
+            for s in range(length):
+                weights[s] *= times[first + s]
         for s in range(length):
             residuals[s] -= y[first + s]
         add_weighted_rows(rows, residuals, gradient)
@@ -185,15 +194,18 @@ def add_squares(
 
 
 @kernel
-def sum_loss(X: FloatArray, y: FloatArray, theta: FloatArray, cumulant: int) -> float:
-    """Return Σ m(xᵀθ) − y xᵀθ over the rows of X in order."""
+def sum_loss(
+    X: FloatArray, y: FloatArray, times: FloatArray, theta: FloatArray, cumulant: int
+) -> float:
+    """Return Σ m(xᵀθ) − y xᵀθ over the rows of X in order; `times` as in `add_blocks`."""
     n, d = X.shape
     total = 0.0
     for s in range(n):
         z = 0.0
         for j in range(d):
             z += X[s, j] * theta[j]
-        total += call1(cumulant, z) - y[s] * z
+        count = times[s] if times.size > 0 else 1.0
+        total += count * call1(cumulant, z) - y[s] * z
     return total
 
 
@@ -212,6 +224,7 @@ def sum_over_clients(
     y: FloatArray,
     first: IntArray,
     last: IntArray,
+    merged: Merged,
     theta: FloatArray,
     functions: IntArray,
     gradient: FloatArray,
@@ -221,19 +234,28 @@ def sum_over_clients(
 ) -> float:
     """Add up the clients' answers to a round, in their order; return the loss (0 if not asked).
 
-    `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1.
+    `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1. Where
+    these are all of its samples, `merged` is brought up to date, and used if it has few of them.
     """
     d = theta.shape[0]
     own_gradient = np.empty(d)
     own_hessian = np.empty((d, d))
     scratch = np.empty((SCRATCH_ROWS + d, BLOCK))
+    once = np.empty(0)
     loss = 0.0
     for i in range(X.shape[0]):
-        own_X, own_y = X[i, first[i] : last[i]], y[i, first[i] : last[i]]
+        own_X, own_y, times = X[i, first[i] : last[i]], y[i, first[i] : last[i]], once
+        if first[i] == 0:
+            merge(merged, i, own_X, own_y)
+            k = merged.different[i]
+            if k >= 0:
+                own_X, own_y, times = merged.X[i, :k], merged.y[i, :k], merged.times[i, :k]
         set_vector(own_gradient, 0.0)
         if with_hessian:
             set_matrix(own_hessian, 0.0)
-        add_blocks(own_X, own_y, theta, functions, own_gradient, own_hessian, with_hessian, scratch)
+        add_blocks(
+            own_X, own_y, times, theta, functions, own_gradient, own_hessian, with_hessian, scratch
+        )
         for j in range(d):
             gradient[j] += own_gradient[j]
         if with_hessian:
@@ -241,7 +263,7 @@ def sum_over_clients(
                 for k in range(d):
                     hessian[j, k] += own_hessian[j, k]
         if with_loss:
-            loss += sum_loss(own_X, own_y, theta, functions[CUMULANT])
+            loss += sum_loss(own_X, own_y, times, theta, functions[CUMULANT])
     return loss
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -54,6 +55,7 @@ class Count(Counter):
         return cast("int", self) if state is None else int(state.counters[self.place])
 
 
+@functools.cache  # every state that begins asks for it
 def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
     """Return how many rows (or matrices, or counters) the states of a class have.
 

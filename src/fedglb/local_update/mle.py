@@ -134,11 +134,12 @@ def halve_until_lower(
     cumulant: int,
 ) -> float:
     """Cut θ = anchor + Δ back until Φ is no higher than at the anchor; return the step's length."""
-    start = sum_loss(X, y, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
+    once = np.empty(0)
+    start = sum_loss(X, y, once, anchor, cumulant) + 0.5 * ridge * dot(anchor, anchor)
     start += 1e-12 * (1.0 + abs(start))  # rounding
     length = 1.0
     while length > 1e-9:
-        if sum_loss(X, y, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
+        if sum_loss(X, y, once, theta, cumulant) + 0.5 * ridge * dot(theta, theta) <= start:
             break
         length *= 0.5
         for j in range(theta.shape[0]):

@@ -11,7 +11,10 @@ import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.choice import Choice, choice_params
+from fedglb.confidence import Confidence
+from fedglb.errors import InvalidInput
 from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
+from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import ClientId
 from fedglb.setting import Setting
@@ -46,6 +49,27 @@ class Choosing:
         confidence = algorithm.confidence
         constants = np.array(confidence.constants(setting), dtype=float)
         return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
+
+    def alpha(self, state: LocalState) -> float:
+        """Return the radius by which a client in this state chooses its next arm.
+
+        Raises
+        ------
+        InvalidInput
+            If it is too large for a double.
+        """
+        confidence = self.algorithm.confidence
+        if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
+            radius = confidence.radius(self.setting, state)
+        else:
+            radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
+        if not math.isfinite(radius):
+            raise InvalidInput(
+                "radius",
+                radius,
+                "a problem within the range of doubles: a smaller S, a larger ridge or curvature",
+            )
+        return radius * self.algorithm.exploration if confidence.scalable else radius
 
     @functools.cached_property
     def params(self) -> ChoiceParams:

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.decide import PLAYED, decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.kernels.merge import Merged
 from fedglb.kernels.scoring import pick
-from fedglb.kernels.sums import add_derivatives, sum_loss
+from fedglb.kernels.sums import sum_over_clients
 from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
 from fedglb.privacy.noise import NoiseSource, SystemNoise
@@ -130,6 +130,7 @@ class Client:
         self.algorithm = algorithm
         self.setting = setting
         self.samples = Samples(setting.problem.dim)
+        self.merged: Merged | None = None  # for passes over the samples, from the first one on
         solver, source = algorithm.global_update, noise or SystemNoise()
         one_pass = solver is not None and solver.one_pass
         self.batches = Batches(id, algorithm, setting, source) if one_pass else None
@@ -164,23 +165,11 @@ class Client:
         InvalidInput
             If it is too large for a double.
         """
-        confidence, choosing, state = self.algorithm.confidence, self._ready(), self.state
-        if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
-            radius = confidence.radius(self.setting, state)
-        else:
-            radius = confidence.formula(
-                state.vectors, state.counters, choosing.terms, choosing.constants
-            )
-        if not math.isfinite(radius):
-            raise InvalidInput(
-                "radius",
-                radius,
-                "a problem within the range of doubles: a smaller S, a larger ridge or curvature",
-            )
-        return radius * self.algorithm.exploration if confidence.scalable else radius
+        return self.choosing.alpha(self.state)
 
-    def _ready(self) -> Choosing:
-        """Return what choices need of the last model; it is worked out once per model."""
+    @property
+    def choosing(self) -> Choosing:
+        """What choices need of the last model; it is worked out once per model. Internal."""
         if self._choosing is None:
             self._choosing = Choosing.after(
                 self.algorithm, self.setting, self.state.base, self.seed
@@ -246,7 +235,7 @@ class Client:
         Chosen
             The arm, and how it was chosen.
         """
-        choosing, state, (d, K) = self._ready(), self.state, columns.shape
+        choosing, state, (d, K) = self.choosing, self.state, columns.shape
         work, propensity = np.empty((5, K)), np.empty(2)
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
@@ -271,7 +260,7 @@ class Client:
         self, columns: FloatArray, alpha: float, place: tuple[int, int, int], work: FloatArray
     ) -> None:
         """Write the scores of a rule that is `simple`."""
-        choosing, state, (d, _) = self._ready(), self.state, columns.shape
+        choosing, state, (d, _) = self.choosing, self.state, columns.shape
         formula = self.algorithm.choice.ranked_by.formula
         if formula is None:
             self.algorithm.confidence.bounds(
@@ -304,7 +293,7 @@ class Client:
         InvalidInput
             If `arms` is not allowed, as for `choose`.
         """
-        columns, choosing, state = self._columns(arms), self._ready(), self.state
+        columns, choosing, state = self._columns(arms), self.choosing, self.state
         work = np.empty((5, columns.shape[1]))
         self.algorithm.confidence.bounds(
             columns, state.vectors, state.matrices, state.counters, choosing.terms,
@@ -546,14 +535,18 @@ class Client:
         link, d = self.setting.problem.link, self.setting.problem.dim
         theta = array("theta", message.theta, (d,))
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
-        X, y = self.samples.X[first : self.frozen], self.samples.y[first : self.frozen]
+        X, y = self.samples.X, self.samples.y
+        if self.merged is None:
+            self.merged = Merged.empty(1, d)
         gradient, hessian = np.zeros(d), np.zeros((d, d))
-        add_derivatives(X, y, theta, link.compiled_functions, gradient, hessian, message.hessian)
-        loss = sum_loss(X, y, theta, link.compiled_cumulant.address) if message.loss else None
+        loss = sum_over_clients(
+            X[None], y[None], np.array([first]), np.array([self.frozen]), self.merged, theta,
+            link.compiled_functions, gradient, hessian, message.hessian, message.loss,
+        )  # fmt: skip
         return [
             Derivatives(
                 self.id, message.update, message.round, gradient,
-                hessian if message.hessian else None, loss,
+                hessian if message.hessian else None, loss if message.loss else None,
             )
         ]  # fmt: skip
 

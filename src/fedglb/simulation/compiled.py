@@ -18,6 +18,7 @@ from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
 from fedglb.global_update import Query, Sums
 from fedglb.kernels.decide import decide
+from fedglb.kernels.merge import Merged
 from fedglb.kernels.play import (
     ASKS,
     BAD_RADIUS,
@@ -101,6 +102,7 @@ class CompiledEngine(Engine):
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
         self.matrices = np.zeros((L, d, d))  # the sums of `OwnSums`, of all clients
         self.vectors = np.zeros((L, d))
+        self._merged = Merged.empty(L, d)
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
         self._frozen = np.zeros(L, dtype=np.int64)  # samples in the last update with this learner
@@ -116,8 +118,7 @@ class CompiledEngine(Engine):
         self.setting = self.setting.in_force(model)
         algorithm, problem, setting = self.algorithm, self.env.problem, self.setting
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
-        choosing = Choosing.after(algorithm, setting, model, self.seed)
-        self._terms = choosing.terms
+        self._choosing = choosing = Choosing.after(algorithm, setting, model, self.seed)
         self._params = KernelParams(
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
@@ -143,7 +144,7 @@ class CompiledEngine(Engine):
                 stop += 1  # stop after the next step at whose end an update is due
             step, client, why = play(
                 block, self._params, self.learners, self.pending, self.recorder.log, scratch,
-                self._terms, self._t_last, step, client, stop,
+                self._choosing.terms, self._t_last, step, client, stop,
             )  # fmt: skip
             t = first + step
             if why == ASKS:
@@ -219,7 +220,12 @@ class CompiledEngine(Engine):
     def _record(self) -> None:
         record = self.coordinator.last_update
         assert record is not None
-        self.recorder.updated(record, self.holder(record))
+        holder, solver = self.holder(record), self.algorithm.global_update
+        if solver is not None and solver.alone:  # it may hold an older model than the newest
+            client = self.client(holder)
+            self.recorder.updated(record, client.choosing, client.state)
+        else:
+            self.recorder.updated(record, self._choosing, self._state(holder))
 
     def _update_once(self, t: int) -> None:
         """Make a one-pass update: every client releases what it has got since the last."""
@@ -296,8 +302,9 @@ class CompiledEngine(Engine):
         first = np.zeros_like(self._covered) if solver.refits else self._covered
         gradient, hessian = np.zeros(d), np.zeros((d, d))
         loss = sum_over_clients(
-            self.learners.X, self.learners.y, first, self.learners.counts, query.theta,
-            self.env.problem.link.compiled_functions, gradient, hessian, query.hessian, query.loss,
+            self.learners.X, self.learners.y, first, self.learners.counts, self._merged,
+            query.theta, self.env.problem.link.compiled_functions, gradient, hessian,
+            query.hessian, query.loss,
         )  # fmt: skip
         return Sums(gradient, hessian if query.hessian else None, loss if query.loss else None)
 

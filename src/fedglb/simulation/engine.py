@@ -36,11 +36,11 @@ class Engine(ABC):
     def client(self, i: int) -> Client:
         """Return client i (the one learner, if the algorithm is centralised)."""
 
-    def holder(self, record: UpdateRecord) -> Client:
-        """Return a client that holds the model of an update: the one that it was made for."""
+    def holder(self, record: UpdateRecord) -> int:
+        """Return which client holds the model of an update: the one that it was made for."""
         solver = self.algorithm.global_update
         alone = solver is not None and solver.alone
-        return self.client(record.client if alone and isinstance(record.client, int) else 0)
+        return record.client if alone and isinstance(record.client, int) else 0
 
     @property
     def ledger(self) -> Ledger:

@@ -103,7 +103,8 @@ class ReferenceEngine(Engine):
         if self.coordinator.syncs > before:
             record = self.coordinator.last_update
             assert record is not None
-            self.recorder.updated(record, self.holder(record))
+            client = self.client(self.holder(record))
+            self.recorder.updated(record, client.choosing, client.state)
 
     def _addressee(self, client: ClientId) -> Client:
         assert isinstance(client, int)

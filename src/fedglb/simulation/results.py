@@ -11,9 +11,10 @@ import polars as pl
 
 from fedglb.errors import one_of
 from fedglb.kernels.play import Log
+from fedglb.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
-from fedglb.protocol import Client, Coordinator, UpdateRecord
-from fedglb.protocol.choosing import Chosen
+from fedglb.protocol import Coordinator, UpdateRecord
+from fedglb.protocol.choosing import Choosing, Chosen
 from fedglb.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -338,16 +339,23 @@ class Recorder:
         taken = np.take_along_axis(means, np.maximum(chosen, 0)[..., None], axis=2)[..., 0]
         np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
 
-    def updated(self, record: UpdateRecord, client: Client) -> None:
-        """Enter one global update; `client` may be any client that has the new model."""
-        alpha = client.alpha
+    def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
+        """Enter one global update; the state may be that of any client that has the new model."""
+        alpha = choosing.alpha(state)
         self.updates.append(
             (
                 record.t, record.client, record.samples, record.rounds, record.gradient_norm,
-                record.gap, record.projected, alpha, holds(client, self.parameter, alpha),
-                client.setting.ridge,
+                record.gap, record.projected, alpha, self._inside(choosing, state, alpha),
+                choosing.setting.ridge,
             )
         )  # fmt: skip
+
+    def _inside(self, choosing: Choosing, state: LocalState, alpha: float) -> bool | None:
+        """Return whether the sets of radius α contain θ*; None if θ* is not known."""
+        if self.parameter is None:
+            return None
+        confidence = choosing.algorithm.confidence
+        return confidence.contains(choosing.setting, state, alpha, self.parameter)
 
     def stepped(self, t: int) -> None:
         """Enter the totals of regret and reward at the end of step t."""
@@ -372,10 +380,3 @@ class Recorder:
     def update_frame(self) -> pl.DataFrame:
         """Return one row per global update."""
         return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
-
-
-def holds(client: Client, parameter: FloatArray | None, alpha: float) -> bool | None:
-    """Return whether the client's sets of radius α contain θ*; None if θ* is not known."""
-    if parameter is None:
-        return None
-    return client.algorithm.confidence.contains(client.setting, client.state, alpha, parameter)
