@@ -329,7 +329,8 @@ def test_all_clusters_are_offered_in_every_step(mode, scale):
     data = env.data
     assert env.arms == 7
     assert arms.shape == (40, 3, 7, data.dim)
-    assert_array_equal(means, np.broadcast_to(data.rates, means.shape))
+    expected = np.broadcast_to(data.rates, means.shape) if mode == "centroid" else rewards
+    assert_array_equal(means, expected)
     assert set(np.unique(rewards)) == {0.0, 1.0}
     assert np.linalg.norm(arms, axis=-1).max() <= 1.0 + 1e-12
     if mode == "centroid":
@@ -340,14 +341,24 @@ def test_all_clusters_are_offered_in_every_step(mode, scale):
     assert env.horizon is None
 
 
+def offered_clusters(data, arms):
+    """Which cluster each arm on offer is of, by its features."""
+    if data.arms is None:
+        of_row = np.repeat(np.arange(data.clusters), data.sizes)
+        place = {row.tobytes(): k for row, k in zip(data.members, of_row, strict=True)}
+    else:
+        place = {arm.tobytes(): k for k, arm in enumerate(data.arms)}
+    flat = arms.reshape(-1, data.dim)
+    return np.array([place[arm.tobytes()] for arm in flat]).reshape(arms.shape[:-1])
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_subsets_are_drawn_uniformly_without_replacement(mode):
     env = environment(mode, offered=3, clients=20)
     arms, means, _, _ = whole(env, 500, seed=1)
     assert env.arms == 3
     assert arms.shape == (500, 20, 3, env.data.dim)
-    assert len(np.unique(env.data.rates)) == 7
-    chosen = np.argmin(np.abs(means[..., None] - env.data.rates), axis=-1).reshape(-1, 3)
+    chosen = offered_clusters(env.data, arms).reshape(-1, 3)
     assert (np.diff(chosen, axis=1) > 0).all()
     counts = np.unique(chosen, axis=0, return_counts=True)[1]
     assert len(counts) == 35
@@ -355,8 +366,6 @@ def test_subsets_are_drawn_uniformly_without_replacement(mode):
     assert ((counts - expected) ** 2 / expected).sum() < 80  # χ² with 34: p about 1e-5
     assert_array_equal(whole(env, 500, seed=1)[1], means)
     assert (whole(env, 500, seed=2)[1] != means).any()
-    if mode == "centroid":
-        assert_array_equal(arms.reshape(-1, 3, env.data.dim), env.data.arms[chosen])
 
 
 @pytest.mark.parametrize("offered", [1, 2, 150, 299])
@@ -371,9 +380,10 @@ def test_offered_are_the_smallest_of_as_many_uniforms(offered):
 @pytest.mark.parametrize("mode", MODES)
 def test_rewards_are_as_frequent_as_labels(mode, offered):
     env = environment(mode, offered, clients=20)
-    _, means, rewards, _ = whole(env, 1000, seed=3)
-    for rate in env.data.rates:
-        mine = rewards[means == rate]
+    arms, _, rewards, _ = whole(env, 1000, seed=3)
+    clusters = offered_clusters(env.data, arms)
+    for k, rate in enumerate(env.data.rates):
+        mine = rewards[clusters == k]
         assert len(mine) >= 9_000
         assert abs(mine.mean() - rate) <= 5 * np.sqrt(rate * (1 - rate) / len(mine))
 
@@ -393,6 +403,16 @@ def test_members_pay_their_own_label_and_come_equally_often():
         statistic = ((counts - expected) ** 2 / expected).sum()
         spread = np.sqrt(2 * (data.sizes[k] - 1))
         assert abs(statistic - (data.sizes[k] - 1)) < 5 * spread
+
+
+def test_regret_in_member_mode_counts_rows_with_label_0_chosen_where_1_was_on_offer():
+    """So it and the reward say the same: by rates, who chooses better among rows may look worse."""
+    env = environment("member", clients=5)
+    run = fg.simulate(fg.fedglb_auto(), env, horizon=60, seed=2)
+    _, _, labels, _ = whole(env, 60, seed=2)
+    could = labels.max(axis=-1).sum()
+    assert run.regret == could - run.reward
+    assert 0 < run.regret < could
 
 
 def test_the_largest_uniform_stays_in_its_cluster():

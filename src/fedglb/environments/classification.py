@@ -21,9 +21,10 @@ class Classification(Environment):
 
     In centroid mode an arm is the centroid of a cluster, and its reward is Bernoulli with the
     cluster's rate of label 1, whatever the link. In member mode an arm is a row of a cluster,
-    drawn uniformly for each step and client, and its reward is the label of that row. In both
-    modes the regret of a choice is the highest rate among the clusters offered, less the rate
-    of the cluster chosen.
+    drawn uniformly for each step and client, and its reward is the label of that row. The regret
+    of a choice is the highest mean reward on offer less that of the arm chosen: of rates in
+    centroid mode, of labels in member mode, where a learner that sees the rows can tell those
+    of one cluster apart.
 
     Parameters
     ----------
@@ -99,16 +100,16 @@ class Classification(Environment):
         for first in range(1, horizon + 1, size):
             steps = min(size, horizon - first + 1)
             chosen = self._clusters(draw_arms, (steps, N))
-            means = self.data.rates[chosen]
             if self.data.arms is not None:
+                means = self.data.rates[chosen]
                 rewards = (draw_noise.random((steps, N, 1)) < means).astype(np.float64)
                 yield Block(first, self.data.arms[chosen], means, rewards=rewards)
             else:
                 assert self.data.members is not None
                 assert self.data.labels is not None
                 rows = self._rows(draw_noise.random(chosen.shape), chosen)
-                arms, rewards = self.data.members[rows], self.data.labels[rows]
-                yield Block(first, arms, means, rewards=rewards)
+                arms, labels = self.data.members[rows], self.data.labels[rows]
+                yield Block(first, arms, labels, rewards=labels)
 
     def _clusters(self, draw: np.random.Generator, shape: tuple[int, int]) -> IntArray:
         """Return which clusters are offered, in ascending order, shape (*shape, arms)."""
