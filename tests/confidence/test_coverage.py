@@ -58,9 +58,9 @@ def test_results_agree_with_the_check():
     client = SimpleNamespace(state=state, algorithm=algorithm, setting=None)
     star = np.array([0.0, 1.0])
     distance = np.sqrt(13.0)
-    assert holds(client, star, distance * 1.0001) is True
-    assert holds(client, star, distance * 0.9999) is False
-    assert holds(client, None, 1.0) is None
+    assert holds(client, client.state, star, distance * 1.0001) is True
+    assert holds(client, client.state, star, distance * 0.9999) is False
+    assert holds(client, client.state, None, 1.0) is None
     env = small_problem("identity")
     wide = fg.simulate(ALGORITHMS["Linear"](1.0), env, 40, seed=3)
     narrow = fg.simulate(ALGORITHMS["Linear"](0.02), env, 40, seed=3)

@@ -245,11 +245,11 @@ def test_the_set_that_is_tested_is_the_one_around_the_iterate():
     client.state.matrix[:] = np.diag([4.0, 9.0])
     star = np.array([0.5, 0.2])
     assert Iterate().centre(client.state) is not client.state.centre
-    assert holds(client, star, 0.6001) is True
-    assert holds(client, star, 0.5999) is False
+    assert holds(client, client.state, star, 0.6001) is True
+    assert holds(client, client.state, star, 0.5999) is False
     client.algorithm = replace(algorithm, confidence=FedGLB())
-    assert holds(client, star, 0.6001) is False
-    assert holds(client, star, sqrt(4.0 + 0.36) * 1.0001) is True
+    assert holds(client, client.state, star, 0.6001) is False
+    assert holds(client, client.state, star, sqrt(4.0 + 0.36) * 1.0001) is True
 
 
 class Optimistic(Federation):

@@ -345,17 +345,10 @@ class Recorder:
         self.updates.append(
             (
                 record.t, record.client, record.samples, record.rounds, record.gradient_norm,
-                record.gap, record.projected, alpha, self._inside(choosing, state, alpha),
+                record.gap, record.projected, alpha, holds(choosing, state, self.parameter, alpha),
                 choosing.setting.ridge,
             )
         )  # fmt: skip
-
-    def _inside(self, choosing: Choosing, state: LocalState, alpha: float) -> bool | None:
-        """Return whether the sets of radius α contain θ*; None if θ* is not known."""
-        if self.parameter is None:
-            return None
-        confidence = choosing.algorithm.confidence
-        return confidence.contains(choosing.setting, state, alpha, self.parameter)
 
     def stepped(self, t: int) -> None:
         """Enter the totals of regret and reward at the end of step t."""
@@ -380,3 +373,13 @@ class Recorder:
     def update_frame(self) -> pl.DataFrame:
         """Return one row per global update."""
         return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
+
+
+def holds(
+    choosing: Choosing, state: LocalState, parameter: FloatArray | None, alpha: float
+) -> bool | None:
+    """Return whether the sets of radius α contain θ*; None if θ* is not known."""
+    if parameter is None:
+        return None
+    confidence = choosing.algorithm.confidence
+    return confidence.contains(choosing.setting, state, alpha, parameter)
