@@ -270,6 +270,9 @@ def test_settings_of_several_solvers_are_not_thresholds():
         ("communication-pays", [config("fedglb-ucb", 10 * (i + 1), [float(r)], threshold=i + 1.0)
                                 for i, r in enumerate([4, 3, 5, 2, 1])],
          "FedGLB-UCB: −0.70 > −0.80"),
+        ("communication-pays", [config("fedglb-ucb", 10 * (i + 1), [0.0], threshold=i + 1.0)
+                                for i in range(4)],
+         "FedGLB-UCB: regret, or communication, is the same at every setting"),
         ("fewer-and-fewer", [triggered(14, 40)],
          "first tenth 14 % between 10 % and 15 %, last half 40 % ≤ 40 %"),
         ("fewer-and-fewer", [triggered(10, 50)],

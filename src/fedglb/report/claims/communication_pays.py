@@ -60,7 +60,9 @@ def _why(counted: list[dict[str, Any]], word: str) -> str:
     if decider is None:
         return ""
     correlation = decider["rank_correlation"]
-    strong = correlation is not None and correlation <= STRONG + 1e-9
+    if correlation is None:
+        return f"{decider['curve']}: regret, or communication, is the same at every setting"
+    strong = correlation <= STRONG + 1e-9
     text = f"{decider['curve']}: {signed(correlation)} {'≤' if strong else '>'} {signed(STRONG)}"
     if strong and lost:
         most, least = amount(decider["regret_most"]), amount(decider["regret_least"])
