@@ -70,7 +70,7 @@ def add_blocks(
 
     A row of X counts as often as `times` says, once if that is empty; y is the sum of its rewards.
     The rows of `scratch`, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ,
-    the residuals and μ′; with a Hessian also two rows of weighted features, and all columns.
+    the residuals and μ′; with a Hessian also two rows of weighted features, and X's columns.
     """
     n, size = X.shape[0], scratch.shape[1]
     for first in range(0, n, max(size, 1)):
@@ -235,7 +235,7 @@ def sum_over_clients(
     """Add up the clients' answers to a round, in their order; return the loss (0 if not asked).
 
     `X` is (N, ·, d) and `y` (N, ·); client i's samples are the rows first[i] … last[i] − 1. Where
-    these are all of its samples, `merged` is brought up to date, and used if it has few of them.
+    these are all of its samples, `merged` is brought up to date, and summed over if few differ.
     """
     d = theta.shape[0]
     own_gradient = np.empty(d)
