@@ -30,8 +30,21 @@ PRESETS: dict[str, dict[str, Any]] = {
     "n-ucb-glm": {},
     "n-ons-glm": {},
 }
-#: Those that never have a global update.
-ALONE = ("n-ucb-glm", "n-ons-glm")
+#: Presets beyond the paper, with the links that each accepts.
+NEWER: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "fedglb-mix": ({"threshold": 0.5}, ("logistic", "poisson", "identity")),
+    "fedglb-auto": ({}, ("logistic", "poisson", "identity", "probit")),
+    "fedglb-iterate": ({"threshold": 0.5, "exploration": 0.2}, tuple(PROBLEMS)),
+    "fedglb-private": ({"updates": 4}, tuple(PROBLEMS)),
+    "fedlinucb": ({"threshold": 0.5, "exploration": 0.2}, tuple(PROBLEMS)),
+    "async-linucb": ({"threshold": 0.5, "exploration": 0.2}, tuple(PROBLEMS)),
+    "one-ecolog": ({"exploration": 0.2}, ("logistic",)),
+    "n-ecolog": ({"exploration": 0.2}, ("logistic",)),
+    "one-ofuglb": ({"exploration": 0.2}, ("logistic", "identity")),
+    "n-ofuglb": ({"exploration": 0.2}, ("logistic", "identity")),
+}
+#: Presets that never have a global update.
+ALONE = ("n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog", "one-ofuglb", "n-ofuglb")
 SOLVERS: dict[str, dict[str, Any]] = {
     "": {},  # of the presets that take none
     "agd": {"solver": fg.AGD()},
@@ -49,6 +62,34 @@ OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
     "proven radius": lambda: fg.fedglb_ucb(0.5, fg.Newton()),
     "threshold 0": lambda: fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
     "ridge and delta": lambda: fg.fedglb_ucb(0.5, fg.Newton(), 0.2, ridge=0.5, delta=0.1),
+    "own samples": lambda: fg.fedglb_ucb(0.5, fg.Newton(), 0.2, clock="own samples"),
+}
+CHOICES: dict[str, Any] = {
+    "greedy": fg.Greedy(),
+    "sigma": fg.Sigma(1.5),
+    "thompson": fg.Thompson(draws=3),
+    "epsilon-greedy": fg.EpsilonGreedy(0.2),
+    "epsilon-greedy ucb": fg.EpsilonGreedy(0.2, fg.Ucb()),
+    "certified bayes": fg.Certified(fg.Bayes(), 4.0),
+}
+#: Options of the newer presets, on logistic rewards.
+NEWER_OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
+    "mix newton": lambda: fg.fedglb_mix(0.5, solver=fg.Newton()),
+    "mix evidence": lambda: fg.fedglb_mix(0.5, ridge=fg.Evidence()),
+    "auto lbfgs": lambda: fg.fedglb_auto(0.5, solver=fg.LBFGS()),
+    "auto fixed ridge, steps": lambda: fg.fedglb_auto(0.5, clock="steps", ridge=2.0),
+    "one-pass radius": lambda: fg.fedglb_private(4, confidence=fg.OnePassRadius()),
+    "private certified": lambda: fg.fedglb_private(
+        4, confidence=fg.OnePassRadius(), choice=fg.Certified(fg.Bayes())
+    ),
+    "noise": lambda: fg.fedglb_private(
+        4, first=5, privacy=fg.Gaussian(epsilon=8.0, delta=1e-3, neighbours="replace")
+    ),
+    "noise, zero-out": lambda: fg.fedglb_private(
+        4, first=5, growth=1.5, privacy=fg.Gaussian(epsilon=8.0, delta=1e-3)
+    ),
+    "async download": lambda: fg.async_linucb(0.5, download=0.1, exploration=0.2),
+    "variant 3, batches": lambda: fg.fedglb_ucb_3(4, exploration=0.2, batch_limit=3),
 }
 
 
@@ -107,6 +148,24 @@ def cases() -> dict[str, Case]:
     for name, make in OPTIONS.items():
         for link in PROBLEMS:
             found[f"fedglb-ucb {link}, {name}"] = Case(make(), recorded(link), True)
+    return found | newer_cases()
+
+
+def newer_cases() -> dict[str, Case]:
+    """Return the cases of the presets beyond the paper."""
+    found = {}
+    for preset, (given, links) in NEWER.items():
+        for link in links:
+            case = Case(fg.ALGORITHMS[preset](**given), recorded(link), preset not in ALONE)
+            found[f"{preset} {link}"] = case
+    for name, choice in CHOICES.items():
+        found[f"fedglb-auto, {name}"] = Case(
+            fg.fedglb_mix(0.1, choice) if choice.needs_sets else fg.fedglb_auto(choice=choice),
+            recorded("logistic"),
+            True,
+        )
+    for name, make in NEWER_OPTIONS.items():
+        found[name] = Case(make(), recorded("logistic"), True)
     return found
 
 
