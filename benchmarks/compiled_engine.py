@@ -48,7 +48,7 @@ def bare_scoring(arms: FloatArray, centre: FloatArray, A_inv: FloatArray, alpha:
 
 
 def interaction() -> None:
-    """The paper's setting: a lockstep sweep of 16 settings, bare scoring, plain NumPy."""
+    """The paper's setting: a sweep of 16 settings side by side, bare scoring, plain NumPy."""
     N, T, K, d = 200, 2000, 25, 10
     env = fg.Synthetic(fg.Problem(d), N, K)
     algorithms = [
@@ -58,20 +58,20 @@ def interaction() -> None:
     _in_turn(env, algorithms, T)  # compile, and get memory from the system
     drawing, playing, scoring = min(_in_turn(env, algorithms, T) for _ in range(2))
     bare, alone = scoring, playing / SETTINGS
-    lockstep, single = drawing / SETTINGS + alone, drawing + alone
+    compare, single = drawing / SETTINGS + alone, drawing + alone
     other = _plain(d, K)
     print(f"d={d} K={K} N={N} T={T}, FedGLB-UCB, Newton, D=10, logistic")
     print("| | µs per interaction | ratio to bare scoring |")
     print("|---|---|---|")
     for name, value in (
         ("bare scoring", bare),
-        (f"{SETTINGS} settings in lockstep", lockstep),
+        (f"{SETTINGS} settings side by side", compare),
         ("… without drawing arms and noise", alone),
         ("one setting alone", single),
         ("plain NumPy (N=10, T=100)", other),
     ):
         print(f"| {name} | {value * 1e6:.3f} | {value / bare:.2f} |")
-    print(f"plain NumPy / lockstep: {other / lockstep:.0f}; / alone: {other / single:.0f}")
+    print(f"plain NumPy / compare: {other / compare:.0f}; / alone: {other / single:.0f}")
 
 
 def _in_turn(

@@ -72,7 +72,7 @@ for name, preset in presets.items():
     said[f"{name}: playing, µs"] = playing
     said[f"{name}: bare scoring, µs"] = scoring
     said[f"{name}: alone / bare scoring"] = (drawing + playing) / scoring
-    said[f"{name}: lockstep of 16 / bare scoring"] = (drawing / SETTINGS + playing) / scoring
+    said[f"{name}: 16 side by side / bare scoring"] = (drawing / SETTINGS + playing) / scoring
 print(json.dumps(said))
 """
 

@@ -72,9 +72,9 @@ for d in map(int, sys.argv[2:]):
     N = max(2, 400 // d)  # where an interaction is short, more of them
     problem = fg.Problem(d, radius=float(sys.argv[1]), curvature=0.25)
     env, algorithm = fg.Synthetic(problem, N, K), fg.n_ons_glm(ridge=0.1, exploration=0.1)
-    fg.lockstep([algorithm], env, 2, 1)
-    many = least(lambda: fg.lockstep([algorithm] * (1 + COPIES), env, T, 1), 3)
-    alone = least(lambda: fg.lockstep([algorithm], env, T, 1), 3)
+    fg.compare([algorithm], env, 2, 1)
+    many = least(lambda: fg.compare([algorithm] * (1 + COPIES), env, T, 1), 3)
+    alone = least(lambda: fg.compare([algorithm], env, T, 1), 3)
     found[str(d)] = (many - alone) / (COPIES * N * T) * 1e6  # drawing is in both
 print(json.dumps(found))
 """

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 import fedglb as fg
-from fedglb.choice import Choice
+from fedglb.parts.choice import Choice
 
 ENV = fg.Synthetic(fg.Problem(dim=3, radius=2.0), clients=5, arms=4)
 LOGGERS: tuple[Choice, ...] = (

@@ -16,10 +16,10 @@ from typing import ClassVar
 import numpy as np
 
 import fedglb as fg
-from fedglb.confidence import OnePassRadius
-from fedglb.confidence.one_pass import RADIUS, SET_CENTRE
-from fedglb.global_update import Objective, Solution
 from fedglb.kernels.ball import minimise_quadratic
+from fedglb.parts.confidence import OnePassRadius
+from fedglb.parts.confidence.one_pass import RADIUS, SET_CENTRE
+from fedglb.parts.global_update import Objective, Solution
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -145,7 +145,7 @@ def smallest(A: FloatArray) -> float:
 
 
 def preset(epsilon: float | None, **parts: object) -> fg.Algorithm:
-    privacy = None if epsilon is None else fg.Gaussian(epsilon, 1e-6)
+    privacy = None if epsilon is None else fg.GaussianMechanism(epsilon, 1e-6)
     return fg.fedglb_private(UPDATES, privacy=privacy, **parts)  # type: ignore[arg-type]
 
 
@@ -195,7 +195,7 @@ def regret(sizes: Sequence[int], seeds: Sequence[int], radius: float) -> None:
             env = fg.Synthetic(fg.Problem(D, radius=radius), clients, ARMS)
             algorithms = [preset(epsilon, **parts) for parts in rules.values()]
             made = np.array(
-                [[run.regret for run in fg.lockstep(algorithms, env, T, seed)] for seed in seeds]
+                [[run.regret for run in fg.compare(algorithms, env, T, seed)] for seed in seeds]
             )
             means, errors = made.mean(axis=0), made.std(axis=0, ddof=1) / math.sqrt(len(made))
             cells = " | ".join(f"{m:.0f} ± {e:.0f}" for m, e in zip(means, errors, strict=True))

@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from fedglb.choice import Choice
-from fedglb.confidence import Iterate
 from fedglb.environments.base import generator
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
 from fedglb.kernels.quantiles import normal_quantile
 from fedglb.kernels.scoring import upper_bounds
+from fedglb.parts.choice import Choice
+from fedglb.parts.confidence import Iterate
+from fedglb.parts.trigger import Clock
 from fedglb.setting import Setting
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
-from fedglb.trigger import Clock
 from fedglb.typing import FloatArray
 
 Algorithms = dict[str, fg.Algorithm]
@@ -47,14 +47,14 @@ def kept(path: Path) -> list[dict[str, Any]]:
 
 
 def play(path: Path, env: fg.Environment, T: int, seeds: Iterable[int], every: Algorithms) -> None:
-    """Play what is missing, all algorithms of a seed in lockstep."""
+    """Play what is missing, all algorithms of a seed side by side."""
     done = {(run["setting"], run["seed"]) for run in kept(path)}
     for seed in seeds:
         missing = {name: made for name, made in every.items() if (name, seed) not in done}
         if not missing:
             continue
         start = time.process_time()
-        runs = fg.lockstep(missing.values(), env, T, seed)
+        runs = fg.compare(missing.values(), env, T, seed)
         took = time.process_time() - start
         lines = [
             json.dumps({"setting": name, "seed": seed, **_row(run)}) + "\n"
@@ -404,7 +404,7 @@ SETTINGS = 16
 
 
 def speed(T: int = 500, turns: int = 3) -> None:
-    """An interaction of each preset beside one of `fedglb_ucb`, 16 settings in lockstep."""
+    """An interaction of each preset beside one of `fedglb_ucb`, 16 settings side by side."""
     N, K, d = 200, 25, 10
     env = fg.Synthetic(fg.Problem(d), N, K)
     usual = fg.fedglb_auto().trigger.level
@@ -428,7 +428,7 @@ def speed(T: int = 500, turns: int = 3) -> None:
         drawn, played, syncs = _in_turn(env, presets, T)
         drawing = min(drawing, drawn)
         playing = {name: min(playing[name], played[name]) for name in presets}
-    print(f"d={d} K={K} N={N} T={T}, {SETTINGS} settings in lockstep; best of {turns} turns")
+    print(f"d={d} K={K} N={N} T={T}, {SETTINGS} settings side by side; best of {turns} turns")
     print("| | µs per interaction | ratio | without drawing, µs | ratio | updates |")
     print("|---|---|---|---|---|---|")
     shared, base = drawing / SETTINGS, playing["fedglb_ucb, Newton, D = 10"]

@@ -52,7 +52,7 @@ BESIDE = {
 def client_costs(clients: int, dim: int, repeats: int = 40) -> tuple[float, float]:
     """Return the median milliseconds of one client's masks and of its noise."""
     problem = fg.Problem(dim)
-    plan = fg.Gaussian(epsilon=1.0, delta=1e-6).plan(problem, clients, updates=30)
+    plan = fg.GaussianMechanism(epsilon=1.0, delta=1e-6).plan(problem, clients, updates=30)
     secrets = {k: os.urandom(32) for k in range(1, clients)}
     numbers, secret = np.arange(size(dim)), os.urandom(32)
     masks, noise = [], []

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from fedglb.datasets import DATASETS
 from fedglb.environments import clusters
+from fedglb.environments.datasets import DATASETS
 from fedglb.io.atomic import user_cache
-from fedglb.sweeps.execution import task
-from tests.datasets.extracts import content, entries
-from tests.sweeps.tiny import patched
+from fedglb.studies.run import task
+from tests.environments.datasets.extracts import content, entries
+from tests.studies.tiny import patched
 
 
 def raw_folder() -> Path | None:
@@ -52,8 +52,8 @@ def extracts(own_cache, tmp_path, monkeypatch):
         (folder / entry.file).write_bytes(content(name))
     monkeypatch.setenv("FEDGLB_DATA", str(folder))
     started = """
-from fedglb.datasets import DATASETS
-from tests.datasets.extracts import entries
+from fedglb.environments.datasets import DATASETS
+from tests.environments.datasets.extracts import entries
 DATASETS.update(entries())
 """
     for variable, value in patched(folder, started).items():

@@ -21,9 +21,9 @@ LINKS = {
 }
 PRIVACY = {
     "no noise": None,
-    "sums": fg.Gaussian(2.0, 1e-3, reward_limit=3.0),
-    "silo": fg.Gaussian(8.0, 1e-3, "silo", reward_limit=3.0),
-    "replace": fg.Gaussian(4.0, 1e-3, "sums", "replace", honest=0.5, reward_limit=2.0),
+    "sums": fg.GaussianMechanism(2.0, 1e-3, reward_limit=3.0),
+    "silo": fg.GaussianMechanism(8.0, 1e-3, "silo", reward_limit=3.0),
+    "replace": fg.GaussianMechanism(4.0, 1e-3, "sums", "replace", honest=0.5, reward_limit=2.0),
 }
 
 

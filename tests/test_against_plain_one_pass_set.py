@@ -13,12 +13,12 @@ from tests.plain_one_pass_set import Given, OnePass, Release
 
 CASES = {
     "logistic": (fg.Problem(2), None),
-    "logistic, private": (fg.Problem(2), fg.Gaussian(8.0, 1e-3)),
-    "logistic, silo": (fg.Problem(3, radius=2.0), fg.Gaussian(40.0, 1e-3, noise="silo")),
+    "logistic, private": (fg.Problem(2), fg.GaussianMechanism(8.0, 1e-3)),
+    "logistic, silo": (fg.Problem(3, radius=2.0), fg.GaussianMechanism(40.0, 1e-3, noise="silo")),
     "poisson": (fg.Problem(2, fg.Poisson(), noise=1.0), None),
     "identity": (fg.Problem(2, fg.Identity(), noise=0.4), None),
     "identity, private": (
-        fg.Problem(2, fg.Identity(), noise=0.4), fg.Gaussian(8.0, 1e-3, reward_limit=3.0),
+        fg.Problem(2, fg.Identity(), noise=0.4), fg.GaussianMechanism(8.0, 1e-3, reward_limit=3.0),
     ),
 }  # fmt: skip
 SKEWS = {"logistic": lambda S: np.tanh(S / 2), "poisson": lambda S: 1.0, "identity": lambda S: 0.0}

@@ -41,7 +41,7 @@ import fedglb as fg
 problem: fg.Problem = fg.Problem(dim=3, link=fg.Logistic(), radius=1.0)
 env: fg.Environment = fg.Synthetic(problem, clients=2, arms=4)
 algorithms: list[fg.Algorithm] = [preset() for preset in (fg.one_ucb_glm, fg.n_ons_glm)]
-runs: list[fg.Run] = fg.lockstep(algorithms, env, horizon=5)
+runs: list[fg.Run] = fg.compare(algorithms, env, horizon=5)
 trace: pl.DataFrame = fg.simulate(fg.dislinucb(1.0), env, 5, engine="reference").trace
 table: fg.Table = fg.Table({"x": [0.0, 1.0], "c": np.array(["a", "b"])}, labels=[0, 1])
 data: fg.Clustered = fg.clustered(table, clusters=2, mode="member", scale="each")

@@ -97,11 +97,11 @@ def test_an_unknown_name_is_named():
 
 def test_no_public_name_hides_a_module():
     import fedglb.simulation.compiled
-    import fedglb.sweeps.results.tables
+    import fedglb.studies.results.tables
 
     assert fedglb.simulation.compiled.CompiledEngine.name == "compiled"
     assert fedglb.simulation.simulate is fg.simulate
-    assert fedglb.sweeps.sweep is fg.sweep
+    assert fedglb.studies.run.sweep is fg.sweep
 
 
 def test_every_folder_of_sources_is_a_package():

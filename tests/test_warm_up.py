@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from tests.kernels.cache_in_process import run
-from tests.sweeps.tiny import toml
+from tests.studies.tiny import toml
 
 AGENT = """
 import tempfile
@@ -28,7 +28,7 @@ given = {"threshold": 1.0, "updates": 4}
 algorithms = [
     build(name, {k: given[k] for k in parameters(name) if k in given}) for name in fg.ALGORITHMS
 ]
-algorithms.append(fg.fedglb_private(4, privacy=fg.Gaussian(1.0, 1e-6, reward_limit=9.0)))
+algorithms.append(fg.fedglb_private(4, privacy=fg.GaussianMechanism(1.0, 1e-6, reward_limit=9.0)))
 for algorithm in algorithms:
     for problem in (fg.Problem(dim=5), fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)):
         for engine in ("compiled", "reference"):

@@ -39,7 +39,7 @@ run.ledger
 # %% [markdown]
 # ## Together and alone
 #
-# `lockstep` runs several algorithms side by side, on the same arms and the same noise: what differs
+# `compare` runs several algorithms side by side, on the same arms and the same noise: what differs
 # is the algorithm. A larger `threshold` asks for fewer global updates. `n_ucb_glm` learns alone at
 # each client, from an exact fit of its own samples; `exploration=0.1` makes its proven confidence
 # sets narrower, at the price of the proof.
@@ -50,7 +50,7 @@ algorithms = {
     "together, few updates": fg.fedglb_auto(threshold=30.0),
     "alone": fg.n_ucb_glm(exploration=0.1),
 }
-seeds = [fg.lockstep([*algorithms.values()], env, horizon=500, seed=seed) for seed in range(1, 6)]
+seeds = [fg.compare([*algorithms.values()], env, horizon=500, seed=seed) for seed in range(1, 6)]
 runs = dict(zip(algorithms, zip(*seeds, strict=True), strict=True))
 
 pl.DataFrame(

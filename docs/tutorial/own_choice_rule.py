@@ -20,10 +20,10 @@ from dataclasses import dataclass
 import polars as pl
 
 import fedglb as fg
-from fedglb.choice import Choice
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
 from fedglb.kernels.scoring import upper_bounds
+from fedglb.parts.choice import Choice
 
 
 @kernel

@@ -33,17 +33,6 @@ if TYPE_CHECKING:
         one_ofuglb,
         one_ucb_glm,
     )
-    from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-    from fedglb.confidence import (
-        FedGLBPrinted,
-        Fixed,
-        Iterate,
-        Mixture,
-        OnePassRadius,
-        Posterior,
-    )
-    from fedglb.datasets import DataUnavailable, FeatureMap, Table
-    from fedglb.datasets import load as load_table
     from fedglb.environments import (
         Block,
         Classification,
@@ -58,6 +47,8 @@ if TYPE_CHECKING:
         clustered,
         from_gymnasium,
     )
+    from fedglb.environments.datasets import DataUnavailable, FeatureMap, Table
+    from fedglb.environments.datasets import load as load_table
     from fedglb.errors import InvalidInput
     from fedglb.evaluation import (
         ClientPolicy,
@@ -69,35 +60,56 @@ if TYPE_CHECKING:
         evaluate,
     )
     from fedglb.federation import Agent
-    from fedglb.global_update import AGD, LBFGS, Newton, OneExchange, OnePass
     from fedglb.links import Identity, Link, Logistic, Poisson, Probit
-    from fedglb.privacy import Gaussian, PrivacyStatement
+    from fedglb.parts.choice import (
+        Bayes,
+        Certified,
+        Choice,
+        EpsilonGreedy,
+        Greedy,
+        Sigma,
+        Thompson,
+        Ucb,
+    )
+    from fedglb.parts.confidence import (
+        Confidence,
+        FedGLBPrinted,
+        Fixed,
+        Iterate,
+        Mixture,
+        OnePassRadius,
+        Posterior,
+    )
+    from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange, OnePass
+    from fedglb.parts.local_update import LocalUpdate
+    from fedglb.parts.ridge import Evidence
+    from fedglb.parts.trigger import Trigger
+    from fedglb.privacy import GaussianMechanism, PrivacyStatement
     from fedglb.problem import Problem
     from fedglb.protocol import Client, Coordinator
-    from fedglb.report.figures.plot import plot
-    from fedglb.ridge_rule import Evidence
     from fedglb.service import AgentClient, AsyncAgentClient
-    from fedglb.simulation import Run, load_run, lockstep, simulate, to_gymnasium
-    from fedglb.sweeps import Experiment, SweepFailed, SweepResult, read_experiment, sweep
-    from fedglb.sweeps import load as load_sweep
+    from fedglb.simulation import Run, compare, load_run, simulate, to_gymnasium
+    from fedglb.studies import Experiment, SweepFailed, SweepResult, read_experiment, sweep
+    from fedglb.studies import load as load_sweep
+    from fedglb.studies.report.figures.plot import plot
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient", "Bayes",
-    "Block", "Certified", "Classification", "Client", "ClientPolicy", "Clustered", "Coordinator",
-    "DataUnavailable", "Delayed", "Drifting", "Environment", "EpsilonGreedy", "Estimate",
-    "Evidence", "Experiment", "FeatureMap", "FedGLBPrinted", "Fixed", "Gaussian", "Greedy",
-    "Heterogeneous", "Identity", "InvalidInput", "Iterate", "Link", "Logged", "Logistic",
+    "AGD", "ALGORITHMS", "LBFGS", "Agent", "AgentClient", "Algorithm", "AsyncAgentClient",
+    "Bayes", "Block", "Certified", "Choice", "Classification", "Client", "ClientPolicy",
+    "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
+    "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
+    "FedGLBPrinted", "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
+    "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
     "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "OnePassRadius", "Partial",
-    "Poisson", "Policy",
-    "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded", "Run", "Sigma",
-    "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Ucb", "UniformPolicy",
-    "async_linucb", "clustered", "dislinucb", "evaluate", "fedglb_auto", "fedglb_iterate",
-    "fedglb_mix", "fedglb_private", "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
-    "fedlinucb", "from_gymnasium", "load_run", "load_sweep", "load_table", "lockstep", "n_ecolog",
-    "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog", "one_ofuglb", "one_ucb_glm", "plot",
-    "read_experiment", "simulate", "sweep", "to_gymnasium",
+    "Poisson", "Policy", "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded",
+    "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Trigger",
+    "Ucb", "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
+    "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_private", "fedglb_ucb",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "from_gymnasium", "load_run",
+    "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
+    "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def told(part: Any) -> Iterator[tuple[str, Any]]:
 
     Examples
     --------
-    >>> from fedglb.trigger import Event
+    >>> from fedglb.parts.trigger import Event
     >>> dict(told(Event(1.0))), dict(told(Event(1.0, clock="own samples")))
     ({'threshold': 1.0}, {'threshold': 1.0, 'clock': 'own samples'})
     """

@@ -20,18 +20,27 @@ from fedglb.algorithms import (
     fedglb_ucb,
 )
 from fedglb.algorithms.catalog import build, parameters
-from fedglb.choice import Bayes, Certified, Choice, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
 from fedglb.environments import Recorded, Synthetic
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.warm_up import warm_up as update_once
-from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.links import LINKS, Poisson
+from fedglb.parts.choice import (
+    Bayes,
+    Certified,
+    Choice,
+    EpsilonGreedy,
+    Greedy,
+    Sigma,
+    Thompson,
+    Ucb,
+)
+from fedglb.parts.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
+from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.problem import Problem
 from fedglb.simulation import simulate
 from fedglb.simulation.engine import Progress
-from fedglb.sweeps.fixed_models import fixed_models
+from fedglb.studies.run.fixed_models import fixed_models
 
 #: What a preset is given where it has no default.
 _GIVEN = {"threshold": 0.1, "updates": 3}

@@ -10,13 +10,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.algorithms.catalog import build
-from fedglb.confidence import Linear
 from fedglb.federation.agreement import Agreement
-from fedglb.global_update import Exchange
-from fedglb.local_update import AsyncRidge
+from fedglb.parts.confidence import Linear
+from fedglb.parts.global_update import Exchange
+from fedglb.parts.local_update import AsyncRidge
+from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
-from fedglb.trigger import Growth, Schedule
-from tests.confidence.coverage import DELTA, coverage, small_problem
+from tests.parts.confidence.coverage import DELTA, coverage, small_problem
 
 LINEAR = fg.Problem(dim=3, link=fg.Identity(), noise=0.3)
 A, B, C = np.eye(3)
@@ -183,7 +183,7 @@ def test_it_learns_more_with_downloads():
     learner = fg.async_linucb(0.5, 2.0, confidence=fg.Fixed(0.5))
     alone = fg.async_linucb(0.5, math.inf, confidence=fg.Fixed(0.5))
     for seed in range(3):
-        run, single = fg.lockstep([learner, alone], env, 300, seed)
+        run, single = fg.compare([learner, alone], env, 300, seed)
         half = run.trace["regret"][149]
         assert run.regret - half < 0.6 * half
         assert run.regret < 0.6 * single.regret

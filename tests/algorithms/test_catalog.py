@@ -6,8 +6,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.algorithms.catalog import all_parameters, build, parameters
-from fedglb.confidence import Iterate
-from fedglb.trigger import Event
+from fedglb.parts.confidence import Iterate
+from fedglb.parts.trigger import Event
 
 CLOCKED = ("fedglb-ucb", "dislinucb", "fedglb-mix", "fedglb-auto")
 

@@ -10,7 +10,7 @@ import pytest
 
 import fedglb as fg
 from fedglb import choice, confidence, global_update, local_update, trigger
-from fedglb.lazy_rate import LazyRate
+from fedglb.parts.lazy_rate import LazyRate
 
 RATE = LazyRate(3)
 PARTS = {
@@ -130,7 +130,7 @@ def test_the_private_presets_names_and_defaults():
     assert (plain.privacy, plain.choice, plain.exploration) == (None, fg.Bayes(), 1.0)
     assert not plain.local_update.learns
     assert plain.most_updates is None  # without privacy nothing is used up
-    private = fg.fedglb_private(7, privacy=fg.Gaussian(1.0, 1e-6))
+    private = fg.fedglb_private(7, privacy=fg.GaussianMechanism(1.0, 1e-6))
     assert private.most_updates == 7
     assert dataclasses.replace(private, privacy=None) == plain
     assert fg.fedglb_private(7, confidence=fg.Fixed(0.2)).choice == fg.Ucb()

@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
-from fedglb.local_update import EcoLog
-from fedglb.trigger import Event
-from tests.confidence.coverage import DELTA, coverage, small_problem
+from fedglb.parts.local_update import EcoLog
+from fedglb.parts.trigger import Event
+from tests.parts.confidence.coverage import DELTA, coverage, small_problem
 
 
 def test_a_step_is_the_minimiser_over_the_ball():
@@ -56,7 +56,7 @@ def test_they_learn():
     """Regret grows slower than time; all samples together are better than each client's own."""
     env = fg.Synthetic(fg.Problem(dim=3, radius=3.0), clients=4, arms=10)
     for seed in range(3):
-        one, each, still = fg.lockstep(
+        one, each, still = fg.compare(
             [fg.one_ecolog(0.1), fg.n_ecolog(0.1), fg.one_ecolog(confidence=fg.Fixed(1e6))],
             env, 400, seed,
         )  # fmt: skip

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.confidence import FedLinUCB, Linear
 from fedglb.federation.agreement import Agreement
-from fedglb.global_update import Exchange
-from fedglb.local_update import FrozenRidge
+from fedglb.parts.confidence import FedLinUCB, Linear
+from fedglb.parts.global_update import Exchange
+from fedglb.parts.local_update import FrozenRidge
+from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
-from fedglb.trigger import Growth, Schedule
-from tests.confidence.coverage import CLIENTS, DELTA, coverage, small_problem
+from tests.parts.confidence.coverage import CLIENTS, DELTA, coverage, small_problem
 
 LINEAR = fg.Problem(dim=3, link=fg.Identity(), noise=0.3)
 
@@ -157,7 +157,7 @@ def test_it_learns():
     learner = fg.fedlinucb(0.5, confidence=fg.Fixed(0.5))
     still = replace(learner, trigger=Growth(np.inf))
     for seed in range(3):
-        run, idle = fg.lockstep([learner, still], env, 300, seed)
+        run, idle = fg.compare([learner, still], env, 300, seed)
         half = run.trace["regret"][149]
         assert run.regret - half < 0.6 * half
         assert run.regret < 0.3 * idle.regret

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from fedglb.local_update import Ons
-from fedglb.trigger import Always
+from fedglb.parts.local_update import Ons
+from fedglb.parts.trigger import Always
 
 LINKS = {
     "logistic": fg.Problem(4, fg.Logistic()),

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.kernels.layout import HIGH, LOW
-from fedglb.trigger import Always, Event, Never
+from fedglb.parts.trigger import Always, Event, Never
 
 LINKS = {
     "logistic": fg.Problem(3, radius=2.0),

@@ -9,13 +9,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
-from fedglb.confidence import OwnModel
 from fedglb.federation.agreement import Agreement
-from fedglb.local_update import HessianMle
-from fedglb.trigger import Always
-from tests.confidence.coverage import CLIENTS, DELTA, DIM, LINKS, coverage, small_problem
-from tests.global_update.reference import draw
+from fedglb.parts.confidence import OwnModel
+from fedglb.parts.local_update import HessianMle
+from fedglb.parts.trigger import Always
 from tests.links.families import FAMILIES, Hyperbolic
+from tests.parts.confidence.coverage import CLIENTS, DELTA, DIM, LINKS, coverage, small_problem
+from tests.parts.global_update.reference import draw
 
 LIKELIHOODS = ("logistic", "poisson", "identity")
 # (ridge, radius, strength of θ* in radii): the last has ‖θ*‖ twice the radius of the ball
@@ -104,7 +104,7 @@ def test_they_learn():
     """Regret grows slower than time; all samples together are better than each client's own."""
     env = fg.Synthetic(fg.Problem(dim=3, radius=3.0), clients=4, arms=10)
     for seed in range(3):
-        one, each, still = fg.lockstep(
+        one, each, still = fg.compare(
             [fg.one_ofuglb(0.2), fg.n_ofuglb(0.2), fg.one_ofuglb(confidence=fg.Fixed(1e6))],
             env, 400, seed,
         )  # fmt: skip

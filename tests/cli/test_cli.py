@@ -101,7 +101,7 @@ def test_every_parameter_of_every_algorithm_and_solver_is_an_option():
     said = {"privacy_delta": "delta", "noise_in": "noise"}  # the privacy has options of its own
     of_privacy = {said.get(option, option) for option in options}
     advanced = {"honest", "hessian_share"}  # in files and in Python
-    assert set(inspect.signature(fg.Gaussian).parameters) - advanced <= of_privacy
+    assert set(inspect.signature(fg.GaussianMechanism).parameters) - advanced <= of_privacy
 
 
 def test_help_shows_defaults_and_an_example():

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from fedglb.datasets import DATASETS
+from fedglb.environments.datasets import DATASETS
 from tests.cli.test_cli import fedglb
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from fedglb.demo import die_with_parent, summary
-from fedglb.demo.local_baseline import local_baseline
-from fedglb.demo.plan import DemoPlan, file_of
-from fedglb.demo.stream import stream
 from fedglb.federation.agent.store import AgentStore
+from fedglb.federation.demo import die_with_parent, summary
+from fedglb.federation.demo.local_baseline import local_baseline
+from fedglb.federation.demo.plan import DemoPlan, file_of
+from fedglb.federation.demo.stream import stream
 from tests.federation.helpers.whole_log import whole_log
 
 SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")

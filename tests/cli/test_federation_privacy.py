@@ -30,7 +30,7 @@ def test_init_agrees_on_schedule_and_privacy(federation, tmp_path):  # noqa: F81
     out = federation("init", folder, *INIT, *PRIVATE, *more)
     assert out.returncode == 0, out.stderr
     found = Bundle.read(folder / "coordinator").agreement
-    privacy = fg.Gaussian(1.0, 1e-6, "silo", "replace", 2, reward_limit=0.5)
+    privacy = fg.GaussianMechanism(1.0, 1e-6, "silo", "replace", 2, reward_limit=0.5)
     assert found.algorithm == fg.fedglb_private(30, 3600.0, privacy, 1.3)
     assert found.algorithm.delta == 0.01  # --delta was the privacy's
     assert found.times[:2] == (3600.0, 4680.0)

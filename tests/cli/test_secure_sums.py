@@ -45,7 +45,7 @@ def test_from_init_to_an_accepted_roster(federation, agent, tmp_path):  # noqa: 
     agreement = Bundle.read(place).agreement
     first = agreement.roster
     assert f"Roster: {first}" in out.stdout
-    assert agreement.algorithm.privacy == fg.Gaussian(1.0, 1e-6, noise="sums", honest=0.6)
+    assert agreement.algorithm.privacy == fg.GaussianMechanism(1.0, 1e-6, noise="sums", honest=0.6)
     assert (agreement.minimum, agreement.max_clients, agreement.least_members) == (4, 6, 4)
 
     said = federation("privacy", folder).stdout

@@ -9,8 +9,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.cli import live
-from fedglb.sweeps import Finished, SweepStatus
-from tests.sweeps.tiny import fedglb, tables, toml
+from fedglb.studies import Finished, SweepStatus
+from tests.studies.tiny import fedglb, tables, toml
 
 
 def test_the_table_and_where_the_files_are(tmp_path):

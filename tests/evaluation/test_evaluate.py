@@ -11,7 +11,7 @@ from scipy import optimize
 import fedglb as fg
 from fedglb.evaluation.intervals import lower_bound
 from fedglb.evaluation.reward_model import fit
-from tests.choice.decisions import place, play
+from tests.parts.choice.decisions import place, play
 
 PROBLEM = fg.Problem(dim=2)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.choice import Choice
+from fedglb.parts.choice import Choice
 
 PROBLEM = fg.Problem(dim=3)
 RNG = np.random.default_rng(4)

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.choice import Choice
-from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, stored_name
 from fedglb.federation.warm_up import warm_up
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
-from fedglb.global_update import GlobalUpdate, Refit
-from fedglb.lazy_rate import LazyRate
-from fedglb.local_update import LocalUpdate
+from fedglb.parts.choice import Choice
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.global_update import GlobalUpdate, Refit
+from fedglb.parts.lazy_rate import LazyRate
+from fedglb.parts.local_update import LocalUpdate
+from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
-from fedglb.trigger import Trigger
 from tests.federation.helpers.lossy_network import agreed
 
 
@@ -82,7 +82,7 @@ def test_stored_names_are_a_decision():
     }  # fmt: skip
     found = {axis: {_stored(kind) for kind in _concrete(base)} for axis, base in axes.items()}
     single = {"problem": fg.Problem, "algorithm": fg.Algorithm, "rate": LazyRate}
-    single |= {"ridge": fg.Evidence, "privacy": fg.Gaussian}
+    single |= {"ridge": fg.Evidence, "privacy": fg.GaussianMechanism}
     found |= {axis: {_stored(kind)} for axis, kind in single.items()}
     assert found == STORED_NAMES
 

@@ -28,13 +28,16 @@ from tests.federation.helpers.lossy_network import (
     texts,
 )
 
-SILO = fg.Gaussian(epsilon=1.0, delta=1e-6, noise="silo")
+SILO = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
 B, FIRST, GROWTH = 5, 4.0, 1.5
 TIMES = [FIRST * GROWTH**k for k in range(B)]
 
 
 def private(
-    privacy: fg.Gaussian | None = SILO, updates: int = B, growth: float = GROWTH, **more: Any
+    privacy: fg.GaussianMechanism | None = SILO,
+    updates: int = B,
+    growth: float = GROWTH,
+    **more: Any,
 ) -> Agreement:
     algorithm = fg.fedglb_private(updates, first=FIRST, growth=growth, privacy=privacy)
     return agreed(algorithm=algorithm, **more)
@@ -367,7 +370,7 @@ def in_federation(**more: Any) -> dict[str, Any]:
 )
 def test_what_cannot_be_is_refused_by_name(privacy, schedule, problem, match):
     given = {"updates": B, "first": FIRST, "growth": 1.001, **schedule}
-    algorithm = fg.fedglb_private(privacy=fg.Gaussian(**in_federation(**privacy)), **given)
+    algorithm = fg.fedglb_private(privacy=fg.GaussianMechanism(**in_federation(**privacy)), **given)
     with pytest.raises(fg.InvalidInput, match=match):
         Agreement(fg.Problem(dim=2, noise=1.0, **problem), algorithm, max_clients=3)
 

@@ -11,13 +11,21 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from fedglb.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import EXPLORATION
 from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
 from fedglb.kernels.philox import normals, uniforms
 from fedglb.kernels.scoring import pick, upper_bounds
-from tests.choice.decisions import DISPERSION, admissible, learned, params, place, plain_pick, play
+from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
+from tests.parts.choice.decisions import (
+    DISPERSION,
+    admissible,
+    learned,
+    params,
+    place,
+    plain_pick,
+    play,
+)
 
 SIZES = [(1, 3), (2, 1), (3, 6), (5, 25), (10, 25), (13, 4)]
 PLACES = [place(seed, d, K) for seed, (d, K) in enumerate(SIZES * 8)] + [
@@ -308,8 +316,8 @@ def test_the_estimate_counts_the_draws_that_play_the_arm(epsilon, slack):
 
 
 SCRIPT = """
-from fedglb.choice import *
-from tests.choice.decisions import learned, place, play
+from fedglb.parts.choice import *
+from tests.parts.choice.decisions import learned, place, play
 for at in (place(1, 3, 6), learned(2, 5, 4)):
     for rule in (
         Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=20), Thompson(draws=0),

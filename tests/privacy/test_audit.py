@@ -50,7 +50,7 @@ class Source:
 
 
 def algorithm(place: str, neighbours: str) -> fg.Algorithm:
-    privacy = fg.Gaussian(8.0, 1e-2, place, neighbours, honest=0.6)  # 2 of 3
+    privacy = fg.GaussianMechanism(8.0, 1e-2, place, neighbours, honest=0.6)  # 2 of 3
     return fg.fedglb_private(UPDATES, 1, privacy, growth=2.0)
 
 

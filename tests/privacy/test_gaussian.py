@@ -15,7 +15,9 @@ PROBLEM = fg.Problem(dim=10)
 
 
 def planned(problem=PROBLEM, clients=200, updates=30, **given):
-    return fg.Gaussian(**{"epsilon": 1.0, "delta": 1e-6, **given}).plan(problem, clients, updates)
+    return fg.GaussianMechanism(**{"epsilon": 1.0, "delta": 1e-6, **given}).plan(
+        problem, clients, updates
+    )
 
 
 def test_noise_by_hand():
@@ -182,7 +184,7 @@ def test_noise_that_does_not_fit_is_refused():
 )  # fmt: skip
 def test_bad_input_is_named(given, said):
     with pytest.raises(fg.InvalidInput) as caught:
-        fg.Gaussian(**{"epsilon": 1.0, "delta": 1e-6, **given})
+        fg.GaussianMechanism(**{"epsilon": 1.0, "delta": 1e-6, **given})
     assert said in str(caught.value)
 
 

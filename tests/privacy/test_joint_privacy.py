@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.local_update import Anchored
 from fedglb.model import SharedModel
+from fedglb.parts.local_update import Anchored
 from fedglb.protocol.messages import CovarianceRequest, NewModel
 
 D, K, T, B = 3, 8, 40, 4
 UPDATES = (5, 12, 20, 30)
-PRIVATE = fg.fedglb_private(B, 1, fg.Gaussian(1.0, 1e-6), growth=2.0)
+PRIVATE = fg.fedglb_private(B, 1, fg.GaussianMechanism(1.0, 1e-6), growth=2.0)
 RULES = {
     "Bayes": PRIVATE,
     "Ucb": fg.fedglb_private(B, 1, PRIVATE.privacy, 2.0, confidence=fg.Fixed(0.5)),

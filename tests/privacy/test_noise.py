@@ -9,7 +9,7 @@ from scipy import stats
 import fedglb as fg
 from fedglb.privacy import SimulatedNoise, SystemNoise, discrete_gaussian
 
-PLAN = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=4), clients=10, updates=20)
+PLAN = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=4), clients=10, updates=20)
 CLOSE = 1e-9  # p-values of tests with fixed seeds
 
 

@@ -9,12 +9,12 @@ import pytest
 
 import fedglb as fg
 from fedglb.algorithms.catalog import build
-from fedglb.confidence import Fixed
-from fedglb.local_update import Anchored, Frozen, Ons
+from fedglb.parts.confidence import Fixed
+from fedglb.parts.local_update import Anchored, Frozen, Ons
+from fedglb.parts.trigger import Always, Event, Geometric, Growth, Schedule
 from fedglb.protocol.messages import CovarianceRequest
-from fedglb.trigger import Always, Event, Geometric, Growth, Schedule
 
-PRIVACY = fg.Gaussian(1.0, 1e-6)
+PRIVACY = fg.GaussianMechanism(1.0, 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_rewards_without_a_bound_are_refused(link):
 )  # fmt: skip
 def test_numbers_out_of_range_are_refused_by_name(key, value):
     with pytest.raises(fg.InvalidInput) as error:
-        fg.Gaussian(**{"epsilon": 1.0, "delta": 1e-6, key: value})
+        fg.GaussianMechanism(**{"epsilon": 1.0, "delta": 1e-6, key: value})
     assert error.value.argument == key
     with pytest.raises(fg.InvalidInput) as error:
         build("fedglb-private", {
@@ -108,7 +108,7 @@ def test_tables_of_privacy():
     made = build("fedglb-private", {
         "updates": 3, "privacy": {"epsilon": 2.0, "delta": 1e-5, "noise": "silo"},
     })  # fmt: skip
-    assert made.privacy == fg.Gaussian(2.0, 1e-5, "silo")
+    assert made.privacy == fg.GaussianMechanism(2.0, 1e-5, "silo")
     assert build("fedglb-private", {"updates": 3, "privacy": "none"}).privacy is None
     assert build("fedglb-private", {"updates": 3, "privacy": PRIVACY}).privacy is PRIVACY
     for table, named in (
@@ -141,10 +141,10 @@ def test_a_rule_that_chooses_the_ridge_is_refused():
 
 def test_rewards_beyond_what_whole_numbers_hold_are_refused_with_the_plan():
     with pytest.raises(fg.InvalidInput, match=r"reward_limit = 2000000\.0.*larger unit"):
-        fg.Gaussian(1.0, 1e-2, reward_limit=2e6).plan(fg.Problem(2, fg.Identity()), 5, 3)
+        fg.GaussianMechanism(1.0, 1e-2, reward_limit=2e6).plan(fg.Problem(2, fg.Identity()), 5, 3)
 
 
-@pytest.mark.parametrize("privacy", [None, fg.Gaussian(8.0, 1e-2, reward_limit=1e5)])
+@pytest.mark.parametrize("privacy", [None, fg.GaussianMechanism(8.0, 1e-2, reward_limit=1e5)])
 def test_more_samples_than_sums_have_room_for_are_refused(privacy):
     """8,600 samples of 10⁵ fit into 63 bits for one client, and not for a hundred."""
     problem = fg.Problem(1, fg.Identity())

@@ -39,7 +39,7 @@ TIGHT = {
 
 def setting_of(problem: fg.Problem, neighbours: str, contributions: int = 1):
     options = {"hessian_share": 0.2, "reward_limit": 4.0}
-    privacy = fg.Gaussian(1.0, 1e-6, "silo", neighbours, contributions, **options)
+    privacy = fg.GaussianMechanism(1.0, 1e-6, "silo", neighbours, contributions, **options)
     algorithm = fg.fedglb_private(B, 1, privacy, growth=2.0)
     return algorithm, algorithm.setting(problem, 5, None)
 

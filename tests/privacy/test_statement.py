@@ -12,7 +12,7 @@ PROBLEM = fg.Problem(dim=5)
 
 
 def stated(releases=10, simulated=False, **given):
-    gaussian = fg.Gaussian(1.0, 1e-6, **given)
+    gaussian = fg.GaussianMechanism(1.0, 1e-6, **given)
     return state(gaussian, gaussian.plan(PROBLEM, 20, 30), releases, simulated)
 
 

@@ -102,9 +102,9 @@ def one_pass(updates: int = 5) -> dict[str, fg.Algorithm]:
     """The algorithms whose updates take each sample in once, with and without noise."""
     return {
         "one pass": fg.fedglb_private(updates),
-        "one pass, sums": fg.fedglb_private(updates, privacy=fg.Gaussian(1.0, 1e-6)),
+        "one pass, sums": fg.fedglb_private(updates, privacy=fg.GaussianMechanism(1.0, 1e-6)),
         "one pass, silo": fg.fedglb_private(
-            updates, privacy=fg.Gaussian(1.0, 1e-6, "silo", "replace")
+            updates, privacy=fg.GaussianMechanism(1.0, 1e-6, "silo", "replace")
         ),
     }
 

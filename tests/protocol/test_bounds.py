@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.global_update import Query
 from fedglb.kernels.sums import add_derivatives, add_model_sums, add_moments, sum_loss
 from fedglb.links import LINKS
+from fedglb.parts.global_update import Query
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.bounds import Batch, limits, reward_range
 from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums

@@ -20,7 +20,7 @@ from tests.protocol.driver import Federation, equal_arrays, one_pass
 D, N, B = 2, 3, 6
 M = D + D * (D + 1) // 2
 PROBLEM = fg.Problem(D)
-PRIVATE = fg.fedglb_private(B, 1, fg.Gaussian(2.0, 1e-3), growth=2.0)
+PRIVATE = fg.fedglb_private(B, 1, fg.GaussianMechanism(2.0, 1e-3), growth=2.0)
 PLAIN = fg.fedglb_private(B, 1, growth=2.0)
 
 

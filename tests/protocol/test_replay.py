@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.local_update import Ons
+from fedglb.parts.local_update import Ons
+from fedglb.parts.trigger import Event
 from fedglb.protocol.messages import NewModel
 from fedglb.samples import Samples
-from fedglb.trigger import Event
 from tests.protocol.driver import Federation, communicating, equal_arrays
 
 D, N, T = 3, 3, 14

@@ -42,7 +42,7 @@ def test_the_page_shows_totals_and_no_samples(app, agent):
 
 def test_what_was_spent_of_a_privacy_budget_is_shown(tmp_path):
     """In the status, on the page, in the metrics; a client of the service reads the same."""
-    silo = fg.Gaussian(epsilon=1.0, delta=1e-6, noise="silo")
+    silo = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
     private = fg.fedglb_private(4, first=60.0, growth=2.0, privacy=silo)
     with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), algorithm=private) as agent:
         agent._session.receive(CovarianceRequest("alone", 1, 0))

@@ -17,9 +17,9 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.page.app import Page
 from fedglb.federation.warm_up import warm_up
 from fedglb.service.app import make_app
+from fedglb.service.page.app import Page
 from tests.service.federated import AGREED, DIM, Federated, until
 from tests.service.process import PATIENCE
 

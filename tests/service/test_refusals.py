@@ -8,10 +8,10 @@ import json
 import pytest
 
 import fedglb as fg
-from fedglb.federation.listening import read_token
 from fedglb.service.access import Access
 from fedglb.service.app import make_app
 from fedglb.service.limits import Limits
+from fedglb.service.listening import read_token
 from tests.service.asgi import CUT, JSON, ask, get, post
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]

@@ -11,14 +11,14 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from fedglb.confidence import FedGLB
-from fedglb.global_update import Exchange
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.merge import MOST
-from fedglb.local_update import Anchored, FrozenRidge, Ons
+from fedglb.parts.confidence import FedGLB
+from fedglb.parts.global_update import Exchange
+from fedglb.parts.local_update import Anchored, FrozenRidge, Ons
+from fedglb.parts.trigger import Always, Event, Never, Schedule
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
-from fedglb.trigger import Always, Event, Never, Schedule
 from tests.links.families import Hyperbolic
 
 N, K, D, T = 4, 7, 3, 36
@@ -77,33 +77,35 @@ ALGORITHMS = {
     "N-UCB-GLM, loose": fg.n_ucb_glm(0.2, tolerance=0.1),
     "N-ONS-GLM": fg.n_ons_glm(0.2),
     "FedGLB-Private, no noise": fg.fedglb_private(6),
-    "FedGLB-Private, sums": fg.fedglb_private(6, privacy=fg.Gaussian(1.0, 1e-6, reward_limit=3.0)),
+    "FedGLB-Private, sums": fg.fedglb_private(
+        6, privacy=fg.GaussianMechanism(1.0, 1e-6, reward_limit=3.0)
+    ),
     "FedGLB-Private, silo": fg.fedglb_private(
-        6, 2.0, fg.Gaussian(8.0, 1e-3, "silo", "replace", 2, reward_limit=2.5), growth=1.5
+        6, 2.0, fg.GaussianMechanism(8.0, 1e-3, "silo", "replace", 2, reward_limit=2.5), growth=1.5
     ),
     "FedGLB-Private, fixed radius": fg.fedglb_private(
-        6, 1, fg.Gaussian(4.0, 1e-3, reward_limit=3.0), confidence=fg.Fixed(0.3), ridge=0.1
+        6, 1, fg.GaussianMechanism(4.0, 1e-3, reward_limit=3.0), confidence=fg.Fixed(0.3), ridge=0.1
     ),
     "FedGLB-Private, update after every step": fg.fedglb_private(
-        16, 1, fg.Gaussian(4.0, 1e-3, reward_limit=3.0), growth=1.0001
+        16, 1, fg.GaussianMechanism(4.0, 1e-3, reward_limit=3.0), growth=1.0001
     ),
     "FedGLB-Private, Thompson": fg.fedglb_private(
-        6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0), choice=fg.Thompson()
+        6, privacy=fg.GaussianMechanism(4.0, 1e-3, reward_limit=3.0), choice=fg.Thompson()
     ),
     "FedGLB-Private, own steps, no noise": dataclasses.replace(
         fg.fedglb_private(6), local_update=Anchored()
     ),
     "FedGLB-Private, own steps": dataclasses.replace(
-        fg.fedglb_private(6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0)),
+        fg.fedglb_private(6, privacy=fg.GaussianMechanism(4.0, 1e-3, reward_limit=3.0)),
         local_update=Anchored(),
     ),
     "FedGLB-Private, even schedule": dataclasses.replace(
-        fg.fedglb_private(6, privacy=fg.Gaussian(4.0, 1e-3, reward_limit=3.0)),
+        fg.fedglb_private(6, privacy=fg.GaussianMechanism(4.0, 1e-3, reward_limit=3.0)),
         trigger=Schedule(6),
     ),
     "FedGLB-Private, likelihood": fg.fedglb_private(8, confidence=fg.OnePassRadius()),
     "FedGLB-Private, noise, likelihood": fg.fedglb_private(
-        8, privacy=fg.Gaussian(5.0, 1e-3, reward_limit=5.0), confidence=fg.OnePassRadius()
+        8, privacy=fg.GaussianMechanism(5.0, 1e-3, reward_limit=5.0), confidence=fg.OnePassRadius()
     ),
 }
 
@@ -202,7 +204,7 @@ def test_arms_that_are_played_again_and_again(name):
 @pytest.mark.parametrize("epsilon", [None, 50.0])
 def test_a_proven_set_of_the_one_pass_update(epsilon):
     """With so many clients it is far from the ball."""
-    privacy = None if epsilon is None else fg.Gaussian(epsilon, 1e-3)
+    privacy = None if epsilon is None else fg.GaussianMechanism(epsilon, 1e-3)
     algorithm = fg.fedglb_private(9, privacy=privacy, confidence=fg.OnePassRadius())
     reference, compiled = play(algorithm, fg.Synthetic(LINKS["logistic"], 60, K))
     agree(reference, compiled)
@@ -283,10 +285,10 @@ def test_many_features():
         agree(*play(ALGORITHMS[name], fg.Synthetic(problem, 3, 9)))
 
 
-def test_lockstep_gives_what_single_runs_give():
+def test_compare_gives_what_single_runs_give():
     env = fg.Synthetic(LINKS["logistic"], N, K)
     algorithms = list(ALGORITHMS.values())
-    for algorithm, run in zip(algorithms, fg.lockstep(algorithms, env, T, 3), strict=True):
+    for algorithm, run in zip(algorithms, fg.compare(algorithms, env, T, 3), strict=True):
         alone = fg.simulate(algorithm, env, T, 3, engine="reference")
         assert_array_equal(alone.choices, run.choices)
         assert alone.trace.equals(run.trace)
@@ -487,17 +489,17 @@ def test_nobody_ever_acts():
         LINKS["logistic"], np.full((3, N, K, D), 0.1), np.full((3, N, K), 0.5),
         np.zeros((3, N)), active=np.zeros((3, N), dtype=bool),
     )  # fmt: skip
-    private = fg.fedglb_private(2, privacy=fg.Gaussian(1.0, 1e-6))
+    private = fg.fedglb_private(2, privacy=fg.GaussianMechanism(1.0, 1e-6))
     some = [ALGORITHMS[name] for name in ("One-UCB-GLM", "FedGLB-UCB", "N-ONS-GLM")]
     for algorithm in (*some, fg.fedglb_private(2), private):
         agree(*play(algorithm, still, horizon=3))
 
 
-def test_lockstep_takes_any_iterable_and_nothing_else():
+def test_compare_takes_any_iterable_and_nothing_else():
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    assert len(fg.lockstep((fg.n_ons_glm() for _ in range(2)), env, 3)) == 2
+    assert len(fg.compare((fg.n_ons_glm() for _ in range(2)), env, 3)) == 2
     with pytest.raises(fg.InvalidInput, match="a list of them"):
-        fg.lockstep(fg.n_ons_glm(), env, 3)
+        fg.compare(fg.n_ons_glm(), env, 3)
 
 
 @pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 5, 1, 4), (2, 1, 3, 9), (3, 4, 1, 7)])
@@ -508,7 +510,7 @@ def test_small_sizes(size):
         fg.fedglb_ucb(0.1, fg.Newton()), fg.fedglb_ucb_1(1), fg.fedglb_ucb_2(horizon),
         fg.fedglb_ucb_3(horizon), fg.dislinucb(0.1), fg.one_ucb_glm(), fg.n_ucb_glm(),
         fg.fedglb_private(1), fg.fedglb_private(horizon),
-        fg.fedglb_private(horizon, privacy=fg.Gaussian(1.0, 1e-6)),
+        fg.fedglb_private(horizon, privacy=fg.GaussianMechanism(1.0, 1e-6)),
     ):  # fmt: skip
         agree(*play(algorithm, env, horizon=horizon))
 

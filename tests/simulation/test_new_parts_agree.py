@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from fedglb.confidence import FedGLB
-from fedglb.local_update import Ons
-from fedglb.trigger import Event
+from fedglb.parts.confidence import FedGLB
+from fedglb.parts.local_update import Ons
+from fedglb.parts.trigger import Event
 from tests.links.families import Hyperbolic
 from tests.simulation.test_engines_agree import agree, play, recorded, same
 
@@ -206,10 +206,10 @@ def test_rules_of_choice_with_the_algorithms_of_the_paper():
 # -- streams ---------------------------------------------------------------------------------------
 
 
-def test_lockstep_gives_what_single_runs_give():
+def test_compare_gives_what_single_runs_give():
     algorithms = [fg.fedglb_mix(0.5, rule) for rule in RULES.values()]
     algorithms += [fg.fedglb_auto(0.1, RULES[name]) for name in RANDOM if "Cert" not in name]
-    together = fg.lockstep(algorithms, env("logistic"), T, 3)
+    together = fg.compare(algorithms, env("logistic"), T, 3)
     for algorithm, run in zip(algorithms, together, strict=True):
         alone = fg.simulate(algorithm, env("logistic"), T, 3)
         assert_array_equal(alone.choices, run.choices)

@@ -22,9 +22,12 @@ ALGORITHMS = {
     "random": fg.fedglb_auto(choice=fg.Thompson()),
     "linear": fg.dislinucb(0.5),
     "one pass": fg.fedglb_private(4),
-    "private": fg.fedglb_private(4, privacy=fg.Gaussian(1.0, 1e-6)),
+    "private": fg.fedglb_private(4, privacy=fg.GaussianMechanism(1.0, 1e-6)),
     "private, all options": fg.fedglb_private(
-        4, 2, fg.Gaussian(2, 1e-3, "silo", "replace", 2, 0.5, 0.4, 0.75), confidence=fg.Fixed(0.2)
+        4,
+        2,
+        fg.GaussianMechanism(2, 1e-3, "silo", "replace", 2, 0.5, 0.4, 0.75),
+        confidence=fg.Fixed(0.2),
     ),
 }
 

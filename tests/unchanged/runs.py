@@ -83,10 +83,10 @@ NEWER_OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
         4, confidence=fg.OnePassRadius(), choice=fg.Certified(fg.Bayes())
     ),
     "noise": lambda: fg.fedglb_private(
-        4, first=5, privacy=fg.Gaussian(epsilon=8.0, delta=1e-3, neighbours="replace")
+        4, first=5, privacy=fg.GaussianMechanism(epsilon=8.0, delta=1e-3, neighbours="replace")
     ),
     "noise, zero-out": lambda: fg.fedglb_private(
-        4, first=5, growth=1.5, privacy=fg.Gaussian(epsilon=8.0, delta=1e-3)
+        4, first=5, growth=1.5, privacy=fg.GaussianMechanism(epsilon=8.0, delta=1e-3)
     ),
     "async download": lambda: fg.async_linucb(0.5, download=0.1, exploration=0.2),
     "variant 3, batches": lambda: fg.fedglb_ucb_3(4, exploration=0.2, batch_limit=3),

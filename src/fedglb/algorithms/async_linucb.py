@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import AsyncLinUCB, Confidence
-from fedglb.global_update import Exchange
-from fedglb.local_update import AsyncRidge
-from fedglb.trigger import Growth
+from fedglb.parts.confidence import AsyncLinUCB, Confidence
+from fedglb.parts.global_update import Exchange
+from fedglb.parts.local_update import AsyncRidge
+from fedglb.parts.trigger import Growth
 
 
 def async_linucb(
@@ -49,7 +49,7 @@ def async_linucb(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation cannot run it.
+        For `simulate` or `compare`; a federation cannot run it.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def async_linucb(
     --------
     >>> import fedglb as fg
     >>> env = fg.Synthetic(fg.Problem(dim=3, link=fg.Identity()), clients=4, arms=5)
-    >>> every, fewer = fg.lockstep([fg.async_linucb(0.5), fg.async_linucb(0.5, 4.0)], env, 50)
+    >>> every, fewer = fg.compare([fg.async_linucb(0.5), fg.async_linucb(0.5, 4.0)], env, 50)
     >>> every.transfers == 4 * every.syncs  # one up, and one down to each of the others
     True
     >>> fewer.transfers < 4 * fewer.syncs

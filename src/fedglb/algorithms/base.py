@@ -6,17 +6,17 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fedglb.choice import Choice, Ucb
-from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput, instance, integer, number, under
-from fedglb.global_update import GlobalUpdate
 from fedglb.later import later
-from fedglb.local_update import LocalUpdate
-from fedglb.privacy import Gaussian
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.global_update import GlobalUpdate
+from fedglb.parts.local_update import LocalUpdate
+from fedglb.parts.ridge import Evidence
+from fedglb.parts.trigger import Never, Trigger
+from fedglb.privacy import GaussianMechanism
 from fedglb.problem import Problem
-from fedglb.ridge_rule import Evidence
 from fedglb.setting import Setting
-from fedglb.trigger import Never, Trigger
 
 #: Below this multiple of the identity a rank-one update of A⁻¹ loses too many digits.
 SMALLEST_RIDGE = 1e-10
@@ -31,15 +31,15 @@ class Algorithm:
     name
         Name in results.
     local_update
-        What a client does with its own sample: a part of `fedglb.local_update`.
+        What a client does with its own sample: a part of `fedglb.parts.local_update`.
     global_update
         The solver, by which all clients fit one model: `AGD`, `Newton`, `LBFGS` or another part of
-        `fedglb.global_update`; None where there are no global updates. It is what the presets take
-        as `solver=`, and it can be read as `solver` too; errors call it the solver.
+        `fedglb.parts.global_update`; None where there are no global updates. The presets take it as
+        `solver=`, and `solver` reads it.
     trigger
-        When there is a global update: a part of `fedglb.trigger`.
+        When there is a global update: a part of `fedglb.parts.trigger`.
     confidence
-        The radius of the confidence ellipsoid: a part of `fedglb.confidence`.
+        The radius of the confidence ellipsoid: a part of `fedglb.parts.confidence`.
     ridge
         λ > 0 of the ridge penalty (λ/2)‖θ‖², or `Evidence`, a rule that chooses it at each
         global update.
@@ -51,7 +51,7 @@ class Algorithm:
         Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
         algorithm has no global updates and sends no messages.
     choice
-        Which arm is played, given the model and the sets: a part of `fedglb.choice`.
+        Which arm is played, given the model and the sets: a part of `fedglb.parts.choice`.
     privacy
         Differential privacy of the samples, by noise in what clients send. It needs updates in
         which each sample is sent once, on a schedule: `fedglb_private` has them.
@@ -69,9 +69,9 @@ class Algorithm:
     Examples
     --------
     >>> import fedglb as fg
-    >>> from fedglb.confidence import Fixed
-    >>> from fedglb.local_update import Ons
-    >>> from fedglb.trigger import Always
+    >>> from fedglb.parts.confidence import Fixed
+    >>> from fedglb.parts.local_update import Ons
+    >>> from fedglb.parts.trigger import Always
     >>> fg.Algorithm("eager", Ons(), fg.Newton(), Always(), Fixed(0.3)).name
     'eager'
     """
@@ -88,7 +88,7 @@ class Algorithm:
     exploration: float = 1.0
     centralised: bool = False
     choice: Choice = later(Ucb())
-    privacy: Gaussian | None = later(None)
+    privacy: GaussianMechanism | None = later(None)
 
     def __post_init__(self) -> None:
         if not isinstance(self.ridge, Evidence):
@@ -158,9 +158,11 @@ class Algorithm:
             allowed = "a radius without numbers from the coordinator, which differ from client to "
             raise InvalidInput("confidence", self.confidence, f"{allowed}client with this solver")
 
-    def _check_privacy(self, privacy: Gaussian) -> None:
+    def _check_privacy(self, privacy: GaussianMechanism) -> None:
         """Raise unless what clients send, and when, can be made private."""
-        instance("privacy", privacy, Gaussian, "fg.Gaussian(epsilon=1.0, delta=1e-6)")
+        instance(
+            "privacy", privacy, GaussianMechanism, "fg.GaussianMechanism(epsilon=1.0, delta=1e-6)"
+        )
         instead = "use fg.fedglb_private(updates, privacy=...), whose updates are on a schedule"
         if not self.trigger.public:
             allowed = (

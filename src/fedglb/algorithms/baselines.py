@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, FedGLB, OwnModel
-from fedglb.local_update import Mle, Ons
-from fedglb.trigger import Never
+from fedglb.parts.confidence import Confidence, FedGLB, OwnModel
+from fedglb.parts.local_update import Mle, Ons
+from fedglb.parts.trigger import Never
 
 
 def one_ucb_glm(
@@ -41,7 +41,7 @@ def one_ucb_glm(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation cannot run it.
+        For `simulate` or `compare`; a federation cannot run it.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def n_ucb_glm(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def n_ons_glm(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.own import call, find, is_own, takes
-from fedglb.choice import (
+from fedglb.errors import InvalidInput, number, one_of, under
+from fedglb.parts.choice import (
     Bayes,
     Certified,
     Choice,
@@ -25,11 +26,10 @@ from fedglb.choice import (
     Thompson,
     Ucb,
 )
-from fedglb.confidence import Confidence, FedGLBPrinted, Fixed, Iterate, OnePassRadius
-from fedglb.errors import InvalidInput, number, one_of, under
-from fedglb.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
-from fedglb.privacy import Gaussian
-from fedglb.ridge_rule import Evidence
+from fedglb.parts.confidence import Confidence, FedGLBPrinted, Fixed, Iterate, OnePassRadius
+from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
+from fedglb.parts.ridge import Evidence
+from fedglb.privacy import GaussianMechanism
 
 T = TypeVar("T")
 
@@ -120,7 +120,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         "iterate", "one-pass" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name
         and a number such as "sigma:3", or a table such as
         ``{"name": "certified", "index": "bayes"}``, and `ridge` is a number or
-        ``{"evidence": 0.01}``, and `privacy` a table of `Gaussian`'s
+        ``{"evidence": 0.01}``, and `privacy` a table of `GaussianMechanism`'s
         parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a
         part, or ``"package.module:function"`` in place of a name. Parameters of these names mean
         the same for a function of somebody's own.
@@ -313,7 +313,7 @@ def ridge_rule(spec: Mapping[str, Any]) -> Evidence:
     return Evidence(number(("ridge", "evidence"), spec["evidence"], above=0.0))
 
 
-def privacy(spec: object) -> Gaussian | None:
+def privacy(spec: object) -> GaussianMechanism | None:
     """Build what makes sums private, from a table of its parameters; "none": nothing does.
 
     Examples
@@ -321,24 +321,24 @@ def privacy(spec: object) -> Gaussian | None:
     >>> privacy({"epsilon": 1.0, "delta": 1e-6}).noise
     'sums'
     """
-    if spec is None or isinstance(spec, Gaussian):
+    if spec is None or isinstance(spec, GaussianMechanism):
         return spec
     if spec == "none":
         return None
     example = "{epsilon = 1.0, delta = 1e-6}"
     if not isinstance(spec, Mapping):
         raise InvalidInput((), spec, f'"none", or a table such as {example}')
-    takes = _signature(Gaussian).parameters
+    takes = _signature(GaussianMechanism).parameters
     for key, value in spec.items():
         if key not in takes:
             raise InvalidInput(str(key), value, f"only {', '.join(takes)}")
     for key, parameter in takes.items():
         if parameter.default is inspect.Parameter.empty and key not in spec:
             raise InvalidInput(key, None, f"a number, as in {example}")
-    return Gaussian(**spec)
+    return GaussianMechanism(**spec)
 
 
-def privacy_in_words(part: Gaussian) -> str:
+def privacy_in_words(part: GaussianMechanism) -> str:
     """Return δ of the privacy and its options that are not defaults; ε has a column of its own.
 
     Examples
@@ -346,7 +346,7 @@ def privacy_in_words(part: Gaussian) -> str:
     >>> privacy_in_words(privacy({"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}))
     'delta=1e-06 noise=silo'
     """
-    defaults = {key: p.default for key, p in _signature(Gaussian).parameters.items()}
+    defaults = {key: p.default for key, p in _signature(GaussianMechanism).parameters.items()}
     said = {key: getattr(part, key) for key in defaults if key != "epsilon"}
     return " ".join(f"{k}={v}" for k, v in said.items() if v != defaults[k])
 

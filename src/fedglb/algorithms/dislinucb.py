@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, Linear
-from fedglb.global_update import ClosedForm
-from fedglb.local_update import Ridge
-from fedglb.trigger import Clock, Event
+from fedglb.parts.confidence import Confidence, Linear
+from fedglb.parts.global_update import ClosedForm
+from fedglb.parts.local_update import Ridge
+from fedglb.parts.trigger import Clock, Event
 
 
 def dislinucb(
@@ -44,7 +44,7 @@ def dislinucb(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------

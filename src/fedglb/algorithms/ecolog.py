@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, EcoLogSet
-from fedglb.local_update import EcoLog
-from fedglb.trigger import Never
+from fedglb.parts.confidence import Confidence, EcoLogSet
+from fedglb.parts.local_update import EcoLog
+from fedglb.parts.trigger import Never
 
 
 def one_ecolog(
@@ -35,7 +35,7 @@ def one_ecolog(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation cannot run it.
+        For `simulate` or `compare`; a federation cannot run it.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def n_ecolog(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------

@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.choice import Bayes, Choice, Ucb
-from fedglb.confidence import Confidence, Posterior
-from fedglb.global_update import OnePass
-from fedglb.local_update import FrozenHessian
-from fedglb.privacy import Gaussian
-from fedglb.trigger import Geometric
+from fedglb.parts.choice import Bayes, Choice, Ucb
+from fedglb.parts.confidence import Confidence, Posterior
+from fedglb.parts.global_update import OnePass
+from fedglb.parts.local_update import FrozenHessian
+from fedglb.parts.trigger import Geometric
+from fedglb.privacy import GaussianMechanism
 
 
 def fedglb_private(
     updates: int,
     first: float | None = None,
-    privacy: Gaussian | None = None,
+    privacy: GaussianMechanism | None = None,
     growth: float | None = None,
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
@@ -38,7 +38,7 @@ def fedglb_private(
         The step of the first update, in a federation the second. None (default): where the sums
         are about as large as the noise in them.
     privacy
-        ``fg.Gaussian(epsilon, delta)``; None (default): no noise.
+        ``fg.GaussianMechanism(epsilon, delta)``; None (default): no noise.
     growth
         How much later each update is than the one before, a factor > 1. None (default): such that
         the updates fill the horizon. A federation needs `first` and `growth`.
@@ -59,7 +59,7 @@ def fedglb_private(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------
@@ -75,7 +75,8 @@ def fedglb_private(
     --------
     >>> import fedglb as fg
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=50, arms=5)
-    >>> private = fg.fedglb_private(updates=10, privacy=fg.Gaussian(epsilon=1.0, delta=1e-6))
+    >>> privacy = fg.GaussianMechanism(epsilon=1.0, delta=1e-6)
+    >>> private = fg.fedglb_private(updates=10, privacy=privacy)
     >>> run = fg.simulate(private, env, horizon=100, seed=1)
     >>> print(str(run.privacy).splitlines()[0])
     epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 1

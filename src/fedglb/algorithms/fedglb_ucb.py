@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, FedGLB, GlobalModel, LazyONS
-from fedglb.global_update import AGD, GlobalUpdate, OnsStep
-from fedglb.lazy_rate import LazyRate
-from fedglb.local_update import BRule, Frozen, LazyOns, Ons
-from fedglb.privacy import Gaussian
-from fedglb.trigger import Clock, Event, Schedule
+from fedglb.parts.confidence import Confidence, FedGLB, GlobalModel, LazyONS
+from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
+from fedglb.parts.lazy_rate import LazyRate
+from fedglb.parts.local_update import BRule, Frozen, LazyOns, Ons
+from fedglb.parts.trigger import Clock, Event, Schedule
+from fedglb.privacy import GaussianMechanism
 
 
 def fedglb_ucb(
@@ -22,7 +22,7 @@ def fedglb_ucb(
     confidence: Confidence[Any] | None = None,
     b_rule: BRule = "refit",
     clock: Clock = "steps",
-    privacy: Gaussian | None = None,
+    privacy: GaussianMechanism | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
 
@@ -61,7 +61,7 @@ def fedglb_ucb(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------
@@ -125,7 +125,7 @@ def fedglb_ucb_1(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def fedglb_ucb_2(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
 
     Raises
     ------
@@ -256,7 +256,7 @@ def fedglb_ucb_3(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation has no horizon, and cannot run a schedule.
+        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
 
     Raises
     ------

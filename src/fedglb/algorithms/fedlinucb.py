@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, FedLinUCB
-from fedglb.global_update import Exchange
-from fedglb.local_update import FrozenRidge
-from fedglb.trigger import Growth
+from fedglb.parts.confidence import Confidence, FedLinUCB
+from fedglb.parts.global_update import Exchange
+from fedglb.parts.local_update import FrozenRidge
+from fedglb.parts.trigger import Growth
 
 
 def fedlinucb(
@@ -42,7 +42,7 @@ def fedlinucb(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation cannot run it.
+        For `simulate` or `compare`; a federation cannot run it.
 
     Raises
     ------

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.confidence import Confidence, OfuGlbSet
-from fedglb.local_update import HessianMle
-from fedglb.trigger import Never
+from fedglb.parts.confidence import Confidence, OfuGlbSet
+from fedglb.parts.local_update import HessianMle
+from fedglb.parts.trigger import Never
 
 
 def one_ofuglb(
@@ -41,7 +41,7 @@ def one_ofuglb(
     Returns
     -------
     Algorithm
-        For `simulate` or `lockstep`; a federation cannot run it.
+        For `simulate` or `compare`; a federation cannot run it.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def n_ofuglb(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------

@@ -49,7 +49,7 @@ def find(argument: str | Place, name: str) -> Callable[..., Any]:
 
     Examples
     --------
-    >>> find("choice", "fedglb.choice:Sigma")(3.0)
+    >>> find("choice", "fedglb.parts.choice:Sigma")(3.0)
     Sigma(width=3.0)
     """
     module, _, path = name.partition(":")
@@ -111,8 +111,8 @@ def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], 
 
     Examples
     --------
-    >>> from fedglb.choice import Choice
-    >>> call(("choice",), "fedglb.choice:Sigma", {"width": 3.0}, Choice, "fg.Ucb()")
+    >>> from fedglb.parts.choice import Choice
+    >>> call(("choice",), "fedglb.parts.choice:Sigma", {"width": 3.0}, Choice, "fg.Ucb()")
     Sigma(width=3.0)
     """
     function = find(argument, name)

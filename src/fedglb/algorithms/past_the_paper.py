@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.choice import Bayes, Choice, Ucb
-from fedglb.confidence import Iterate, Mixture, Posterior
-from fedglb.global_update import AGD, GlobalUpdate, OneExchange
-from fedglb.local_update import Anchored, Ons
-from fedglb.privacy import Gaussian
-from fedglb.ridge_rule import Evidence
-from fedglb.trigger import Clock, Event
+from fedglb.parts.choice import Bayes, Choice, Ucb
+from fedglb.parts.confidence import Iterate, Mixture, Posterior
+from fedglb.parts.global_update import AGD, GlobalUpdate, OneExchange
+from fedglb.parts.local_update import Anchored, Ons
+from fedglb.parts.ridge import Evidence
+from fedglb.parts.trigger import Clock, Event
+from fedglb.privacy import GaussianMechanism
 
 
 def fedglb_iterate(
@@ -49,7 +49,7 @@ def fedglb_iterate(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def fedglb_mix(
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence = 1.0,
     delta: float = 0.01,
-    privacy: Gaussian | None = None,
+    privacy: GaussianMechanism | None = None,
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii that nobody has to scale.
 
@@ -120,7 +120,7 @@ def fedglb_mix(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def fedglb_auto(
     clock: Clock = "own samples",
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence | None = None,
-    privacy: Gaussian | None = None,
+    privacy: GaussianMechanism | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, no c_μ, no R and no exploration to be chosen.
 
@@ -188,7 +188,7 @@ def fedglb_auto(
     Returns
     -------
     Algorithm
-        For `simulate`, `lockstep` or a federation.
+        For `simulate`, `compare` or a federation.
 
     Raises
     ------

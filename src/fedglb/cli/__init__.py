@@ -16,7 +16,7 @@ from fedglb.cli.reproduce import reproduce
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
 from fedglb.cli.warm_up import warm_up
-from fedglb.datasets import DataUnavailable
+from fedglb.environments.datasets import DataUnavailable
 from fedglb.errors import InvalidInput
 
 app = typer.Typer(

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedglb.datasets import DATASETS, Dataset, fetch, find
-from fedglb.datasets.fetch import Progress
+from fedglb.environments.datasets import DATASETS, Dataset, fetch, find
+from fedglb.environments.datasets.fetch import Progress
 from fedglb.errors import one_of
 
 app = typer.Typer(no_args_is_help=True, help="Fetch or list the data sets of the experiments.")

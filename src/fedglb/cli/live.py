@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from fedglb.cli.progress import announce_compilation
-from fedglb.display.bar import LINE_EVERY
-from fedglb.sweeps import Finished, SweepStatus, pareto_front
+from fedglb.simulation.bar import LINE_EVERY
+from fedglb.studies import Finished, SweepStatus, pareto_front
 
 _MOST_SHOWN = 5
 _LOOK_EVERY = 1.0  # seconds

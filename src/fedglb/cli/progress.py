@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from fedglb.display.bar import bar
 from fedglb.kernels.cache import cache
+from fedglb.simulation.bar import bar
 
 
 def say(text: str) -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from fedglb.cli.report_errors import report_errors
 
 if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
-    from fedglb.report import Report
+    from fedglb.studies.report import Report
 
 JSON = typer.Option("--json", help="Print the answer as JSON, for scripts.")
 
@@ -31,12 +31,12 @@ def report(
 
     Example: fedglb report results/synthetic-quick
     """
-    from fedglb.report import write_report
-    from fedglb.report.across_report import write_across
-    from fedglb.report.panels_report import write_panels
-    from fedglb.reproduce import load_study
-    from fedglb.reproduce.across import load_across
-    from fedglb.reproduce.panels import load_panels
+    from fedglb.studies.report import write_report
+    from fedglb.studies.report.across_report import write_across
+    from fedglb.studies.report.panels_report import write_panels
+    from fedglb.studies.reproduce import load_study
+    from fedglb.studies.reproduce.across import load_across
+    from fedglb.studies.reproduce.panels import load_panels
 
     with report_errors(Path(folder), folder="DIR"):
         across = load_across(Path(folder))

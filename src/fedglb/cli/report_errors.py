@@ -10,9 +10,9 @@ from typing import NoReturn
 import typer
 from rich.console import Console
 
-from fedglb.datasets import DataUnavailable
+from fedglb.environments.datasets import DataUnavailable
 from fedglb.errors import InvalidInput, Place
-from fedglb.sweeps import SweepFailed
+from fedglb.studies import SweepFailed
 
 _INTERRUPTED = 130
 _OPTIONS: dict[Place, str] = {

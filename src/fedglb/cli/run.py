@@ -29,17 +29,17 @@ from fedglb.cli.report_errors import as_options
 from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, Place, integer, one_of
 from fedglb.links import LINKS
+from fedglb.parts.trigger import Clock
 from fedglb.privacy import NoisePlace, PrivacyStatement
 from fedglb.privacy.sensitivity import Neighbours
 from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
-from fedglb.trigger import Clock
 
 _OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
 _NAMES = ("message", "direction")  # columns of the ledger that hold text
 _ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
 _PRIVACY = "Privacy"
-#: Options of the privacy, and what they are called in `Gaussian`.
+#: Options of the privacy, and what they are called in `GaussianMechanism`.
 _OF_PRIVACY = {
     "privacy_delta": "delta", "noise_in": "noise", "neighbours": "neighbours",
     "contributions": "contributions", "reward_limit": "reward_limit",

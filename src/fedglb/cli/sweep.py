@@ -17,8 +17,8 @@ from fedglb.cli.live import view
 from fedglb.cli.progress import say
 from fedglb.cli.report_errors import as_options, report_errors
 from fedglb.errors import InvalidInput
-from fedglb.sweeps import Experiment, SweepResult, read_experiment
-from fedglb.sweeps import sweep as run_sweep
+from fedglb.studies import Experiment, SweepResult, read_experiment
+from fedglb.studies import sweep as run_sweep
 
 
 def sweep(
@@ -78,7 +78,7 @@ def summarise(runs: pl.DataFrame) -> pl.DataFrame:
 
     With fewer than 5 seeds it has no standard error, median and number of stuck runs.
     """
-    from fedglb.report.summary import spread  # and SciPy: only where there is a result
+    from fedglb.studies.report.summary import spread  # and SciPy: only where there is a result
 
     return (
         runs.group_by("label", maintain_order=True)
@@ -121,7 +121,7 @@ def _plain(result: SweepResult, summary: pl.DataFrame) -> dict[str, Any]:
 
 
 def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
-    from fedglb.report.summary import STUCK_MEANS
+    from fedglb.studies.report.summary import STUCK_MEANS
 
     console = Console(markup=False, emoji=False)
     manifest = result.manifest

@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.datasets import FeatureMap, Table, load
-from fedglb.datasets.feature_map import Scale
-from fedglb.datasets.fetch import Progress
+from fedglb.environments.datasets import FeatureMap, Table, load
+from fedglb.environments.datasets.feature_map import Scale
+from fedglb.environments.datasets.fetch import Progress
 from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.io.atomic import atomic_write, user_cache
 from fedglb.typing import FloatArray, IntArray

@@ -62,7 +62,7 @@ def from_gymnasium(
     Returns
     -------
     Environment
-        For `fg.simulate` and `fg.lockstep`, with either engine.
+        For `fg.simulate` and `fg.compare`, with either engine.
 
     Raises
     ------

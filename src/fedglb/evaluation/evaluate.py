@@ -13,7 +13,7 @@ from fedglb.evaluation.intervals import normal_interval, proven_interval
 from fedglb.evaluation.logged import Logged
 from fedglb.evaluation.policies import PlainPolicy, Policy, probabilities
 from fedglb.evaluation.reward_model import fit, fits_of_the_past
-from fedglb.ridge_rule import Evidence
+from fedglb.parts.ridge import Evidence
 from fedglb.typing import FloatArray
 
 Method: TypeAlias = Literal["dr", "ips", "snips", "dm"]

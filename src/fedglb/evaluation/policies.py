@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.choice import EpsilonGreedy
 from fedglb.errors import InvalidInput, array, instance, integer, number
+from fedglb.parts.choice import EpsilonGreedy
 from fedglb.protocol import Client
 from fedglb.typing import FloatArray
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedglb.global_update import OneExchange
-from fedglb.global_update.base import Objective, Solution, Solve, Sums
-from fedglb.global_update.refit import Refit
 from fedglb.kernels.sums import add_derivatives
+from fedglb.parts.global_update import OneExchange
+from fedglb.parts.global_update.base import Objective, Solution, Solve, Sums
+from fedglb.parts.global_update.refit import Refit
+from fedglb.parts.ridge import Evidence
 from fedglb.problem import Problem
-from fedglb.ridge_rule import Evidence
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 

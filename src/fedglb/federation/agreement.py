@@ -13,16 +13,16 @@ import numpy as np
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import build
-from fedglb.datasets import FeatureMap
+from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
-from fedglb.global_update import AGD
 from fedglb.later import told
 from fedglb.links import Link
+from fedglb.parts.global_update import AGD
+from fedglb.parts.trigger import Geometric
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 from fedglb.setting import Setting
-from fedglb.trigger import Geometric
 
 #: How far a step may be ahead of the clock that all agents follow. Without a limit one agent with a
 #: wrong step, by error or malice, would move everybody's clock to where it overflows.

@@ -1,6 +1,6 @@
 """One decision: from a client's state and the arms on offer to the arm that is played.
 
-The sets are the confidence's, the scores those of the choice rule (`fedglb.choice`); both are
+The sets are the confidence's, the scores those of the choice rule (`fedglb.parts.choice`); both are
 called by address. `decide` does the rest: it leaves out arms that are not certified, takes the
 largest score, explores at random, and computes the probability of what it played.
 """

@@ -4,8 +4,8 @@
   kernel serves every link, a user's own included, and can be kept on disk; and a call costs
   nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a vectorised
   one in some places, where it would round differently.
-* The loop of the compiled engine (`fedglb.kernels.play`) gets a part's `step` or `formula` in the
-  same way. So the loop runs the same machine code as Python does for a single interaction.
+* The loop of the compiled engine (`fedglb.simulation.play`) gets a part's `step` or `formula` in
+  the same way. So the loop runs the same machine code as Python does for a single interaction.
 
 How kernels are compiled is in `fedglb.kernels.compile`; what numba emits for these calls in
 `fedglb.kernels.intrinsics`.

@@ -61,7 +61,7 @@ class Link(ABC):
         `noise` is given.
     likelihood
         Whether the loss is a negative log-likelihood (or bounds one) with μ‴ ≤ μ′: what
-        `fedglb.confidence.Mixture` rests on. False by default.
+        `fedglb.parts.confidence.Mixture` rests on. False by default.
     caveats
         What is not proven with this link, one sentence each; it goes into every result.
 

@@ -1,4 +1,4 @@
-"""From noise to ε and δ, and back: Gaussian differential privacy, and zCDP beside it.
+"""From noise to ε and δ, and back: GaussianMechanism differential privacy, and zCDP beside it.
 
 All releases of a stream together are one Gaussian mechanism whose parameter is μ: sensitivity over
 standard deviation. That holds for streams that depend on earlier releases, too (Smith and Thakurta

@@ -27,7 +27,7 @@ _ROOM = 64.0
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """How much noise a stream of releases gets: made by `Gaussian.plan`.
+    """How much noise a stream of releases gets: made by `GaussianMechanism.plan`.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class NoisePlan:
         Examples
         --------
         >>> import fedglb as fg
-        >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
+        >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
         >>> round(plan.spread(1), 2), round(plan.spread(30), 2)
         (1.52, 2.6)
         """
@@ -141,7 +141,7 @@ class NoisePlan:
         Examples
         --------
         >>> import fedglb as fg
-        >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
+        >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
         >>> round(plan.spent(1), 3), round(plan.spent(30), 3)
         (0.156, 0.237)
         """
@@ -165,7 +165,7 @@ class NoisePlan:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class GaussianMechanism:
     """Differential privacy by Gaussian noise: (ε, δ) for all releases of a run together.
 
     Parameters
@@ -203,7 +203,7 @@ class Gaussian:
     Examples
     --------
     >>> import fedglb as fg
-    >>> plan = fg.Gaussian(epsilon=1.0, delta=1e-6).plan(fg.Problem(dim=10), 200, updates=30)
+    >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=10), 200, updates=30)
     >>> plan.honest, round(plan.mu, 4), round(plan.vector_noise, 2), round(plan.matrix_noise, 2)
     (180, 0.2367, 2.58, 1.84)
     """

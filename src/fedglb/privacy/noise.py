@@ -39,7 +39,7 @@ class SimulatedNoise:
     Examples
     --------
     >>> import fedglb as fg
-    >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
+    >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
     >>> noise = SimulatedNoise(seed=1)
     >>> bool((noise.draw(3, 1, plan) == noise.draw(3, 1, plan)).all())
     True
@@ -63,7 +63,7 @@ class SystemNoise:
     Examples
     --------
     >>> import fedglb as fg
-    >>> plan = fg.Gaussian(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
+    >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
     >>> SystemNoise().draw("shop-1", 1, plan).shape
     (5,)
     """

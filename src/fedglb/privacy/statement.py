@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedglb.errors import integer
 from fedglb.privacy.accounting import gdp_epsilon, zcdp_epsilon
-from fedglb.privacy.gaussian import Gaussian, NoisePlace, NoisePlan
+from fedglb.privacy.gaussian import GaussianMechanism, NoisePlace, NoisePlan
 from fedglb.privacy.sensitivity import Neighbours
 
 
@@ -24,7 +24,7 @@ class PrivacyStatement:
         ε for the same noise and δ by zero-concentrated privacy: a looser promise, and a second way
         to the same end.
     neighbours, contributions
-        Which datasets look alike: see `Gaussian`.
+        Which datasets look alike: see `GaussianMechanism`.
     noise
         Where noise is added: "sums" or "silo".
     releases, updates
@@ -44,7 +44,7 @@ class PrivacyStatement:
     --------
     >>> import fedglb as fg
     >>> from fedglb.privacy import state
-    >>> gaussian = fg.Gaussian(epsilon=1.0, delta=1e-6)
+    >>> gaussian = fg.GaussianMechanism(epsilon=1.0, delta=1e-6)
     >>> plan = gaussian.plan(fg.Problem(dim=10), clients=200, updates=30)
     >>> said = state(gaussian, plan, releases=10, simulated=True)
     >>> print(str(said).splitlines()[0])
@@ -102,7 +102,11 @@ class PrivacyStatement:
 
 
 def state(
-    gaussian: Gaussian, plan: NoisePlan, releases: int, simulated: bool, learns: bool = False
+    gaussian: GaussianMechanism,
+    plan: NoisePlan,
+    releases: int,
+    simulated: bool,
+    learns: bool = False,
 ) -> PrivacyStatement:
     """Return what a run promises.
 
@@ -143,13 +147,13 @@ def state(
     )
 
 
-def _protects(gaussian: Gaussian, plan: NoisePlan, learns: bool) -> tuple[str, ...]:
+def _protects(gaussian: GaussianMechanism, plan: NoisePlan, learns: bool) -> tuple[str, ...]:
     promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
     said = _with_users(gaussian, plan, promise)
     return said[:-1] if learns else said  # the last is about users of the same client
 
 
-def _with_users(gaussian: Gaussian, plan: NoisePlan, promise: str) -> tuple[str, ...]:
+def _with_users(gaussian: GaussianMechanism, plan: NoisePlan, promise: str) -> tuple[str, ...]:
     if gaussian.noise == "silo":
         return (
             f"every interaction from the coordinator and from the other clients, whatever these "
@@ -166,7 +170,7 @@ def _with_users(gaussian: Gaussian, plan: NoisePlan, promise: str) -> tuple[str,
     )
 
 
-def _caveats(gaussian: Gaussian, simulated: bool, learns: bool) -> tuple[str, ...]:
+def _caveats(gaussian: GaussianMechanism, simulated: bool, learns: bool) -> tuple[str, ...]:
     most = gaussian.contributions
     notes = [
         f"a user with more than {most} interaction{'s' if most > 1 else ''} is protected less",

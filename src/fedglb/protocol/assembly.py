@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.global_update import Objective, Solution, Sums
 from fedglb.model import SharedModel
+from fedglb.parts.global_update import Objective, Solution, Sums
 from fedglb.protocol.messages import ClientId, Derivatives
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray

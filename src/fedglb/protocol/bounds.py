@@ -12,8 +12,8 @@ from functools import cached_property
 import numpy as np
 
 from fedglb.errors import InvalidInput, number
-from fedglb.global_update import Query
 from fedglb.links import Link
+from fedglb.parts.global_update import Query
 from fedglb.protocol.assembly import Contribution
 from fedglb.typing import FloatArray
 

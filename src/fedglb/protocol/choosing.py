@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import Choice, choice_params
-from fedglb.confidence import Confidence
 from fedglb.errors import InvalidInput
 from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
-from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
+from fedglb.parts.choice import Choice, choice_params
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray

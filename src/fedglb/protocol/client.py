@@ -17,8 +17,8 @@ from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.scoring import pick
 from fedglb.kernels.sums import sum_over_clients
-from fedglb.local_update import LocalState
 from fedglb.model import SharedModel
+from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.batches import Batches, Release
 from fedglb.protocol.checks import check_model

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
-from fedglb.global_update import Objective, Passed, Solve
 from fedglb.model import SharedModel
+from fedglb.parts.global_update import Objective, Passed, Solve
 from fedglb.privacy.fixed_point import BITS, LARGEST, size, unpack
 from fedglb.protocol.assembly import Contribution, UpdateRecord, shared_model
 from fedglb.protocol.messages import BatchSums, ClientId, CovarianceRequest, Message

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.global_update import GlobalUpdate, Query, Refit, Solve, Sums
 from fedglb.model import SharedModel
+from fedglb.parts.global_update import GlobalUpdate, Query, Refit, Solve, Sums
 from fedglb.protocol.assembly import (
     Contribution,
     UpdateRecord,

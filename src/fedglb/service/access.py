@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from fedglb.federation.listening import LOOPBACK, host_of, same_token
+from fedglb.service.listening import LOOPBACK, host_of, same_token
 from fedglb.service.problem import Refused
 
 #: Paths that tell nothing but that the service is there.

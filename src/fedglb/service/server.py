@@ -14,7 +14,7 @@ import uvicorn
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
-from fedglb.federation.listening import BACKLOG, Tls
+from fedglb.service.listening import BACKLOG, Tls
 from fedglb.service.protocol import BoundedProtocol
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from fedglb.global_update import Query, Sums
 from fedglb.model import SharedModel
+from fedglb.parts.global_update import Query, Sums
 from fedglb.protocol import Coordinator
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.messages import (

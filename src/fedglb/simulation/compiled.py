@@ -13,13 +13,26 @@ import itertools
 import numpy as np
 
 from fedglb.algorithms import Algorithm
-from fedglb.confidence import Confidence
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.global_update import Query, Sums
 from fedglb.kernels.decide import decide
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.play import (
+from fedglb.kernels.pointers import DECIDE, RADIUS, STEP, Signature, address_of
+from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
+from fedglb.model import SharedModel
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.global_update import Query, Sums
+from fedglb.parts.local_update import LocalState, LocalUpdate
+from fedglb.parts.trigger import Trigger
+from fedglb.protocol import Client
+from fedglb.protocol.assembly import Contribution
+from fedglb.protocol.batches import Release, sums_of
+from fedglb.protocol.choosing import Choosing, simple
+from fedglb.protocol.messages import ClientId
+from fedglb.samples import Samples
+from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
+from fedglb.simulation.engine import Engine
+from fedglb.simulation.play import (
     ASKS,
     BAD_RADIUS,
     BAD_STEP,
@@ -30,19 +43,6 @@ from fedglb.kernels.play import (
     Scratch,
     play,
 )
-from fedglb.kernels.pointers import DECIDE, RADIUS, STEP, Signature, address_of
-from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
-from fedglb.local_update import LocalState, LocalUpdate
-from fedglb.model import SharedModel
-from fedglb.protocol import Client
-from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.batches import Release, sums_of
-from fedglb.protocol.choosing import Choosing, simple
-from fedglb.protocol.messages import ClientId
-from fedglb.samples import Samples
-from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
-from fedglb.simulation.engine import Engine
-from fedglb.trigger import Trigger
 from fedglb.typing import FloatArray, IntArray
 
 

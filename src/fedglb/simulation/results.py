@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from fedglb.errors import one_of
-from fedglb.kernels.play import Log
-from fedglb.local_update import LocalState
+from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
 from fedglb.protocol import Coordinator, UpdateRecord
 from fedglb.protocol.choosing import Choosing, Chosen
+from fedglb.simulation.play import Log
 from fedglb.typing import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _UPDATES = {
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a simulation; `fg.simulate` and `fg.lockstep` return it.
+    """The result of a simulation; `fg.simulate` and `fg.compare` return it.
 
     Attributes
     ----------
@@ -258,7 +258,7 @@ class Run:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from fedglb.display.card import Curve, card, short
+        from fedglb.simulation.card import Curve, card, short
 
         of = self.parameters
         title = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
-from fedglb.display.bar import steps_bar
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
+from fedglb.simulation.bar import steps_bar
+from fedglb.simulation.compare import compare, known_horizon
 from fedglb.simulation.engine import Progress
-from fedglb.simulation.lockstep import known_horizon, lockstep
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
 
@@ -78,7 +78,7 @@ def simulate(
     if engine == "compiled":
         if observer is not None:
             raise InvalidInput("engine", engine, 'engine="reference", or no observer')
-        return lockstep([algorithm], env, horizon, seed, progress=progress)[0]
+        return compare([algorithm], env, horizon, seed, progress=progress)[0]
     steps = known_horizon(env, horizon)
     seed = integer("seed", seed, at_least=0)
     run = ReferenceEngine(algorithm, env, steps, seed, observer)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fedglb.environments import Environment
 from fedglb.environments.from_gymnasium import needs_gymnasium
 from fedglb.errors import instance, integer
-from fedglb.simulation.lockstep import known_horizon
+from fedglb.simulation.compare import known_horizon
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from fedglb.protocol.messages import BatchSums, CovarianceRequest, Evaluate
 from tests.federation.helpers.agent_driver import Alone, client, copied, feed
 
 PROBLEM = fg.Problem(dim=3)
-SILO = fg.Gaussian(epsilon=1.0, delta=1e-6, noise="silo")
+SILO = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
 B = 6
 
 
-def algorithm(privacy: fg.Gaussian | None) -> fg.Algorithm:
+def algorithm(privacy: fg.GaussianMechanism | None) -> fg.Algorithm:
     return fg.fedglb_private(B, first=10.0, growth=2.0, privacy=privacy)
 
 
@@ -310,7 +310,7 @@ _OTHER_NOISE = """
 import sys, numpy as np, fedglb as fg
 from fedglb.federation import Agent
 from fedglb.protocol.messages import CovarianceRequest
-algorithm = fg.fedglb_private(6, 10.0, fg.Gaussian(1.0, 1e-6, noise="silo"), 2.0)
+algorithm = fg.fedglb_private(6, 10.0, fg.GaussianMechanism(1.0, 1e-6, noise="silo"), 2.0)
 np.random.seed(0)
 with Agent.open(sys.argv[1], fg.Problem(dim=3), algorithm=algorithm) as agent:
     [answer] = agent._session.receive(CovarianceRequest("alone", 1, 0))

@@ -20,10 +20,6 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.alarms import Alarm
 from fedglb.federation.coordinator.board import Board
 from fedglb.federation.coordinator.history import EventStatus, UpdateStatus
-from fedglb.federation.coordinator.page.listen import Listen
-from fedglb.federation.coordinator.page.metrics import metrics
-from fedglb.federation.coordinator.page.sections import sections
-from fedglb.federation.coordinator.page.server import serving
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.schedule_status import ScheduleStatus
 from fedglb.federation.coordinator.status import (
@@ -34,6 +30,10 @@ from fedglb.federation.coordinator.status import (
 )
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.operator.authority import Authority
+from fedglb.service.page.listen import Listen
+from fedglb.service.page.metrics import metrics
+from fedglb.service.page.sections import sections
+from fedglb.service.page.server import serving
 
 PATIENCE = 60.0
 EVIL = "<script>alert(1)</script>"

@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.page.listen import Listen
-from fedglb.federation.coordinator.page.server import serving
-from fedglb.federation.coordinator.page.words import size
+from fedglb.service.page.listen import Listen
+from fedglb.service.page.server import serving
+from fedglb.service.page.words import size
 from tests.federation.coordinator.test_page import EVIL, picture
 from tests.federation.helpers.browser import chromium
 from tests.federation.helpers.json_processes import agent, coordinator

@@ -12,7 +12,7 @@ from fedglb.privacy.fixed_point import pack, quantised, size
 from fedglb.protocol.batches import sums_of
 
 CLIENTS = 6
-PRIVATE = fg.Gaussian(epsilon=1.0, delta=1e-6, reward_limit=2.0)
+PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, reward_limit=2.0)
 
 
 def setting_of(link, privacy=None, dim=4):

@@ -22,7 +22,7 @@ from tests.federation.helpers.sum_members import FEDERATION, roster_of, session_
 
 NAMES = ("a", "b", "c", "d", "e")
 POLICY = Policy(time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
-PRIVATE = fg.Gaussian(epsilon=1.0, delta=1e-6, honest=0.6)
+PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, honest=0.6)
 
 
 def secure(
@@ -30,7 +30,7 @@ def secure(
     first: float = 2.0,
     growth: float = 2.0,
     minimum: int = 3,
-    privacy: fg.Gaussian | None = None,
+    privacy: fg.GaussianMechanism | None = None,
     names: Sequence[str] = NAMES,
 ) -> Agreement:
     algorithm = fg.fedglb_private(updates, first, privacy, growth)

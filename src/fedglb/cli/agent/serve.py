@@ -101,10 +101,10 @@ def serve(
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
     with _extra():
-        from fedglb.federation.listening import Address, Tls, read_token
         from fedglb.service.access import Access
         from fedglb.service.app import make_app
         from fedglb.service.limits import Limits
+        from fedglb.service.listening import Address, Tls, read_token
         from fedglb.service.server import listen_on_file
         from fedglb.service.server import serve as run
     names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}

@@ -120,8 +120,8 @@ def _page(
     if http is None:
         return nullcontext()
     with extra("service", "starlette", "uvicorn", "prometheus_client"):
-        from fedglb.federation.coordinator.page.listen import Listen
-        from fedglb.federation.coordinator.page.server import serving
+        from fedglb.service.page.listen import Listen
+        from fedglb.service.page.server import serving
     return serving(board, Listen.parse(http, token, certificate, key))
 
 

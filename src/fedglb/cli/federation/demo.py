@@ -20,7 +20,7 @@ from fedglb.cli.report_errors import fail
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedglb.demo.summary import Summary
+    from fedglb.federation.demo.summary import Summary
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,8 +53,8 @@ def demo(
     with extra("demo"):
         import fedglb.federation.connection  # noqa: F401  # what the processes will need
         from fedglb.cli.federation.demo_view import view
-        from fedglb.demo.director import DemoFailed, Director
-        from fedglb.demo.plan import DemoPlan
+        from fedglb.federation.demo.director import DemoFailed, Director
+        from fedglb.federation.demo.plan import DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}

@@ -12,8 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedglb.demo.state import DONE, KILLED, PLAYING, RETURNING, AgentState, DemoState
-from fedglb.demo.summary import Summary
+from fedglb.federation.demo.state import DONE, KILLED, PLAYING, RETURNING, AgentState, DemoState
+from fedglb.federation.demo.summary import Summary
 
 _LINE_EVERY = 3.0  # seconds, where there is no terminal
 _DRAW_EVERY = 0.2

@@ -12,12 +12,12 @@ import typer
 from fedglb.algorithms.catalog import SOLVERS
 from fedglb.cli.durations import seconds
 from fedglb.cli.federation.report_errors import extra, report_errors
-from fedglb.datasets import FeatureMap
+from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
+from fedglb.parts.trigger import Clock
 from fedglb.privacy import NoisePlace
 from fedglb.privacy.sensitivity import Neighbours
-from fedglb.trigger import Clock
 
 #: The presets that need no horizon, and no place that sees all samples.
 PRESETS = (

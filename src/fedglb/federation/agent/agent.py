@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
-from fedglb.datasets import FeatureMap
+from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.durable_client import DurableClient
@@ -23,7 +23,7 @@ from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.warm_up import warm_up
-from fedglb.global_update import Newton
+from fedglb.parts.global_update import Newton
 from fedglb.problem import Problem
 from fedglb.provenance import release
 

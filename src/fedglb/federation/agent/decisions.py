@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from fedglb.algorithms import Algorithm
-from fedglb.choice import EpsilonGreedy
 from fedglb.errors import InvalidInput, integer, number, one_of
+from fedglb.parts.choice import EpsilonGreedy
 
 #: Which arms of a decision are kept: the chosen one, or all that were offered.
 KeptArms = Literal["chosen", "offered"]

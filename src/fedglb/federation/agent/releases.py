@@ -9,7 +9,7 @@ import numpy as np
 
 from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.agent.store import StoredRelease
-from fedglb.privacy import Gaussian, NoisePlan
+from fedglb.privacy import GaussianMechanism, NoisePlan
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol.batches import Batches, Release, sums_of
@@ -158,7 +158,7 @@ class Releases:
         return {u: each.batch for u, each in self.stored.items() if each.batch is not None}
 
     def spent(
-        self, privacy: Gaussian | None, plan: NoisePlan | None, refused: str | None
+        self, privacy: GaussianMechanism | None, plan: NoisePlan | None, refused: str | None
     ) -> PrivacySpent | None:
         """Return what was spent; None: there is no privacy, and no budget.
 

@@ -37,7 +37,7 @@ class PrivacyStatus(msgspec.Struct, frozen=True):
     Parameters
     ----------
     epsilon, delta, neighbours, contributions, noise
-        What was agreed on: see `Gaussian`.
+        What was agreed on: see `GaussianMechanism`.
     zcdp_epsilon
         ε of the same noise by zero-concentrated privacy: a looser promise, by another way.
     spent

@@ -1,1 +1,0 @@
-"""How far a run is and what came of it, for notebooks and terminals."""

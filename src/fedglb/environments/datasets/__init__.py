@@ -1,0 +1,18 @@
+"""Real data: fetching it, reading it, and making arms of its columns."""
+
+from fedglb.environments.datasets.feature_map import FeatureMap
+from fedglb.environments.datasets.fetch import DataUnavailable, Progress, fetch, find
+from fedglb.environments.datasets.registry import DATASETS, Dataset
+from fedglb.environments.datasets.table import Table, load
+
+__all__ = [
+    "DATASETS",
+    "DataUnavailable",
+    "Dataset",
+    "FeatureMap",
+    "Progress",
+    "Table",
+    "fetch",
+    "find",
+    "load",
+]

@@ -1,0 +1,202 @@
+"""The radius of a client's confidence ellipsoid: the interface."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Generic, TypeVar
+
+import numpy as np
+
+from fedglb.errors import InvalidInput
+from fedglb.kernels.decide import ellipsoid_bounds
+from fedglb.kernels.pointers import BOUNDS, address_of
+from fedglb.model import SharedModel
+from fedglb.parts.global_update import Objective, Solution
+from fedglb.parts.local_update import LocalState
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+State = TypeVar("State", bound=LocalState, contravariant=True)
+
+
+class Confidence(ABC, Generic[State]):
+    """A radius α with ‖centre − θ*‖_A ≤ α. Subclasses are frozen dataclasses.
+
+    The inequality fails with probability at most δ for all clients and steps together, where the
+    subclass does not say otherwise (`caveats`). The formula is a kernel, so that both engines
+    round alike; CONTRIBUTING.md says how to add one.
+    """
+
+    #: The states that the lemma is about: those of this class and of its subclasses.
+    state_type: ClassVar[type[LocalState]]
+    #: The kernel that computes the radius, with the signature `kernels.pointers.RADIUS`.
+    formula: ClassVar[Callable[..., float]]
+    #: The kernel that computes the bounds of arms, with the signature `kernels.pointers.BOUNDS`.
+    bounds: ClassVar[Callable[..., int]] = staticmethod(ellipsoid_bounds)
+    #: Whether `exploration` multiplies the radius.
+    scalable: ClassVar[bool] = True
+    #: Whether it holds only around models in the ball ‖θ‖ ≤ S.
+    needs_ball: ClassVar[bool] = False
+    #: Whether it is for the one-pass update, and needs all of its updates (`Objective.path`).
+    needs_path: ClassVar[bool] = False
+    #: Whether the radius rests on R and c_μ: then it shares the caveats of the problem.
+    sub_gaussian: ClassVar[bool] = True
+
+    @property
+    def bounds_address(self) -> int:
+        """The address of `bounds`."""
+        return address_of(type(self).bounds, BOUNDS)
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InvalidInput` if there is no such radius for this problem.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+        """
+
+    def radius_terms(
+        self, setting: Setting, objective: Objective, solution: Solution
+    ) -> tuple[float, ...]:
+        """Return the numbers that the coordinator sends with a model, for the clients' radii.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        objective
+            What was fitted.
+        solution
+            The fit.
+
+        Returns
+        -------
+        tuple of float
+            `formula` gets them as `radius_terms`; empty before the first model. None by default.
+        """
+        return ()
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return what is not proven of this radius for a problem, one sentence each.
+
+        Parameters
+        ----------
+        problem
+            What is known of the rewards.
+
+        Returns
+        -------
+        tuple of str
+            None by default: all is proven.
+        """
+        return ()
+
+    @abstractmethod
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return the numbers that `formula` needs and that no sample changes.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        tuple of float
+            In the order in which `formula` reads them.
+        """
+
+    def terms(self, setting: Setting, model: SharedModel | None) -> FloatArray:
+        """Return what a client derives once from a model, for its sets until the next.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run, with the λ in force.
+        model
+            The last shared model; None before the first.
+
+        Returns
+        -------
+        array
+            What `formula` gets as `radius_terms`: by default what the model has under this name,
+            and no numbers before the first.
+        """
+        return np.empty(0) if model is None else model.radius_terms
+
+    def radius(self, setting: Setting, state: State) -> float:
+        """Return α for a client in this state.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+
+        Returns
+        -------
+        float
+            α, before `exploration` multiplies it.
+        """
+        constants = np.array(self.constants(setting), dtype=float)
+        terms = self.terms(setting, state.base)
+        return self.formula(state.vectors, state.counters, terms, constants)
+
+    def centre(self, state: State) -> FloatArray:
+        """Return where the ellipsoid of a client in this state is centred.
+
+        Parameters
+        ----------
+        state
+            The client's state.
+
+        Returns
+        -------
+        array
+            Shape (d,); the state's `centre` by default.
+        """
+        return state.centre
+
+    def contains(self, setting: Setting, state: State, alpha: float, parameter: FloatArray) -> bool:
+        """Return whether the set of radius α contains a parameter.
+
+        Before any data, a θ* of norm S lies exactly on its boundary, hence the slack for rounding.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        alpha
+            The radius.
+        parameter
+            θ, shape (d,).
+
+        Returns
+        -------
+        bool
+            Whether ‖centre − θ‖_A ≤ α.
+        """
+        error = self.centre(state) - parameter
+        return bool(np.sqrt(error @ state.matrix @ error) <= alpha * (1.0 + 1e-9))
+
+
+def check_likelihood(problem: Problem, otherwise: str) -> None:
+    """Raise `InvalidInput` unless likelihood ratios of the problem's link can make a set.
+
+    Parameters
+    ----------
+    problem
+        What is known of the rewards.
+    otherwise
+        What to use where they cannot.
+    """
+    link = problem.link
+    if not link.likelihood or link.skew(problem.S) is None:
+        allowed = f"a link whose loss is a likelihood (logistic, Poisson, identity){otherwise}"
+        raise InvalidInput("link", link, allowed)

@@ -1,0 +1,158 @@
+"""Proven upper bounds on F(θ) − min F, from what the coordinator knows.
+
+The proofs are in docs/theory.md, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedglb.kernels.linalg import solve
+from fedglb.kernels.self_concordance import newton_gap
+from fedglb.links import Link
+from fedglb.parts.global_update.base import Objective
+from fedglb.typing import FloatArray
+
+#: How far beyond the ball (or θ) ρ is tried, in order.
+_LADDER = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+
+
+def ridge_bound(gradient: FloatArray, ridge: float, n: int) -> float:
+    """Certificate (a): ‖g‖²/(2λn), always valid and very loose; g = n∇F(θ)."""
+    return float(gradient @ gradient) / (2.0 * ridge * n)
+
+
+def curvature_bound(
+    theta: FloatArray,
+    gradient: FloatArray,
+    covariance: FloatArray,
+    link: Link,
+    radius: float,
+    ridge: float,
+    n: int,
+) -> float:
+    """Certificate (b), unconstrained: gᵀQ⁻¹g/(2n) with Q = λI + c_ρ M.
+
+    Valid if the minimiser provably has |xᵀθ| ≤ ρ for all x; ρ = ‖θ‖ + ‖g‖/λ always passes.
+    """
+    length = float(np.linalg.norm(theta))
+    floor = max(radius, length)
+    last = length + float(np.linalg.norm(gradient)) / ridge
+    best = math.inf
+    for rho in [*(floor + step for step in _LADDER), last]:
+        slope = link.c_mu(rho)
+        Q = ridge * np.eye(theta.size) + slope * covariance
+        square = float(gradient @ solve(Q, gradient))
+        reach = length + math.sqrt(square / max(float(np.linalg.eigvalsh(Q)[0]), ridge))
+        if rho == last or reach <= rho:
+            best = min(best, square / (2.0 * n))
+            break
+    return best
+
+
+def ball_curvature_bound(
+    theta: FloatArray,
+    gradient: FloatArray,
+    multiplier: float,
+    covariance: FloatArray,
+    slope: float,
+    radius: float,
+    ridge: float,
+    n: int,
+) -> float:
+    """Certificate (b) for the minimum over ‖θ‖ ≤ S, at a θ in the ball.
+
+    `slope` is inf μ′ on [−S, S]. With a multiplier ν, F + ν‖θ‖²/(2n) is certified, and
+    ν(S² − ‖θ‖²)/(2n) added.
+    """
+    shifted = gradient + multiplier * theta
+    Q = (ridge + multiplier) * np.eye(theta.size) + slope * covariance
+    square = float(shifted @ solve(Q, shifted))
+    return square / (2.0 * n) + _slack(theta, multiplier, radius, n)
+
+
+def newton_bound(
+    theta: FloatArray,
+    gradient: FloatArray,
+    multiplier: float,
+    hessian: FloatArray,
+    link: Link,
+    radius: float,
+    ridge: float,
+    n: int,
+    *,
+    ball: bool,
+) -> float:
+    """Certificate (c): δ_N² ω(κ)/n with δ_N² = gᵀH⁻¹g, κ = sδ_N/√λ_min(H).
+
+    For the minimum over the ball, s is that of the ball and there is nothing to check. For the
+    minimum over all θ, with an s that depends on ρ, the minimiser must provably have ‖θ‖ ≤ ρ.
+    """
+    shifted = gradient + multiplier * theta
+    H = hessian + multiplier * np.eye(theta.size)
+    decrement = math.sqrt(max(float(shifted @ solve(H, shifted)), 0.0))
+    smallest = max(float(np.linalg.eigvalsh(H)[0]), ridge + multiplier)
+    slack = _slack(theta, multiplier, radius, n)
+    if ball:
+        s = link.self_concordance(radius)
+        return math.inf if s is None else newton_gap(decrement, s, smallest) / n + slack
+    everywhere = link.self_concordance(math.inf)
+    if everywhere is not None and math.isfinite(everywhere):
+        return newton_gap(decrement, everywhere, smallest) / n + slack
+    length = float(np.linalg.norm(theta))
+    for step in _LADDER:
+        rho = max(radius, length) + step
+        s = link.self_concordance(rho)
+        if s is None:
+            break
+        kappa = s * decrement / math.sqrt(smallest)
+        if kappa < 1.0:
+            stretch = -math.log1p(-kappa) / kappa if kappa > 0.0 else 1.0
+            if length + decrement * stretch / math.sqrt(smallest) <= rho:
+                return newton_gap(decrement, s, smallest) / n + slack
+    return math.inf
+
+
+def gap(
+    objective: Objective,
+    theta: FloatArray,
+    gradient: FloatArray,
+    multiplier: float,
+    hessian: FloatArray | None,
+    *,
+    ball: bool,
+) -> float:
+    """Return the smallest of the certificates at θ, for the minimum over the ball or over all θ.
+
+    `gradient` is n∇F(θ) with the regulariser, `hessian` n∇²F(θ) likewise, or None.
+    """
+    setting = objective.setting
+    problem, ridge, n = setting.problem, setting.ridge, objective.samples
+    bounds = []
+    if ball:
+        bounds.append(
+            ball_curvature_bound(
+                theta, gradient, multiplier, objective.covariance, problem.slope_infimum,
+                problem.S, ridge, n,
+            )
+        )  # fmt: skip
+    else:
+        bounds.append(ridge_bound(gradient, ridge, n))
+        bounds.append(
+            curvature_bound(
+                theta, gradient, objective.covariance, problem.link, problem.S, ridge, n
+            )
+        )
+    if hessian is not None:
+        bounds.append(
+            newton_bound(
+                theta, gradient, multiplier, hessian, problem.link, problem.S, ridge, n, ball=ball
+            )
+        )
+    return min(bounds)
+
+
+def _slack(theta: FloatArray, multiplier: float, radius: float, n: int) -> float:
+    return multiplier * max(radius**2 - float(theta @ theta), 0.0) / (2.0 * n)

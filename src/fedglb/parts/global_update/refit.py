@@ -1,0 +1,105 @@
+"""A solve around a solver: with the Hessian at its result, and with a λ that a rule chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from fedglb.parts.global_update.base import (
+    GlobalUpdate,
+    Objective,
+    Query,
+    Steps,
+    Sums,
+)
+from fedglb.parts.ridge import Evidence
+from fedglb.setting import Setting
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Refit(GlobalUpdate):
+    """Solve; where a rule is given, choose λ by it and solve again; add the Hessian if needed.
+
+    What clients answered in the first solve is not asked again in the second.
+
+    Parameters
+    ----------
+    solver
+        The algorithm's solver.
+    rule
+        How λ is chosen; None: it is the setting's.
+    prior
+        What A starts from in a setting: the local update's.
+    with_hessian
+        Whether the model needs the Hessian at θ.
+    """
+
+    solver: GlobalUpdate
+    rule: Evidence | None
+    prior: Callable[[Setting], float]
+    with_hessian: bool
+
+    def solve(self, objective: Objective) -> Steps:
+        """Yield queries, receive sums, return the solution."""
+        asked: list[tuple[Query, Sums]] = []
+        solution = yield from self._fit(objective, asked)
+        if self.rule is None:
+            return solution
+        assert solution.hessian is not None
+        setting = objective.setting
+        ridge = self.rule.next(solution.hessian, solution.theta, setting.ridge, setting.problem)
+        again = replace(objective.with_ridge(ridge, self.prior), begin=solution.theta)
+        if self.solver.starts_at_model:  # from the last sums: most often they are enough
+            again = replace(again, begin=objective.start)
+            if asked:
+                again = replace(again, begin=asked[-1][0].theta, at_model=asked[-1][1])
+        solution = yield from self._fit(again, asked)
+        return replace(solution, ridge=ridge)
+
+    def _fit(self, objective: Objective, asked: list[tuple[Query, Sums]]) -> Steps:
+        solution = yield from _remembering(self.solver.solve(objective), asked)
+        if solution.hessian is None and (self.with_hessian or self.rule is not None):
+            query = Query(solution.theta.copy(), hessian=True)
+            sums = yield from _remembering(_one(query), asked)
+            solution = replace(solution, hessian=sums.hessian)
+        return solution
+
+
+def _one(query: Query) -> Generator[Query, Sums, Sums]:
+    return (yield query)
+
+
+def _remembering(
+    steps: Generator[Query, Sums, T], asked: list[tuple[Query, Sums]]
+) -> Generator[Query, Sums, T]:
+    """Run `steps`; a query that was answered before gets the same sums again."""
+    try:
+        query = next(steps)
+        while True:
+            sums = next(
+                (_part(known, query) for before, known in asked if _same(before, query)), None
+            )
+            if sums is None:
+                sums = yield query
+                asked.append((query, sums))
+            query = steps.send(sums)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def _part(sums: Sums, query: Query) -> Sums:
+    """Return of known sums what a query asks for: more might end a solve earlier."""
+    return Sums(
+        sums.gradient,
+        sums.hessian if query.hessian else None,
+        sums.loss if query.loss else None,
+    )
+
+
+def _same(a: Query, b: Query) -> bool:
+    """Return whether the answer to `a` holds what `b` asks for."""
+    more = a.hessian >= b.hessian and a.loss >= b.loss
+    return more and a.theta.tobytes() == b.theta.tobytes()

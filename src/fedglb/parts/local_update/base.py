@@ -1,0 +1,281 @@
+"""What a client does with its own sample: the interface, and the state that all choices share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
+
+import numpy as np
+
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
+from fedglb.kernels.linalg import invert, matvec
+from fedglb.kernels.pointers import STEP, address_of, call_step
+from fedglb.model import SharedModel
+from fedglb.parts.local_update.fields import Count, Counter, Matrix, Vector, size
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+
+@kernel
+def replay_samples(
+    step: int,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    first: int,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Learn from the rows of X and y from `first` on, one by one, by the kernel at address `step`.
+
+    Returns 0, or the number n of the sample (counted from 1) whose step failed.
+    """
+    for n in range(first, X.shape[0]):
+        if call_step(
+            step, vectors, matrices, counters, X[: n + 1], y[: n + 1], functions, constants
+        ):
+            return n + 1
+    return 0
+
+
+#: What the matrix of a local update sums up: x xᵀ, or μ′ x xᵀ at the last shared model.
+Metric: TypeAlias = Literal["covariance", "hessian"]
+
+
+@dataclass
+class LocalState:
+    """A client's state: the ellipsoid by which it chooses, and the last shared model.
+
+    The numbers are in three arrays, which kernels change in place. The attributes are names for
+    places in these arrays; the state of a local update adds its own.
+
+    Parameters
+    ----------
+    vectors, matrices, counters
+        Shapes (·, d), (·, d, d) and (·,).
+    base
+        The last shared model, or None before the first.
+
+    Attributes
+    ----------
+    theta
+        θ, the current model, shape (d,).
+    matrix, inverse
+        A and A⁻¹ (V and V⁻¹ in variant 3), shape (d, d).
+    centre
+        Centre of the ellipsoid, shape (d,).
+    log_gain
+        log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model (or the
+        last upload, where an upload need not bring a model).
+    updates
+        Samples since the last model: so many rank-one updates has `inverse` had.
+    epoch
+        e: 1 before the first model, 2 after it, ….
+    """
+
+    vectors: FloatArray
+    matrices: FloatArray
+    counters: FloatArray
+    base: SharedModel | None
+
+    theta = Vector(THETA)
+    centre = Vector(CENTRE)
+    matrix = Matrix(MATRIX)
+    inverse = Matrix(INVERSE)
+    log_gain = Counter(LOG_GAIN)
+    updates = Count(UPDATES)
+    epoch = Count(EPOCH)
+
+    @property
+    def t_last(self) -> int:
+        """The step of the last shared model, 0 before the first."""
+        return 0 if self.base is None else self.base.t
+
+    def copied(self) -> Self:
+        """Return a state of its own with the same numbers; nobody changes a shared model."""
+        return replace(
+            self,
+            vectors=self.vectors.copy(),
+            matrices=self.matrices.copy(),
+            counters=self.counters.copy(),
+        )
+
+
+@dataclass
+class HessianState(LocalState):
+    """A state whose `matrix` is H + ℓI, H = Σ μ′ x xᵀ: `inverse` is a covariance of θ."""
+
+
+State = TypeVar("State", bound=LocalState)
+
+
+class LocalUpdate(ABC, Generic[State]):
+    """What a client does with its own sample: its state, and how a sample changes it.
+
+    Subclasses are frozen dataclasses that hold hyper-parameters only; CONTRIBUTING.md says how to
+    add one.
+    """
+
+    #: The class of its states.
+    state_type: ClassVar[type[LocalState]]
+    #: The kernel that learns from the last row of X, y, with the signature `kernels.pointers.STEP`.
+    step: ClassVar[Callable[..., int]]
+    #: Whether `log_gain` grows with the client's samples (the event trigger needs it).
+    tracks_gain: ClassVar[bool] = True
+    #: Whether a client's own samples change its choices before the next shared model.
+    learns: ClassVar[bool] = True
+    #: What a shared model must hold beside A for `adopt`; None: it adopts none.
+    model_fields: ClassVar[frozenset[str] | None] = frozenset({"theta"})
+    #: Whether the coordinator gathers Σ x y beside Σ x xᵀ.
+    shares_moment: ClassVar[bool] = False
+    #: What the matrix of its states sums up.
+    metric: ClassVar[Metric] = "covariance"
+
+    @abstractmethod
+    def prior(self, setting: Setting) -> float:
+        """Return the multiple of the identity that A starts from."""
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return the factor by which `inverse` is about the covariance of the estimate.
+
+        By default it is that of the link divided by c_μ, for A = (λ/c)I + Σ x xᵀ.
+        """
+        return setting.problem.dispersion / setting.problem.c_mu
+
+    @abstractmethod
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return the numbers that `step` needs, in the order in which it reads them."""
+
+    @abstractmethod
+    def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
+        """Replace the state, in place, by that of a shared model.
+
+        The new state may depend on the shared models so far and on nothing else, so that clients
+        that were given the same models hold the same state. Samples that the model does not
+        cover are replayed afterwards, by the caller.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        model
+            The new shared model.
+        """
+
+    def uploaded(self, state: State) -> None:
+        """Note that the coordinator has all samples so far, where that brings no model.
+
+        Parameters
+        ----------
+        state
+            The client's state, changed in place: the gain begins anew, A stays.
+        """
+        state.log_gain = 0.0
+
+    def begin(self, setting: Setting) -> State:
+        """Return the state before any sample."""
+        d, prior = setting.problem.dim, self.prior(setting)
+        kind: Any = self.state_type  # a class is hashable, though mypy says that its states are not
+        state = kind(
+            vectors=np.zeros((size(kind, Vector), d)),
+            matrices=np.zeros((size(kind, Matrix), d, d)),
+            counters=np.zeros(size(kind, Counter)),
+            base=None,
+        )
+        state.matrix[:] = prior * np.eye(d)
+        state.inverse[:] = np.eye(d) / prior
+        state.epoch = 1
+        return cast("State", state)
+
+    def observe(self, setting: Setting, state: State, samples: Samples, index: int) -> None:
+        """Learn from the sample at `index`, in place.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        samples
+            The client's samples up to `index`, or more.
+        index
+            Which one, counted from 0.
+
+        Raises
+        ------
+        Exception
+            What `failure` returns, where the step failed.
+        """
+        n = index + 1
+        status = self.step(
+            state.vectors, state.matrices, state.counters, samples.X[:n], samples.y[:n],
+            setting.problem.functions, np.array(self.constants(setting), dtype=float),
+        )  # fmt: skip
+        if status != 0:
+            raise self.failure(n)
+
+    def replay(self, setting: Setting, state: State, samples: Samples, first: int) -> None:
+        """Learn from the samples `first`, `first` + 1, …: as `observe` one by one, in one call.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        state
+            The client's state.
+        samples
+            The client's samples.
+        first
+            The first one to learn from, counted from 0.
+
+        Raises
+        ------
+        Exception
+            What `failure` returns, where a step failed.
+        """
+        if first >= len(samples):
+            return
+        if type(self).observe is not LocalUpdate.observe:  # a user's own, in plain Python
+            for index in range(first, len(samples)):
+                self.observe(setting, state, samples, index)
+            return
+        failed = replay_samples(
+            address_of(self.step, STEP), state.vectors, state.matrices, state.counters,
+            samples.X, samples.y, first, setting.problem.functions,
+            np.array(self.constants(setting), dtype=float),
+        )  # fmt: skip
+        if failed:
+            raise self.failure(failed)
+
+    def failure(self, n: int) -> Exception:
+        """Return the exception to raise where `step` did not return 0 for the n-th sample."""
+        return FloatingPointError(f"the local update {self} failed at sample {n}")
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return what is not proven with this local update, one sentence each."""
+        return ()
+
+
+def adopt_matrix(state: LocalState, model: SharedModel) -> None:
+    """Take over A (and θ) from a shared model, invert A, and begin a new epoch."""
+    state.matrix[:] = model.matrix
+    invert(state.matrix, state.inverse)
+    if model.theta is not None:
+        state.theta[:] = model.theta
+    state.log_gain = 0.0
+    state.updates = 0
+    state.epoch += 1
+    state.base = model
+
+
+def recentre(state: LocalState, b: FloatArray) -> None:
+    """Set the centre to A⁻¹b."""
+    matvec(state.inverse, b, state.centre)

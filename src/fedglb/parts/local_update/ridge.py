@@ -1,0 +1,169 @@
+"""Ridge regression, exact after every sample: the local update of DisLinUCB and Async-LinUCB."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
+from fedglb.kernels.linalg import add_sample, log_det
+from fedglb.model import SharedModel
+from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
+from fedglb.parts.local_update.fields import Counter, Vector
+from fedglb.parts.local_update.ons import predict
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+#: Places in `vectors` and `counters`, behind those of every state.
+B, DIRECTION = 2, 3
+LOG_RATIO = 3
+
+
+@kernel
+def ridge_step(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Add the last row of X and y to A and b, with its reward where ONS has a prediction."""
+    n = X.shape[0] - 1
+    x, A_inv, centre = X[n], matrices[INVERSE], vectors[CENTRE]
+    count = int(counters[UPDATES])
+    counters[LOG_GAIN] += add_sample(matrices[MATRIX], A_inv, x, 1.0, count, vectors[DIRECTION])
+    counters[UPDATES] += 1.0
+    predict(A_inv, vectors[B], centre, x, vectors[DIRECTION], y[n], count)
+    vectors[THETA] = centre
+    return 0
+
+
+@dataclass
+class RidgeState(LocalState):
+    """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y; the centre is θ = A⁻¹b.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `Ridge.begin` makes them.
+
+    Attributes
+    ----------
+    b
+        Σ x y over the samples of A, shape (d,).
+    direction
+        A⁻¹x of the last sample since the last model.
+    """
+
+    b = Vector(B)
+    direction = Vector(DIRECTION)
+
+
+State = TypeVar("State", bound=LocalState)
+
+
+class LinearModel(LocalUpdate[State]):
+    """What local updates of a linear model, A = λI + Σ x xᵀ and b = Σ x y, have in common."""
+
+    model_fields = frozenset({"b"})
+    shares_moment = True
+
+    def prior(self, setting: Setting) -> float:
+        """Return λ."""
+        return setting.ridge
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return R²: A = λI + Σ x xᵀ is a linear model's."""
+        return setting.problem.R**2
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return no numbers: the step needs none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class Ridge(LinearModel[RidgeState]):
+    """Ridge regression on the rewards, exact after every sample; the link plays no part.
+
+    References
+    ----------
+    Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.dislinucb(threshold=1.0).local_update
+    Ridge()
+    """
+
+    stored_name = "Ridge"
+
+    state_type = RidgeState
+    step = staticmethod(ridge_step)
+
+    def adopt(self, setting: Setting, state: RidgeState, model: SharedModel) -> None:
+        """Take over A_t and b_t; θ and the centre are A⁻¹b."""
+        _adopt(state, model)
+
+
+@dataclass
+class AsyncRidgeState(RidgeState):
+    """State of a client whose uploads need not bring a model: its gain begins anew at each.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `AsyncRidge.begin` makes them.
+
+    Attributes
+    ----------
+    log_ratio
+        log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A.
+    """
+
+    log_ratio = Counter(LOG_RATIO)
+
+
+@dataclass(frozen=True)
+class AsyncRidge(LinearModel[AsyncRidgeState]):
+    """Ridge regression, exact after every sample, that follows what is not uploaded yet.
+
+    References
+    ----------
+    Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.async_linucb(threshold=1.0).local_update
+    AsyncRidge()
+    """
+
+    stored_name = "AsyncRidge"
+
+    state_type = AsyncRidgeState
+    step = staticmethod(ridge_step)
+
+    def adopt(self, setting: Setting, state: AsyncRidgeState, model: SharedModel) -> None:
+        """Take over A_t and b_t, and the determinant; θ and the centre are A⁻¹b."""
+        _adopt(state, model)
+        state.log_ratio = log_det(model.matrix) - setting.problem.dim * math.log(setting.ridge)
+
+    def uploaded(self, state: AsyncRidgeState) -> None:
+        """Let the gain begin anew; det A stays known."""
+        state.log_ratio += state.log_gain
+        super().uploaded(state)
+
+
+def _adopt(state: RidgeState, model: SharedModel) -> None:
+    """Take over A_t and b_t; θ and the centre are A⁻¹b."""
+    assert model.b is not None
+    adopt_matrix(state, model)
+    state.direction[:] = 0.0
+    state.b[:] = model.b
+    recentre(state, state.b)
+    state.theta[:] = state.centre

@@ -1,0 +1,320 @@
+"""The loop of the compiled engine: many interactions of many clients in one call.
+
+`fedglb.simulation.compiled` fills the arrays and calls `play`; parts and links are called by
+address (`fedglb.kernels.pointers`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.decide import PLAYED, ChoiceParams
+from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, SCORES, UPDATES, UPPER, WIDTHS
+from fedglb.kernels.pointers import (
+    borrow,
+    call3,
+    call_bounds,
+    call_decide,
+    call_index,
+    call_radius,
+    call_step,
+)
+from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.typing import BoolArray, FloatArray, IntArray
+
+#: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
+#: a client's step failed.
+DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
+
+
+class BlockArrays(NamedTuple):
+    """A block of s steps of an environment with N clients and K arms, laid out for `play`.
+
+    Attributes
+    ----------
+    first
+        The number t of the first step.
+    arms
+        Shape (s, N, d, K).
+    means
+        The arms' mean rewards, shape (s, N, K).
+    uniforms
+        What rewards are drawn from, shape (s, N); empty where `rewards` are given.
+    rewards
+        The arms' rewards, shape (s, N, K); empty where `uniforms` are given.
+    active
+        Who acts, shape (s, N); empty where everybody does.
+    delays
+        How many steps later rewards become known, shape (s, N).
+    """
+
+    first: int
+    arms: FloatArray
+    means: FloatArray
+    uniforms: FloatArray
+    rewards: FloatArray
+    active: BoolArray
+    delays: IntArray
+
+
+class KernelParams(NamedTuple):
+    """How clients choose and learn: addresses of machine code, and the numbers that it needs.
+
+    Attributes
+    ----------
+    step, radius, sample
+        Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
+    decide
+        Address of `kernels.decide.decide`; 0 for a rule that needs none of it (`simple`): its
+        decisions are made here, and `decide` is not compiled.
+    choice
+        How an arm is chosen; it has the constants of `radius`. Its `bounds` are 0 for those of an
+        ellipsoid, which are computed here if `decide` is 0.
+    functions
+        Addresses of the link's functions, at the places of `layout`.
+    step_constants
+        The constants of `step`.
+    noise
+        R, for the sampler.
+    scale
+        What multiplies the radius: `exploration`, or 1.
+    level
+        The trigger's level, from which on a client asks for a global update.
+    own_samples
+        Whether the trigger counts the client's samples since the last model, and not steps.
+    clocked
+        Whether it counts anything: else the gain alone is compared with the level.
+    """
+
+    step: int
+    radius: int
+    sample: int
+    decide: int
+    choice: ChoiceParams
+    functions: IntArray
+    step_constants: FloatArray
+    noise: float
+    scale: float
+    level: float
+    own_samples: bool
+    clocked: bool
+
+
+class LearnerArrays(NamedTuple):
+    """States and samples of all L learners: L = N, or 1 where one learner plays for all clients.
+
+    Attributes
+    ----------
+    vectors, matrices, counters
+        The states, shapes (L, ·, d), (L, ·, d, d) and (L, ·).
+    X, y
+        Room for samples, shapes (L, ·, d) and (L, ·).
+    counts
+        How many rows of X and y are samples, shape (L,).
+    """
+
+    vectors: FloatArray
+    matrices: FloatArray
+    counters: FloatArray
+    X: FloatArray
+    y: FloatArray
+    counts: IntArray
+
+
+class Pending(NamedTuple):
+    """Choices of the N clients whose rewards are still to come, by step modulo M.
+
+    M − 1 is the longest delay: when a place is used again, its reward has come. M = 0 where no
+    reward is late.
+
+    Attributes
+    ----------
+    X, y
+        The arms that were played and their rewards, shapes (N, M, d) and (N, M).
+    due
+        The steps in which the rewards become known, shape (N, M).
+    last
+        The last step in which each learner got a reward, shape (L,).
+    """
+
+    X: FloatArray
+    y: FloatArray
+    due: IntArray
+    last: IntArray
+
+
+class Log(NamedTuple):
+    """What has happened so far in a run of T steps.
+
+    Attributes
+    ----------
+    choices
+        The arms played, shape (T, N).
+    regret, reward, interactions
+        Their sums up to the end of each step, shape (T,).
+    totals
+        Regret, reward and interactions up to now, shape (3,).
+    propensities
+        The probabilities of the arms played, and their standard errors, shape (T, N, 2); empty
+        where the choice is not random.
+    """
+
+    choices: IntArray
+    regret: FloatArray
+    reward: FloatArray
+    interactions: IntArray
+    totals: FloatArray
+    propensities: FloatArray
+
+
+class Scratch(NamedTuple):
+    """Room for one decision (`kernels.decide`), which the caller of `play` keeps alive.
+
+    Attributes
+    ----------
+    work, factor, propensity
+        Shapes (5, K), (d, d) and (2,).
+    """
+
+    work: FloatArray
+    factor: FloatArray
+    propensity: FloatArray
+
+
+@kernel
+def play(
+    block: BlockArrays,
+    params: KernelParams,
+    learners: LearnerArrays,
+    pending: Pending,
+    log: Log,
+    scratch: Scratch,
+    radius_terms: FloatArray,
+    t_last: IntArray,
+    step: int,
+    client: int,
+    stop: int,
+) -> tuple[int, int, int]:
+    """Play from client `client` of step `step` to the end of step `stop` − 1 of a block.
+
+    Parameters
+    ----------
+    block, params
+        What is offered, and how clients choose and learn.
+    learners, pending, log, scratch
+        Changed in place.
+    radius_terms, t_last
+        What clients derive from the last shared model for their sets; and its step, shape (L,), 0
+        before a learner's first.
+    step, client, stop
+        Where to begin and to end; steps are counted from 0 within the block.
+
+    Returns
+    -------
+    tuple of int
+        Step, client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that
+        asks for a global update has learned from its own samples already.
+    """
+    N = block.arms.shape[1]
+    places = pending.due.shape[1]
+    one_for_all = learners.counts.shape[0] == 1
+    all_vectors, all_matrices = borrow(learners.vectors), borrow(learners.matrices)
+    all_counters, all_arms = borrow(learners.counters), borrow(block.arms)
+    X, y, all_means = borrow(learners.X), borrow(learners.y), borrow(block.means)
+    log_propensities = log.propensities.size > 0
+    work, factor = borrow(scratch.work), borrow(scratch.factor)
+    propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
+    upper, widths, scores = work[UPPER], work[WIDTHS], work[SCORES]
+    index_constants = borrow(params.choice.index_constants)
+    radius_constants = borrow(params.choice.radius_constants)
+    for s in range(step, stop):
+        t = block.first + s
+        for i in range(client, N):
+            acts = block.active.size == 0 or block.active[s, i]
+            if not acts and places == 0:
+                continue
+            k = 0 if one_for_all else i
+            vectors, matrices, counters = all_vectors[k], all_matrices[k], all_counters[k]
+            n = first = learners.counts[k]
+            if acts:
+                radius = call_radius(
+                    params.radius, vectors, counters, radius_terms, params.choice.radius_constants
+                )
+                if not math.isfinite(radius):
+                    return s, i, BAD_RADIUS
+                arms = all_arms[s, i]
+                alpha = radius * params.scale
+                if params.decide != 0:
+                    arm = call_decide(
+                        params.decide, arms, vectors, matrices, counters, terms, params.choice,
+                        alpha, t, t, i, work, factor, propensity,
+                    )  # fmt: skip
+                elif params.choice.index != 0:
+                    call_index(
+                        params.choice.index, arms, vectors, matrices, work, factor, index_constants,
+                        t, params.choice.key, t, i, PLAYED,
+                    )  # fmt: skip
+                    arm = pick(scores)
+                else:
+                    if params.choice.bounds == 0:
+                        upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, widths)
+                    else:
+                        call_bounds(
+                            params.choice.bounds, arms, vectors, matrices, counters, terms,
+                            radius_constants, alpha, 0, work,
+                        )  # fmt: skip
+                    arm = pick(upper)
+                means = all_means[s, i]
+                mean, best = means[arm], means[0]
+                for j in range(1, means.shape[0]):
+                    best = max(best, means[j])
+                if block.rewards.size > 0:
+                    reward = block.rewards[s, i, arm]
+                else:
+                    reward = call3(params.sample, mean, block.uniforms[s, i], params.noise)
+                log.choices[t - 1, i] = arm
+                if log_propensities:
+                    log.propensities[t - 1, i, 0] = propensity[0]
+                    log.propensities[t - 1, i, 1] = propensity[1]
+                log.totals[0] += best - mean
+                log.totals[1] += reward
+                log.totals[2] += 1.0
+                if places == 0:
+                    for j in range(arms.shape[0]):
+                        X[k, n, j] = arms[j, arm]
+                    y[k, n] = reward
+                    n += 1
+                else:
+                    place = t % places
+                    for j in range(arms.shape[0]):
+                        pending.X[i, place, j] = arms[j, arm]
+                    pending.y[i, place] = reward
+                    pending.due[i, place] = t + block.delays[s, i]
+            for age in range(places - 1, -1, -1):  # what becomes known now, the oldest first
+                place = (t - age) % places
+                if pending.due[i, place] == t:
+                    for j in range(pending.X.shape[2]):
+                        X[k, n, j] = pending.X[i, place, j]
+                    y[k, n] = pending.y[i, place]
+                    pending.last[k] = t
+                    n += 1
+            for m in range(first, n):
+                learners.counts[k] = m + 1
+                status = call_step(
+                    params.step, vectors, matrices, counters,
+                    X[k, : m + 1], y[k, : m + 1], params.functions, params.step_constants,
+                )  # fmt: skip
+                if status != 0:
+                    return s, i, BAD_STEP
+            clock = 1.0
+            if params.clocked:
+                clock = counters[UPDATES] if params.own_samples else float(t - t_last[k])
+            if n > first and clock * counters[LOG_GAIN] >= params.level:
+                return s, i, ASKS
+        client = 0
+        log.regret[t - 1] = log.totals[0]
+        log.reward[t - 1] = log.totals[1]
+        log.interactions[t - 1] = int(log.totals[2])
+    return stop, 0, DONE

@@ -1,0 +1,266 @@
+"""Regret, communication and reward over time, for a few settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from fedglb.studies.report.claims import Evidence
+from fedglb.studies.report.figures.frame import Frame
+from fedglb.studies.report.figures.style import (
+    WIDE,
+    Dashes,
+    Look,
+    Medium,
+    looks,
+    setting_look,
+    styled,
+)
+from fedglb.studies.report.study import MEASURES, Study
+from fedglb.studies.report.summary import ENOUGH, REFERENCES, Row
+from fedglb.studies.report.text.numerals import amount, brief
+from fedglb.typing import FloatArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+_SECOND: tuple[tuple[str, Dashes], ...] = (
+    ("o", (0, (1, 0.8))), ("h", (0, (3, 0.8))), ("<", (0, (2, 2))), (">", (0, (6, 1))),
+)  # fmt: skip
+_WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
+_MOST = 12  # curves of a sweep of one's own
+_BANDS = 9  # with more curves, bands would hide each other
+_POINTS = 160  # per line: as many as can be seen
+_RATE = "rate"
+_STEP = (
+    "In a step every client that takes part acts once; the reward per interaction is the mean up "
+    "to t."
+)
+
+
+def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
+    """Draw the figure: regret, communication and reward; on a wide page the legend beside them."""
+    from matplotlib.figure import Figure
+
+    shown = selected(evidence, own=study.own)
+    drawn = _looks(evidence, shown, own=study.own)
+    drawn = {label: look.on(medium) for label, look in drawn.items()}
+    talking = [r for r in shown if r.algorithm not in REFERENCES]
+    columns = [
+        ("regret", "Regret", "reward lost, all clients", shown),
+        (study.measure, "Communication", f"{study.measure} so far", talking),
+        (_RATE, "Reward", "reward per interaction", shown),
+    ]
+    with styled(medium):
+        handles = [_handle(row, drawn[row.label]) for row in shown]
+        names = [row.title for row in shown]
+        across, down = (1, 3) if medium.narrow else (3, 1)
+        one = 2.5 if medium.narrow else 3.1
+        frame = Frame(medium, "", [], names, down * one)
+        figure = Figure(figsize=frame.size)
+        left, below = (0.78, 0.42) if medium.narrow else (0.78, 0.48)
+        gap = 0.0 if medium.narrow else 0.78
+        width = (medium.width - left - 0.12 - gap * (across - 1)) / across
+        traces = _with_rate(study, evidence.traces)
+        for i, (column, title, unit, rows) in enumerate(columns):
+            x, y = (0, i) if medium.narrow else (i, 0)
+            axes = figure.add_axes(
+                (
+                    frame.across(left + x * (width + gap)),
+                    frame.high - frame.up((y + 1) * one - below),
+                    frame.across(width),
+                    frame.up(one - below - 0.3),
+                )
+            )
+            _panel(axes, traces, rows, column, drawn)
+            axes.set_title(title, loc="left", fontsize=10.0, weight="bold")
+            log = " (log)" if axes.get_yscale() == "log" else ""
+            axes.set_ylabel(unit + log, fontsize=8.0)
+        frame.write(figure, handles, left)
+    return figure
+
+
+def caption(study: Study, evidence: Evidence) -> str:
+    """Return what the figure shows, and how the settings were chosen."""
+    few = len(selected(evidence, own=study.own)) <= _BANDS
+    bands = "bands are ± 1 standard error; " if few and not evidence.is_look else ""
+    if study.own:
+        every, shown = len(evidence.rows), len(selected(evidence, own=True))
+        which = "all settings" if shown == every else (
+            f"{shown} of {every} settings, evenly spaced in the order of regret"
+        )  # fmt: skip
+        return f"Means over the seeds, {bands}{which}. {_STEP}"
+    return (
+        f"Means over the seeds, {bands}settings chosen by rule: FedGLB-UCB with the D nearest to "
+        "the geometric middle of its grid, and its setting with the most communication; of every "
+        "other algorithm with D or B the setting whose communication is nearest, in the "
+        "logarithm, to that of the middle one; One-UCB-GLM, N-UCB-GLM and N-ONS-GLM for regret "
+        f"and reward. {_STEP}"
+    )
+
+
+def _with_rate(study: Study, traces: pl.DataFrame) -> pl.DataFrame:
+    """Return the traces with the mean reward per interaction up to each step."""
+    runs = study.result.runs
+    if "interactions" in runs.columns:
+        acts = runs.select("label", "seed", pl.col("interactions").alias("acts"))
+        last = traces.group_by("label", "seed").agg(pl.col("t").max().alias("last"))
+        traces = traces.join(acts, on=["label", "seed"]).join(last, on=["label", "seed"])
+        each = pl.col("acts") / pl.col("last")
+    else:
+        each = pl.lit(float(study.result.manifest.get("clients") or 1))
+    return traces.with_columns((pl.col("reward") / (pl.col("t") * each)).alias(_RATE))
+
+
+def selected(evidence: Evidence, *, own: bool = False) -> list[Row]:
+    """Choose the settings, by the rule of the caption."""
+    if own:
+        return _spaced(evidence.rows)
+    chosen: list[Row] = []
+    target: float | None = None
+    ours = evidence.of("fedglb-ucb")
+    for curve in ours:
+        middle = _middle(curve.rows)
+        frequent = max(curve.rows, key=lambda r: r.cost(evidence.measure))
+        chosen += [middle] if middle is frequent else [middle, frequent]
+        target = middle.cost(evidence.measure) if target is None else target
+    for curve in evidence.curves:
+        if curve not in ours:
+            chosen.append(_nearest(curve.rows, target, evidence.measure))
+    return chosen + [r for r in evidence.rows if r.algorithm in REFERENCES]
+
+
+def _spaced(rows: tuple[Row, ...]) -> list[Row]:
+    """Return all rows, or some of them that are evenly spaced in the order of regret."""
+    if len(rows) <= _MOST:
+        return list(rows)
+    order = sorted(range(len(rows)), key=lambda i: rows[i].regret)
+    kept = {order[round(i * (len(rows) - 1) / (_MOST - 1))] for i in range(_MOST)}
+    return [row for i, row in enumerate(rows) if i in kept]
+
+
+def _middle(rows: tuple[Row, ...]) -> Row:
+    """Return the row with D nearest to the geometric middle of its grid; on a tie the smaller D."""
+    usable = [(r.value, r) for r in rows if r.value is not None and 0 < r.value < math.inf]
+    if not usable:
+        return rows[len(rows) // 2]
+    logs = [math.log(value) for value, _ in usable]
+    centre = (min(logs) + max(logs)) / 2
+    return min(usable, key=lambda u: (round(abs(math.log(u[0]) - centre), 9), u[0]))[1]
+
+
+def _nearest(rows: tuple[Row, ...], target: float | None, measure: str) -> Row:
+    if not target:
+        return rows[len(rows) // 2]
+    goal = math.log(target)
+    return min(
+        rows, key=lambda r: abs(math.log(r.cost(measure)) - goal) if r.cost(measure) else math.inf
+    )
+
+
+def _looks(evidence: Evidence, shown: list[Row], *, own: bool) -> dict[str, Look]:
+    """Return the look of each setting; a curve's second setting has another line and marker."""
+    if own:
+        return {row.label: setting_look(i) for i, row in enumerate(shown)}
+    curve = looks([(r.curve, r.algorithm) for r in evidence.rows])
+    made = {}
+    again = 0
+    for i, row in enumerate(shown):
+        look = curve[row.curve]
+        if row.curve in {r.curve for r in shown[:i]} and row.algorithm not in REFERENCES:
+            marker, line = _SECOND[again % len(_SECOND)]
+            look, again = replace(look, marker=marker, line=line, inside="white"), again + 1
+        made[row.label] = look
+    return made
+
+
+def _handle(row: Row, look: Look) -> Line2D:
+    from matplotlib.lines import Line2D
+
+    return Line2D(
+        [], [], color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker,
+        markersize=4.6, markerfacecolor=look.face, label=row.title,
+    )  # fmt: skip
+
+
+def _panel(
+    axes: Axes, traces: pl.DataFrame, shown: list[Row], column: str, drawn: dict[str, Look]
+) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+    last = 1.0
+    ends: list[float] = []
+    floor: list[float] = []
+    ceiling: list[float] = []
+    for i, row in enumerate(shown):
+        t, mean, error = _mean(traces, row, column)
+        if not len(t):
+            continue
+        own = drawn[row.label]
+        steps = column not in ("regret", _RATE)
+        axes.plot(
+            t, mean, color=own.colour, linestyle=own.line, linewidth=1.3, zorder=3,
+            marker=own.marker, markersize=4.4, markerfacecolor=own.face,
+            markevery=_marked(len(t), i, len(shown)),
+            drawstyle="steps-post" if steps else "default",
+        )  # fmt: skip
+        if error.any() and len(shown) <= _BANDS:
+            axes.fill_between(
+                t, mean - error, mean + error, color=own.colour, alpha=0.18, linewidth=0,
+                step="post" if steps else None, zorder=2,
+            )  # fmt: skip
+        ends.append(float(mean[-1]))
+        begun = mean[(mean > 0) & (t >= t[-1] / 50)]
+        floor += [float(begun.min())] if len(begun) else []
+        ceiling += [float(begun.max())] if len(begun) else []
+        last = max(last, float(t[-1]))
+    if column == _RATE:
+        if floor:  # the first few steps are noise
+            room = 0.06 * (max(ceiling) - min(floor)) or 0.01
+            axes.set_ylim(min(floor) - room, max(ceiling) + room)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    elif ends and min(ends) > 0 and max(ends) / min(ends) > _WIDE:
+        axes.set_yscale("log")
+        axes.set_ylim(min(floor + ends) / 1.5, max(ends) * 1.4)
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    form = brief if column in MEASURES else amount
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.tick_params(labelsize=8.0)
+    axes.set_xlim(0.0, 1.01 * last)
+    axes.set_xlabel("step t", fontsize=8.5)
+    axes.grid()
+    axes.set_axisbelow(True)
+
+
+def _mean(traces: pl.DataFrame, row: Row, column: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return steps, means over the seeds and their standard errors, 0 where there is none."""
+    error = pl.col(column).std() / pl.len().sqrt()
+    trace = (
+        traces.filter(pl.col("label") == row.label)
+        .group_by("t")
+        .agg(
+            pl.col(column).mean().alias("mean"),
+            pl.when(pl.len() >= ENOUGH).then(error).fill_null(0.0).alias("error"),
+        )
+        .sort("t")
+    )
+    count = min(trace.height, _POINTS)
+    kept = np.unique(np.linspace(0, max(trace.height - 1, 0), count).round().astype(int))
+    trace = trace[kept.tolist()]
+    t, mean, half = (trace[c].to_numpy().astype(float) for c in ("t", "mean", "error"))
+    return t, mean, np.nan_to_num(half)
+
+
+def _marked(points: int, i: int, of: int) -> list[int]:
+    """Return where a line has its few markers: each line at other places."""
+    shift = points / 6 * (i + 1) / (of + 1)
+    where = np.rint(np.arange(6) * points / 6 + shift).astype(int)
+    return sorted({int(min(w, points - 1)) for w in where})

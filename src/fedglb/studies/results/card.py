@@ -1,0 +1,49 @@
+"""A sweep as a small piece of HTML for notebooks: its settings, and their regret over time."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from fedglb.simulation.card import MOST, Curve, card, short
+
+_ROWS = 12  # of the table: more are counted
+
+
+def sweep_card(name: str, runs: pl.DataFrame, traces: pl.DataFrame) -> str:
+    """Return the HTML: settings in the order of mean regret, the best ones with a curve.
+
+    Parameters
+    ----------
+    name
+        What the sweep is called.
+    runs, traces
+        As `SweepResult` has them.
+    """
+    settings = (
+        runs.group_by("label", maintain_order=True)
+        .agg(
+            pl.len().alias("seeds"),
+            pl.col("regret").mean(),
+            (pl.col("regret").std() / pl.len().sqrt()).alias("error"),
+            pl.col("reward", "transfers").mean(),
+        )
+        .sort("regret", maintain_order=True)
+    )
+    rows = []
+    for row in settings.head(_ROWS).to_dicts():
+        error = "" if row["error"] is None else f" ± {short(row['error'])}"
+        totals = [short(row[key]) for key in ("reward", "transfers")]
+        rows.append([row["label"], str(row["seeds"]), short(row["regret"]) + error, *totals])
+    notes = []
+    if settings.height > _ROWS:
+        notes.append(f"{settings.height - _ROWS} more settings are in `result.runs`.")
+    if settings.height > MOST:
+        notes.append(f"The figure has the {MOST} settings of the lowest mean regret.")
+    curves = []
+    for label in settings["label"].head(MOST):
+        over = traces.filter(pl.col("label") == label).group_by("t").agg(pl.col("regret").mean())
+        over = over.sort("t")
+        curves.append(Curve(over["t"].to_list(), over["regret"].to_list()))
+    header = ["setting", "seeds", "regret ± s.e.", "reward", "transfers"]
+    counted = f"{name}: {runs.height:,} runs of {settings.height:,} settings"
+    return card(counted, header, rows, curves, "mean regret", notes)

@@ -1,0 +1,333 @@
+"""The folder of a sweep.
+
+* `manifest.json`: what is run, with what, on what machine; whether it is complete.
+* `parts/`: one Parquet file per finished task, named by a checksum of the sweep and its content;
+  gone at the end.
+* `runs.parquet`, `traces.parquet`: the result, always in the same order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from fedglb.errors import InvalidInput
+from fedglb.io.atomic import UNFINISHED, atomic_write, checksum, remove_unfinished
+from fedglb.io.lock import LOCK, exclusive_lock
+from fedglb.provenance import machine, software
+from fedglb.studies.results.parts import from_bytes, no_parts, to_bytes
+from fedglb.studies.results.tables import Outline, runs_table, traces_table
+from fedglb.studies.spec.experiment import Experiment, read_experiment
+
+MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
+#: The version of these files. A folder of another version is refused: run the sweep again.
+FORMAT = 1
+_KEYS = {"name", "identity", "complete", "document", "sessions", "files"}
+
+
+@dataclass
+class Store:
+    """The folder of a running sweep; got from `opened`."""
+
+    folder: Path
+    experiment: Experiment
+    manifest: dict[str, Any]
+    _since: float = field(default_factory=time.monotonic)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the result is complete and undamaged."""
+        return bool(self.manifest["complete"]) and not _damaged(self.folder, self.manifest)
+
+    def add(self, content: bytes) -> None:
+        """Keep a part."""
+        name = _part_name(self.manifest, content)
+        atomic_write(self.folder / PARTS / name, content)
+
+    def finished(self) -> pl.DataFrame:
+        """Return all runs that are kept."""
+        return _parts(self.folder, self.manifest)
+
+    def finish(self) -> None:
+        """Write the result, then mark it complete, then remove the parts."""
+        parts, outline = self.finished(), Outline.of(self.experiment)
+        files = {
+            RUNS: to_bytes(runs_table(outline, parts)),
+            TRACES: to_bytes(traces_table(outline, parts)),
+        }
+        for name, content in files.items():
+            atomic_write(self.folder / name, content)
+        self.manifest["files"] = {name: checksum(content) for name, content in files.items()}
+        self.manifest["run_seconds"] = math.fsum(parts["seconds"])
+        self.manifest["complete"] = True
+        self.note_time()
+        shutil.rmtree(self.folder / PARTS, ignore_errors=True)
+
+    def note_time(self) -> None:
+        """Record the wall time of this session."""
+        session = self.manifest["sessions"][-1]
+        session["wall_seconds"] = time.monotonic() - self._since
+        known = (s["wall_seconds"] for s in self.manifest["sessions"])
+        self.manifest["wall_seconds"] = math.fsum(s for s in known if s is not None)
+        self.save()
+
+    def note_time_if_possible(self) -> None:
+        """Record the wall time of this session; ignore a failure to do so."""
+        with contextlib.suppress(OSError):
+            self.note_time()
+
+    def save(self) -> None:
+        """Write the manifest."""
+        text = json.dumps(self.manifest, indent=1, ensure_ascii=False)
+        atomic_write(self.folder / MANIFEST, text.encode())
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What a sweep left.
+
+    Attributes
+    ----------
+    runs
+        One row per run: label, algorithm and its parameters, problem, seed, totals, caveats.
+    traces
+        One row per recorded step of a run, cumulative; at most 500 per run.
+    manifest
+        What was run, with what, on what machine, how long it took.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
+    >>> result.runs["label", "seed"].rows()
+    [('N-ONS-GLM', 1), ('N-ONS-GLM', 2)]
+    >>> result.manifest["complete"]
+    True
+    """
+
+    runs: pl.DataFrame
+    traces: pl.DataFrame
+    manifest: dict[str, Any] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        from fedglb.studies.results.card import sweep_card
+
+        return sweep_card(self.manifest["name"], self.runs, self.traces)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterator[Store]:
+    """Make or reopen the folder of a sweep, for this process alone.
+
+    `how` (jobs, cluster) is noted in the manifest.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput("folder", str(folder), "a folder: this is a file") from None
+    ours = {LOCK, MANIFEST}
+    strangers = [p.name for p in folder.iterdir() if p.name not in ours]
+    strangers = [name for name in strangers if not name.startswith(UNFINISHED)]
+    if strangers and not (folder / MANIFEST).exists():
+        allowed = f"an empty folder: this one holds {sorted(strangers)[0]!r} and no sweep"
+        raise InvalidInput("folder", str(folder), allowed)
+    with exclusive_lock(folder):
+        manifest = _manifest(folder)
+        if manifest is None:
+            manifest = _new_manifest(experiment)
+        elif manifest["identity"] != experiment.identity:
+            raise InvalidInput("folder", str(folder), _another(manifest, experiment))
+        store = Store(folder, experiment, manifest)
+        if store.complete:
+            shutil.rmtree(folder / PARTS, ignore_errors=True)
+        else:
+            manifest |= {"complete": False, "files": {}}
+            begun = {"started": _now(), "wall_seconds": None, **how, "machine": machine()}
+            manifest["sessions"].append(begun)
+            remove_unfinished(folder)
+            store.save()  # first of all: it says which sweep the folder belongs to
+            (folder / PARTS).mkdir(exist_ok=True)
+            remove_unfinished(folder / PARTS)
+        yield store
+
+
+def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
+    """Read the result of a sweep.
+
+    Parameters
+    ----------
+    folder
+        Where the sweep was run.
+    partial
+        Whether to return the finished runs of a sweep that is not complete; else it is refused.
+
+    Returns
+    -------
+    SweepResult
+        What `sweep` returned, or the runs that are finished.
+
+    Raises
+    ------
+    InvalidInput
+        If the folder holds no sweep, one that is not complete (without `partial`), one of another
+        version of these files, or a damaged one.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 1,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> folder = getfixture("tmp_path") / "results"
+    >>> result = fg.sweep(tables, folder, jobs=1)
+    >>> fg.load_sweep(folder).runs.equals(result.runs)
+    True
+    """
+    path = Path(folder)
+    manifest = _manifest(path)
+    if manifest is None:
+        raise InvalidInput("folder", str(folder), f"the folder of a sweep: it has no {MANIFEST}")
+    damaged = _damaged(path, manifest) if manifest["complete"] else None
+    if damaged is not None:
+        allowed = f"an undamaged one: {damaged} is damaged; running the sweep again repairs it"
+        raise InvalidInput("folder", str(folder), allowed)
+    if manifest["complete"]:
+        runs, traces = (from_bytes((path / name).read_bytes()) for name in (RUNS, TRACES))
+        return SweepResult(runs, traces, manifest)
+    if not partial:
+        allowed = "a complete sweep: this one was interrupted, and running it again resumes it"
+        raise InvalidInput("folder", str(folder), allowed)
+    outline = _outline(manifest)
+    parts = _parts(path, manifest)
+    now = _manifest(path)
+    if now is None or now["complete"]:  # finished meanwhile, and the parts are gone
+        return load(folder, partial=partial)
+    return SweepResult(runs_table(outline, parts), traces_table(outline, parts), manifest)
+
+
+def _outline(manifest: dict[str, Any]) -> Outline:
+    """Return what tables say of an experiment, without building its objects."""
+    if "problem" not in manifest:  # of an earlier release, which had no objects
+        return Outline.of(read_experiment(json.loads(manifest["document"])))
+    constants = {key: manifest[key] for key in ("clients", "arms", "horizon")}
+    return Outline(
+        tuple(manifest["configurations"]), manifest["problem"] | constants,
+        tuple(manifest["seeds"]),
+    )  # fmt: skip
+
+
+def _part_name(manifest: dict[str, Any], content: bytes) -> str:
+    return f"{checksum(manifest['identity'].encode() + content)}.parquet"
+
+
+def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
+    """Return all runs that are kept; damaged files and parts of another sweep do not count."""
+    frames = []
+    for path in sorted((folder / PARTS).glob("*.parquet")):
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:  # the sweep is finished and has removed its parts
+            continue
+        if _part_name(manifest, content) == path.name:
+            frames.append(from_bytes(content))
+    if not frames:
+        return no_parts()
+    return pl.concat(frames).unique(["configuration", "seed"], keep="first", maintain_order=True)
+
+
+def _damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
+    """Return the name of a result file whose content has changed since it was written."""
+    for name, expected in manifest["files"].items():
+        path = folder / name
+        if not path.is_file() or checksum(path.read_bytes()) != expected:
+            return str(name)
+    return None
+
+
+def _manifest(folder: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if found["format"] != FORMAT:
+            what = f"its {MANIFEST} has format {found['format']!r}, this version reads {FORMAT}"
+        elif set(found) >= _KEYS and found["sessions"]:
+            return dict(found)
+        else:
+            what = f"its {MANIFEST} is incomplete"
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError):
+        what = f"its {MANIFEST} is not a sweep's"
+    raise InvalidInput("folder", str(folder), f"another folder, or delete this one: {what}")
+
+
+def _new_manifest(experiment: Experiment) -> dict[str, Any]:
+    outline = Outline.of(experiment)
+    return {
+        "format": FORMAT,
+        "name": experiment.name,
+        "identity": experiment.identity,
+        "complete": False,
+        "started": _now(),
+        "wall_seconds": None,
+        "run_seconds": None,
+        "software": software(),
+        "horizon": experiment.horizon,
+        "clients": experiment.env.clients,
+        "arms": experiment.env.arms,
+        "problem": {
+            key: outline.constants[key] for key in ("link", "dim", "radius", "noise", "curvature")
+        },
+        "seeds": list(experiment.seeds),
+        "configurations": [
+            {key: _plain(value) for key, value in each.items()} for each in outline.configurations
+        ],
+        "document": experiment.document,
+        "own": experiment.own,
+        "data": experiment.env.facts(),
+        "sessions": [],
+        "files": {},
+    }
+
+
+def _plain(value: float | int | str | None) -> float | int | str | None:
+    """Return the value for JSON, which has neither infinity nor nan: they become text."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
+    """Say which sweep the folder holds, and what to do."""
+    if manifest["document"] != experiment.document:
+        theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
+        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
+        what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
+    elif manifest.get("own", {}) != experiment.own:
+        theirs, ours = manifest.get("own", {}), experiment.own
+        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
+        what = f"it was begun with another version of {' and '.join(keys)}"
+    elif manifest.get("data", {}) != experiment.env.facts():
+        what = "it was begun with other data, or with other clusters of the same data"
+    else:
+        what = "it was begun with another version of fedglb, NumPy, SciPy or numba"
+    return f"another folder (--out), or delete this one: {what}"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,177 @@
+"""How far a sweep is, as plain data for whoever shows it."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import polars as pl
+
+from fedglb.simulation.bar import bar
+from fedglb.studies.run.task import Task
+from fedglb.studies.spec.experiment import Experiment
+
+_LOOK_EVERY = 0.5  # seconds
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The totals of a finished run."""
+
+    label: str
+    seed: int
+    regret: float
+    transfers: int
+    scalars: int
+
+
+@dataclass(frozen=True)
+class SweepStatus:
+    """How far a sweep is.
+
+    Attributes
+    ----------
+    runs
+        How many runs there are in all.
+    finished
+        The finished runs, of this session and of earlier ones.
+    interactions
+        How many interactions this session has done, those of running tasks included.
+    left
+        How many interactions it still has to do.
+    seconds
+        For how long it has been running.
+    """
+
+    runs: int
+    finished: tuple[Finished, ...]
+    interactions: int
+    left: int
+    seconds: float
+
+
+#: Called now and then, possibly from another thread, but never by two at the same time.
+OnStatus: TypeAlias = Callable[[SweepStatus], None]
+
+
+@contextlib.contextmanager
+def status_bar(progress: OnStatus | bool | None, title: str) -> Iterator[OnStatus | None]:
+    """Give what to call with a status: `progress` itself, what draws a bar for True, or None."""
+    if progress is not True:
+        yield None if progress is False else progress
+        return
+    with bar(title) as draw:
+
+        def tell(status: SweepStatus) -> None:
+            text = f"{len(status.finished)}/{status.runs} runs"
+            draw(status.interactions, status.interactions + status.left, text)
+
+        yield tell
+
+
+class Watch:
+    """Counts finished tasks, and reads what workers report about running ones."""
+
+    def __init__(self, experiment: Experiment, before: pl.DataFrame, tell: OnStatus | None) -> None:
+        self._experiment, self._tell = experiment, tell
+        self._finished: list[Finished] = []
+        self._tasks: dict[Path, Task] = {}
+        self._begin = time.monotonic()
+        # Three threads use this: joblib's adds tasks, the main one finishes them, a third reads.
+        self._lock, self._telling = threading.Lock(), threading.Lock()
+        self._error: BaseException | None = None
+        self._add(before)
+        self._before = len(self._finished)
+        self.folder = Path()
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Make a folder for the workers' reports, and read them now and then.
+
+        An error that the callback raises is raised again when the next task finishes, or here.
+        """
+        over = threading.Event()
+
+        def look() -> None:
+            try:
+                while not over.wait(_LOOK_EVERY):
+                    self.emit()
+            except BaseException as error:
+                self._error = error
+
+        with tempfile.TemporaryDirectory(prefix="fedglb-sweep-", ignore_cleanup_errors=True) as tmp:
+            self.folder = Path(tmp)
+            thread = threading.Thread(target=look, daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                over.set()
+                thread.join()
+            self._raise_error()
+
+    def report_file(self, task: Task) -> Path:
+        """Return where a worker writes how many steps of a task are done."""
+        path = self.folder / f"{task.seed}-{task.configurations[0]}"
+        with self._lock:
+            self._tasks[path] = task
+        return path
+
+    def running(self) -> list[Task]:
+        """Return the tasks that have begun and are not finished."""
+        with self._lock:
+            return [task for path, task in self._tasks.items() if path.exists()]
+
+    def forget(self) -> None:
+        """Forget all unfinished tasks: their workers are gone."""
+        with self._lock:
+            for path in self._tasks:
+                path.unlink(missing_ok=True)
+            self._tasks = {}
+
+    def finished(self, task: Task, part: pl.DataFrame) -> None:
+        """Record a finished task, and call back."""
+        with self._lock:
+            for path in [path for path, other in self._tasks.items() if other == task]:
+                path.unlink(missing_ok=True)
+                del self._tasks[path]
+            self._add(part)
+        self._raise_error()
+        self.emit()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _add(self, part: pl.DataFrame) -> None:
+        columns = ("configuration", "seed", "regret", "transfers", "scalars")
+        for index, *totals in part.select(columns).iter_rows():
+            label = self._experiment.configurations[index].label
+            self._finished.append(Finished(label, *totals))
+
+    def emit(self) -> None:
+        """Call back with how far the sweep is."""
+        if self._tell is None:
+            return
+        with self._telling:
+            one, runs = self._experiment.interactions, self._experiment.runs
+            with self._lock:
+                finished = tuple(self._finished)
+                partly = sum(self._steps(path, task) for path, task in self._tasks.items())
+            interactions = (len(finished) - self._before) * one + partly
+            left = max((runs - len(finished)) * one - partly, 0)
+            seconds = time.monotonic() - self._begin
+            self._tell(SweepStatus(runs, finished, interactions, left, seconds))
+
+    def _steps(self, path: Path, task: Task) -> int:
+        try:
+            steps = int(path.read_text() or 0)
+        except (OSError, ValueError):
+            return 0
+        return steps * self._experiment.env.clients * len(task.configurations)

@@ -1,0 +1,177 @@
+"""Run a sweep: hand out tasks, store each result at once, go on when a task or a worker fails."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fedglb.errors import InvalidInput, integer
+from fedglb.provenance import cores
+from fedglb.studies.results.parts import from_bytes
+from fedglb.studies.results.store import Store, SweepResult, load, opened
+from fedglb.studies.run.cluster import (
+    ClusterLost,
+    check_parts,
+    connected,
+    run_on_cluster,
+    threads,
+)
+from fedglb.studies.run.local import WorkerDied, run_locally
+from fedglb.studies.run.progress import OnStatus, Watch, status_bar
+from fedglb.studies.run.schedule import TaskSchedule
+from fedglb.studies.run.task import Outcome, Task
+from fedglb.studies.spec.description import described
+from fedglb.studies.spec.experiment import Experiment, read_experiment
+
+
+class SweepFailed(Exception):
+    """A sweep could not be completed; what was finished is kept, and a rerun resumes.
+
+    The message says which runs failed and why, or that the cluster was lost.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> folder = getfixture("tmp_path") / "results"
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "n-ons-glm"}],
+    ... }
+    >>> try:
+    ...     result = fg.sweep(tables, folder, jobs=1)
+    ... except fg.SweepFailed as error:  # the same call, made again, goes on from here
+    ...     print(error)
+    ...     result = fg.load_sweep(folder, partial=True)
+    >>> result.runs.height
+    2
+    """
+
+
+def sweep(
+    experiment: Experiment | str | Path | Mapping[str, Any],
+    folder: str | Path,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    progress: OnStatus | bool | None = None,
+) -> SweepResult:
+    """Run every configuration with every seed and return the result.
+
+    A folder that holds a part of this very sweep is completed; one that holds all of it is read.
+
+    Parameters
+    ----------
+    experiment
+        A TOML file, its tables as a dictionary (which may hold objects), or an `Experiment`, which
+        `read_experiment` makes of them, and `Experiment.of` of algorithms and an environment.
+    folder
+        Where results are kept.
+    jobs
+        Worker processes; None: one per core.
+    cluster
+        The address of a Dask scheduler, to run there instead.
+    progress
+        Called now and then with a `SweepStatus`. True: draw a bar, in a notebook or on a
+        terminal.
+
+    Returns
+    -------
+    SweepResult
+        One row per run and one per recorded step, in the order of the experiment, whatever the
+        order in which the runs ended.
+
+    Raises
+    ------
+    InvalidInput
+        If the experiment is not allowed, the folder is in use or holds anything but a part of
+        this very sweep, or workers of the cluster cannot import a part of it.
+    DataUnavailable
+        If the experiment needs a data set that was found nowhere.
+    SweepFailed
+        If a run failed, worker processes died again and again, or the cluster was lost.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
+    ... }
+    >>> result = fg.sweep(tables, getfixture("tmp_path") / "results", jobs=1)
+    >>> result.runs.height, result.traces.height
+    (6, 120)
+    """
+    if isinstance(experiment, Experiment):
+        made = _unchanged(experiment)
+    else:
+        made = read_experiment(experiment)
+    count = cores() if jobs is None else integer("jobs", jobs)
+    how = {"jobs": count if cluster is None else None, "cluster": cluster}
+    with ExitStack() as stack:
+        client = None if cluster is None else stack.enter_context(connected(cluster))
+        if cluster is not None:
+            check_parts(client, cluster, made)
+        store = stack.enter_context(opened(Path(folder), made, how))
+        if not store.complete:
+            try:
+                with status_bar(progress, made.name) as tell:
+                    _complete(store, count, client, tell)
+            except BaseException as error:
+                store.note_time_if_possible()
+                if isinstance(error, ClusterLost):
+                    raise SweepFailed(str(error)) from None
+                raise
+            store.finish()
+    return load(folder)
+
+
+def _unchanged(experiment: Experiment) -> Experiment:
+    """Refuse an experiment that differs from its tables, because workers read only the tables."""
+    meant = read_experiment(experiment.tables)
+    for key in (field.name for field in fields(Experiment) if field.compare):
+        # by what they hold: somebody's own class need not say when two of its objects are equal
+        if described(getattr(experiment, key), set()) != described(getattr(meant, key), set()):
+            allowed = "an experiment as read_experiment made it: change its tables and read them"
+            raise InvalidInput(f"experiment.{key}", getattr(experiment, key), allowed)
+    return meant
+
+
+def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -> None:
+    """Run what is missing."""
+    experiment = store.experiment
+    kept = store.finished()
+    schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())
+    watch = Watch(experiment, kept, progress)
+    failures: list[str] = []
+    with watch.watching():
+        while schedule:
+            tasks = schedule.tasks(jobs if client is None else threads(client))
+            try:
+                with closing(_outcomes(experiment, tasks, jobs, client, watch)) as outcomes:
+                    for outcome in outcomes:
+                        failures += outcome.failures
+                        schedule.finished(outcome.task)
+                        if outcome.part is not None:
+                            store.add(outcome.part)
+                            watch.finished(outcome.task, from_bytes(outcome.part))
+            except WorkerDied:
+                schedule.died(tasks, watch.running())
+                watch.forget()
+                if reason := schedule.why_hopeless():
+                    failures.insert(0, reason)
+                    break
+    if failures:
+        more = f"; and {len(failures) - 3} more" if failures[3:] else ""
+        raise SweepFailed("; ".join(failures[:3]) + more)
+
+
+def _outcomes(
+    experiment: Experiment, tasks: Sequence[Task], jobs: int, client: Any, watch: Watch
+) -> Generator[Outcome, None, None]:
+    if client is None:
+        return run_locally(experiment, tasks, jobs, watch)
+    return run_on_cluster(client, experiment, tasks, watch)

@@ -1,0 +1,217 @@
+"""What a worker does: some configurations on the arms and noise of one seed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedglb.provenance import code_digest, data_digest
+from fedglb.simulation import EngineName, Run, simulate
+from fedglb.simulation.compare import compare
+from fedglb.simulation.compiled import is_compiled
+from fedglb.studies.results.parts import part, to_bytes
+from fedglb.studies.run.shipping import lacking, packed, unpacked
+from fedglb.studies.spec.experiment import Experiment, read_experiment
+
+#: The most configurations per task. They share the drawing of arms and noise; more save little.
+LARGEST = 16
+_REPORT_EVERY = 0.2  # seconds
+
+
+@dataclass(frozen=True)
+class Task:
+    """Configurations (by their index) and the seed they are run with."""
+
+    seed: int
+    configurations: tuple[int, ...]
+
+    def describe(self, experiment: Experiment) -> str:
+        """Return the labels and the seed."""
+        labels = [experiment.configurations[i].label for i in self.configurations]
+        shown = ", ".join(labels[:3]) + (f" and {len(labels) - 3} more" if labels[3:] else "")
+        return f"{shown} with seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a task returns: a part (a Parquet file), and a message per configuration that failed."""
+
+    task: Task
+    part: bytes | None
+    failures: tuple[str, ...] = ()
+
+
+def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
+    """Deal the pending (configuration, seed) pairs into tasks.
+
+    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
+    the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
+    dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
+
+    Examples
+    --------
+    >>> deal([(0, 1), (1, 1), (2, 1), (3, 1)], jobs=1)
+    [Task(seed=1, configurations=(0, 2)), Task(seed=1, configurations=(1, 3))]
+    """
+    of_seed: dict[int, list[int]] = {}
+    for configuration, seed in pending:
+        of_seed.setdefault(seed, []).append(configuration)
+    tasks = []
+    for seed, indices in of_seed.items():
+        wanted = max(-(-len(indices) // LARGEST), -(-2 * jobs // len(of_seed)))
+        even = (n for n in range(wanted, wanted + wanted // 3 + 1) if n * len(of_seed) % jobs == 0)
+        count = min(next(even, wanted), len(indices))
+        tasks += [Task(seed, tuple(indices[i::count])) for i in range(count)]
+    return tasks
+
+
+@functools.lru_cache(maxsize=4)
+def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
+    """Return the experiment of these tables; `own` tells apart what one text means after edits."""
+    return read_experiment(unpacked(content), progress=lambda text: None)
+
+
+def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
+    """Return the experiment as this process has it, or why that would be another one."""
+    if parent is not None:
+        sys.path += [place for place in sources.path if place not in sys.path]
+        importlib.invalidate_caches()
+    if sources.code != code_digest():
+        return "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
+    if reason := lacking(sources.own):
+        return f"this worker {reason}, which the sweep needs"
+    experiment = _experiment(sources.content, tuple(sources.own.items()))
+    if sources.data != data_digest(experiment.env.facts()):
+        return "this worker has other data, or clusters them differently, than the sweep"
+    for name, digest in sources.own.items():
+        if experiment.own.get(name) != digest:
+            return f"what {name} returns is something else for this worker than for the sweep"
+    return experiment
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a worker must share with the process that collects the results.
+
+    Attributes
+    ----------
+    content
+        The tables of the experiment, packed.
+    code, data, own
+        Digests of the package and its numerics, of the data, and of code that is not the package's.
+    path
+        Where Python looks for modules: for processes of this machine, which may be of a sweep
+        that was run before.
+    """
+
+    content: bytes
+    code: str
+    data: str
+    own: Mapping[str, str]
+    path: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Sources:
+        """Return the sources as this process has them."""
+        content, _ = packed(experiment.tables)
+        facts = data_digest(experiment.env.facts())
+        path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
+        return cls(content, code_digest(), facts, experiment.own, path)
+
+
+def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
+    """Run a task.
+
+    Parameters
+    ----------
+    sources
+        The experiment, and what its results depend on.
+    task
+        Which runs of it.
+    report
+        A file to write the number of finished steps to, for the progress view.
+    parent
+        The id of the process that takes the result: the worker ends with it. None: no such one.
+    """
+    experiment = experiment_here(sources, parent)
+    if isinstance(experiment, str):
+        return Outcome(task, None, (experiment,))
+    if parent is not None:
+        leave_with(parent)
+    progress = _reporter(report)
+    progress(0)
+    begin = time.perf_counter()
+    done: tuple[int, ...] = task.configurations
+    failures: list[str] = []
+    try:
+        runs = _compare(experiment, task, progress)
+    except Exception:  # run them one by one: only those that fail are lost
+        done, runs = (), []
+        for index in task.configurations:
+            alone = Task(task.seed, (index,))
+            try:
+                runs += _compare(experiment, alone, progress)
+                done += (index,)
+            except Exception as error:
+                what = f"{type(error).__name__}: {error}"
+                failures.append(f"{alone.describe(experiment)}: {what}")
+    seconds = time.perf_counter() - begin
+    content = to_bytes(part(done, task.seed, runs, seconds)) if done else None
+    return Outcome(task, content, tuple(failures))
+
+
+def _compare(experiment: Experiment, task: Task, progress: Callable[[int], None]) -> list[Run]:
+    algorithms = [experiment.configurations[i].algorithm for i in task.configurations]
+    env, horizon, seed = experiment.env, experiment.horizon, task.seed
+    if all(map(is_compiled, algorithms)):
+        return compare(algorithms, env, horizon, seed, progress=progress)
+    # some part is plain Python: one run at a time, and the engines agree to the bit
+    engines: list[EngineName] = [
+        "compiled" if is_compiled(each) else "reference" for each in algorithms
+    ]
+    return [
+        simulate(each, env, horizon, seed, engine, progress=progress)
+        for each, engine in zip(algorithms, engines, strict=True)
+    ]
+
+
+@functools.cache  # once per worker
+def leave_with(parent: int) -> None:
+    """End this process soon after its parent, busy or idle, and not before it.
+
+    A terminal sends Ctrl-C to workers too; they ignore it, because the parent acts on it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def _reporter(report: Path | None) -> Callable[[int], None]:
+    """Return a function to call with the number of steps done."""
+    last = -_REPORT_EVERY
+
+    def progress(steps: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last < _REPORT_EVERY:
+            return
+        last = now
+        if report is not None:
+            with contextlib.suppress(OSError):  # only the progress view would miss it
+                report.write_text(str(steps))
+
+    return progress

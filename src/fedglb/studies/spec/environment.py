@@ -1,0 +1,148 @@
+"""The environment of an experiment: one of the package's, or somebody's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from fedglb.algorithms.own import call, find, is_own, takes
+from fedglb.environments import Classification, Environment, Synthetic, clustered
+from fedglb.environments.datasets import DATASETS, Progress
+from fedglb.errors import InvalidInput, Place, instance, integer, one_of, relocated, under
+from fedglb.io.toml import convert
+from fedglb.links import LINKS, Link
+from fedglb.problem import Problem
+from fedglb.problem_table import ProblemTable
+from fedglb.studies.spec.document import (
+    CHANGES,
+    AnyDocument,
+    ClassificationTable,
+    OwnDocument,
+    SyntheticTable,
+)
+
+_PROBLEM, _EXAMPLE = "fg.Problem(dim=10)", "fg.Synthetic(problem, clients=200, arms=25)"
+
+
+def environment(document: AnyDocument, progress: Progress | None) -> Environment:
+    """Build the environment; data that is not on this machine yet is fetched."""
+    table = document.environment
+    if not isinstance(document, OwnDocument):
+        return _ours(table, document.problem, progress)
+    if isinstance(table, Environment):
+        if document.problem is not None:
+            allowed = "no such key: the environment has its problem"
+            raise InvalidInput("problem", document.problem, allowed)
+        return _checked(table)
+    said = {"name": table} if isinstance(table, str) else table
+    if isinstance(said, Mapping) and "name" in said:
+        return _checked(_from_function(dict(said), document.problem))
+    real = isinstance(table, Mapping) and "dataset" in table
+    kind = ClassificationTable if real else SyntheticTable
+    with under("environment"):
+        known: Any = convert(table, kind, "environment")
+    return _ours(known, _problem(document.problem), progress)
+
+
+def _from_function(table: dict[str, Any], problem: Any) -> Environment:
+    name = table.pop("name")
+    with under("environment"):
+        if not is_own(name):
+            raise InvalidInput("name", name, 'a function, as "package.module:function"')
+        known = takes(find("name", name))
+    if "problem" in known:
+        made = _problem(problem)
+        table["problem"] = made if isinstance(made, Problem) else _built(made)
+    elif problem is not None:
+        allowed = f"no such key: {name} takes no `problem`, and its environment has one"
+        raise InvalidInput("problem", problem, allowed)
+    with under("environment"):
+        return call(("name",), name, table, Environment, _EXAMPLE)  # type: ignore[type-abstract]
+
+
+def _problem(given: Any) -> Problem | ProblemTable:
+    """Return the problem, or its table."""
+    if isinstance(given, Problem):
+        return given
+    said = {"name": given} if isinstance(given, str) else given
+    if isinstance(said, Mapping) and "name" in said:
+        with under("problem"):
+            rest = {key: value for key, value in said.items() if key != "name"}
+            if not is_own(said["name"]):
+                allowed = 'a function, as "package.module:function"'
+                raise InvalidInput("name", said["name"], allowed)
+            return call(("name",), said["name"], rest, Problem, _PROBLEM)
+    with under("problem"):
+        return convert({} if given is None else given, ProblemTable, "problem")
+
+
+def _link(table: ProblemTable) -> Link | None:
+    """Return a link of somebody's own, or None."""
+    if not is_own(table.link):
+        one_of(("problem", "link"), table.link, LINKS)  # before anything is fetched
+        return None
+    return call(("problem", "link"), table.link, {}, Link, "fg.Logistic()")  # type: ignore[type-abstract]
+
+
+def _built(table: ProblemTable, dim: int | None = None) -> Problem:
+    link = _link(table)
+    with under("problem"):
+        return table.build(dim, link)
+
+
+def _ours(
+    table: SyntheticTable | ClassificationTable,
+    problem: Problem | ProblemTable,
+    progress: Progress | None,
+) -> Environment:
+    if isinstance(problem, ProblemTable):
+        _link(problem)
+    if isinstance(table, SyntheticTable):
+        made = problem if isinstance(problem, Problem) else _built(problem)
+        with under("environment"):
+            return _changed(Synthetic(made, table.clients, table.arms), table)
+    with under("environment"):
+        one_of("dataset", table.dataset, DATASETS)
+        data = clustered(
+            table.dataset, table.clusters, mode=cast("Any", table.mode), constant=table.constant,
+            scale=cast("Any", table.scale), progress=progress,
+            columns=cast("Any", table.columns), axes=cast("Any", table.axes),
+        )  # fmt: skip
+    if problem.dim not in (None, data.dim):
+        allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
+        raise InvalidInput(("problem", "dim"), problem.dim, allowed)
+    made = problem if isinstance(problem, Problem) else _built(problem, data.dim)
+    with under("environment"):
+        return _changed(Classification(made, table.clients, data, table.offered), table)
+
+
+def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
+    """Return the environment with what the table changes."""
+    given = msgspec.to_builtins(table)
+    for key, (kind, parameter) in CHANGES.items():
+        if given.get(key) is not None:
+            with relocated(partial(_key_of, parameter, key)):
+                env = kind(env, given[key])
+    return env
+
+
+def _key_of(parameter: str, key: str, path: Place) -> Place:
+    return (key, *path[1:]) if path[0] == parameter else path
+
+
+def _checked(env: Environment) -> Environment:
+    """Return an environment of somebody's own, if it has what every environment has."""
+    with under("environment"):
+        instance("problem", getattr(env, "problem", None), Problem, _PROBLEM)
+        for name in ("clients", "arms"):
+            integer(name, getattr(env, name, None))
+        facts = env.facts()
+        try:
+            json.dumps(facts)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput("facts", facts, f"values that JSON has ({error})") from None
+    return env

@@ -1,0 +1,256 @@
+"""An experiment: which algorithms, on which problem, for which seeds. Checked as a whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedglb.algorithms import Algorithm
+from fedglb.environments import Environment
+from fedglb.environments.datasets import Progress
+from fedglb.errors import InvalidInput, Place, instance, integer, relocated, under
+from fedglb.io.toml import read_file
+from fedglb.problem_table import ProblemTable
+from fedglb.provenance import identity
+from fedglb.simulation.compare import known_horizon
+from fedglb.studies.spec.algorithms import as_tables
+from fedglb.studies.spec.description import in_tables, made_by_functions
+from fedglb.studies.spec.document import AnyDocument, parse
+from fedglb.studies.spec.environment import environment
+from fedglb.studies.spec.grid import Configuration, Selection, choices, configurations
+from fedglb.studies.spec.own_code import digests
+
+#: The most runs of a sweep: more is probably a mistake in a grid.
+MOST_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a sweep runs; made by `read_experiment`, which checks it.
+
+    Attributes
+    ----------
+    name
+        Its name; results go to results/NAME.
+    env
+        Where arms and rewards come from, the problem included.
+    horizon
+        T.
+    seeds
+        The seeds, in the order of the results.
+    configurations
+        The algorithms, in the order of the results.
+    document
+        The tables of the file, as JSON; objects in them are described by what they hold.
+    tables
+        The tables themselves: what a worker needs to build the same experiment.
+    own
+        Digests of code that is not the package's: by module, the sources that parts are made of
+        (of an installed package, its version); by name of a function, what it has made.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> experiment = fg.read_experiment({
+    ...     "name": "example", "horizon": 100, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 5, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [1, 10]}],
+    ... })
+    >>> experiment.runs, experiment.interactions
+    (4, 500)
+    """
+
+    name: str
+    env: Environment
+    horizon: int
+    seeds: tuple[int, ...]
+    configurations: tuple[Configuration, ...]
+    document: str
+    tables: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    own: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        algorithms: Mapping[str, object] | Sequence[Algorithm],
+        environment: Environment,
+        horizon: int | None = None,
+        seeds: int | Sequence[int] = 10,
+        name: str = "experiment",
+    ) -> Experiment:
+        """Make an experiment of objects: algorithms of any parts, on any environment.
+
+        Parameters
+        ----------
+        algorithms
+            What is compared: a list, or a dictionary of names, each with an algorithm or with a
+            list of algorithms whose parameters differ.
+        environment
+            Where arms and rewards come from.
+        horizon
+            T; None: all steps of an environment that has an end.
+        seeds
+            A number n for 1 … n, or a list.
+        name
+            What the results are called.
+
+        Returns
+        -------
+        Experiment
+            For `sweep` and `reproduce`.
+
+        Raises
+        ------
+        InvalidInput
+            If an argument is not allowed, or an object holds something that cannot be pickled.
+
+        Examples
+        --------
+        >>> import fedglb as fg
+        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+        >>> algorithms = {"auto": fg.fedglb_auto(), "UCB": [fg.fedglb_ucb(d) for d in (1.0, 9.0)]}
+        >>> experiment = fg.Experiment.of(algorithms, env, horizon=100, seeds=2)
+        >>> [c.label for c in experiment.configurations]
+        ['auto', 'UCB D=1', 'UCB D=9']
+        """
+        instance("environment", environment, Environment, "fg.Synthetic(problem, 200, 25)")
+        steps = environment.horizon if horizon is None else horizon
+        if steps is None:
+            raise InvalidInput("horizon", None, "the number of steps T, e.g. horizon=2000")
+        return read_experiment(
+            {
+                "name": name, "horizon": steps, "seeds": seeds, "environment": environment,
+                "algorithm": algorithms,
+            }
+        )  # fmt: skip
+
+    @property
+    def identity(self) -> str:
+        """What tells it apart from other experiments, and from itself with other code or data."""
+        return identity(self.document, self.env.facts(), self.own)
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self.configurations) * len(self.seeds)
+
+    @property
+    def interactions(self) -> int:
+        """How many interactions one run has."""
+        return self.env.clients * self.horizon
+
+
+def read_experiment(
+    source: str | Path | Mapping[str, Any],
+    seeds: int | Sequence[int] | None = None,
+    progress: Progress | None = None,
+) -> Experiment:
+    """Read an experiment and check all of it; nothing is run.
+
+    Parameters
+    ----------
+    source
+        A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys. A dictionary may
+        hold objects: an environment, a problem, algorithms, parts of algorithms.
+    seeds
+        Replaces the seeds of the file: a number n for 1 … n, or a list.
+    progress
+        Called with a line of text where data has to be fetched and grouped first.
+
+    Returns
+    -------
+    Experiment
+        For `sweep`.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be read, or a key or its value is not allowed; the message says which.
+    DataUnavailable
+        If the experiment needs a data set that was found nowhere.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> experiment = fg.read_experiment({
+    ...     "name": "example", "horizon": 100, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 5, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [1, 10], "solver": "newton"}],
+    ... })
+    >>> [c.label for c in experiment.configurations], experiment.seeds
+    (['FedGLB-UCB D=1 newton', 'FedGLB-UCB D=10 newton'], (1, 2))
+    """
+    if isinstance(source, Mapping):
+        where, raw = "experiment", _plain(source)
+    elif isinstance(source, str | Path):
+        where, raw = str(source), read_file(Path(source))
+    else:
+        raise InvalidInput("experiment", source, "a TOML file, or its tables as a dictionary")
+    if "algorithm" in raw:
+        with under(source=where):
+            raw["algorithm"] = as_tables(raw["algorithm"])
+    if seeds is not None:
+        raw["seeds"] = _plain(list(seeds) if isinstance(seeds, Sequence) else seeds)
+        _seeds(raw["seeds"])
+    document = parse(raw, where)
+    with under(source=where):
+        return _build(document, raw, progress)
+
+
+def _plain(value: Any) -> Any:
+    """Return tables as TOML has them: NumPy's numbers and arrays as Python's, tuples as lists."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _build(document: AnyDocument, raw: dict[str, Any], progress: Progress | None) -> Experiment:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
+        allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
+        raise InvalidInput("name", document.name, allowed)
+    integer("horizon", document.horizon)
+    env = environment(document, progress)
+    known_horizon(env, document.horizon)
+    seeds = _seeds(document.seeds)
+    made = []
+    for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
+        with relocated(partial(_place, choice)):
+            algorithm = choice.build()
+            algorithm.setting(env.problem, env.clients, document.horizon)
+        made.append((choice, algorithm))
+    labelled = configurations(made)
+    modules: set[str] = set()
+    text = json.dumps(in_tables(raw, modules), sort_keys=True)
+    by_functions = made_by_functions(raw, env, [algorithm for _, algorithm in made], modules)
+    own = {**digests(modules), **by_functions}
+    return Experiment(
+        document.name, env, document.horizon, seeds, labelled, text, raw, own
+    )  # fmt: skip
+
+
+def _place(choice: Selection, path: Place) -> Place:
+    """Return the key of the file at which an argument with an error was given."""
+    if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
+        return ("problem", *path)
+    return choice.place(path)
+
+
+def _seeds(given: object) -> tuple[int, ...]:
+    if not isinstance(given, list):
+        return tuple(range(1, integer("seeds", given, at_most=1_000_000) + 1))
+    if not given:
+        raise InvalidInput("seeds", [], "at least one seed, or their number")
+    for i, seed in enumerate(given):
+        integer(("seeds", i), seed, at_least=0, at_most=2**63 - 1)
+    if len(set(given)) < len(given):
+        raise InvalidInput("seeds", given, "each seed once")
+    return tuple(given)

@@ -1,0 +1,187 @@
+"""Code of somebody's own, from which the parts of a sweep are made: its digests.
+
+A class or function that a worker can import is told apart by the sources of its module, and of all
+modules that this one imports, as far as they are somebody's own. Installed packages count with
+their version. One that no worker can import (of a script, a notebook or a function's inside) is
+told apart by its code (`description.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from fedglb.errors import InvalidInput
+from fedglb.provenance import digest_of_source
+
+#: Classes that have no name in `builtins`: that of functions, of None, …
+_BUILT_IN = [each for each in vars(types).values() if isinstance(each, type)]
+_US = __name__.partition(".")[0]
+#: Of each module that was looked at, in this process: its digest, while it is loaded as it was.
+_loaded: dict[str, tuple[ModuleSpec | None, str]] = {}
+
+
+def name_of(code: Any) -> str:
+    """Return the name of a class or function: its module, a colon, its name there.
+
+    Examples
+    --------
+    >>> from fedglb.parts.choice import Sigma
+    >>> name_of(Sigma)
+    'fedglb.parts.choice.sigma:Sigma'
+    """
+    return f"{getattr(code, '__module__', None)}:{getattr(code, '__qualname__', repr(code))}"
+
+
+def importable(code: Any) -> bool:
+    """Return whether another process finds this very class or function under its name.
+
+    Examples
+    --------
+    >>> from fedglb.parts.choice import Sigma
+    >>> importable(Sigma), importable(lambda: 1)
+    (True, False)
+    """
+    module, _, path = name_of(code).partition(":")
+    if module == "builtins" and code in _BUILT_IN:
+        return True
+    return module != "__main__" and found_at(module, path) is code and _is_there(module)
+
+
+def found_at(module: str, path: str) -> Any:
+    """Return what a loaded module has under a name; None if that is nothing."""
+    found: Any = sys.modules.get(module)
+    for key in path.split("."):
+        found = getattr(found, key, None)
+    return found
+
+
+def _is_there(module: str) -> bool:
+    return _top(module) in sys.stdlib_module_names or _origin(module) is not None
+
+
+def digests(modules: Iterable[str]) -> dict[str, str]:
+    """Return a digest of each module that is somebody's own, and of all that they import.
+
+    Parameters
+    ----------
+    modules
+        Their names.
+
+    Returns
+    -------
+    dict
+        By name of the module; by name of the package, the version of those that are installed.
+
+    Raises
+    ------
+    InvalidInput
+        If a module was edited after it was imported: the file is not what would be run.
+    """
+    found: dict[str, str] = {}
+    left, seen = list(modules), set()
+    while left:
+        name = left.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if not _under_work(name):
+            found |= {package: metadata.version(package) for package in _packages(_top(name))}
+            continue
+        origin = _origin(name)
+        if origin is None:  # a package without code, or one that is not there
+            continue
+        source = origin.read_bytes()
+        if origin.suffix != ".py":
+            found[name] = hashlib.sha256(source).hexdigest()
+            continue
+        found[name] = _as_loaded(name, digest_of_source(source))
+        left += _imports(ast.parse(source), name, is_package=origin.name == "__init__.py")
+    return dict(sorted(found.items()))
+
+
+def forget_edited(now: dict[str, str]) -> None:
+    """Let modules be imported again if one of them has changed since: for workers, which stay."""
+    if any(name in _loaded and _loaded[name][1] != now[name] for name in now):
+        for name in now:
+            _loaded.pop(name, None)
+            sys.modules.pop(name, None)
+
+
+def _as_loaded(name: str, digest: str) -> str:
+    """Return the digest, if it is the one that the loaded module had when it was first seen."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)  # a reload makes another one
+    known, before = _loaded.get(name, (None, digest))
+    if known is not None and known is spec and before != digest:
+        allowed = (
+            "a module as it was imported: its file was edited since; reload it with "
+            "importlib.reload and make its parts anew, or start Python again"
+        )
+        raise InvalidInput("module", name, allowed)
+    _loaded[name] = spec, digest
+    return digest
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _origin(name: str) -> Path | None:
+    """Return the file that a module comes from; None where there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    if spec is None or spec.origin is None or not spec.has_location:
+        return None
+    path = Path(spec.origin)
+    return path if path.is_file() else None
+
+
+@functools.cache
+def _installed(top: str) -> bool:
+    """Return whether a package lies where packages are installed; one under work does not."""
+    places = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    origin = _origin(top)
+    return origin is not None and bool(places & {*origin.parents})
+
+
+@functools.cache
+def _packages(top: str) -> list[str]:
+    """Return the installed packages that a module comes from: none for ours and Python's own."""
+    return [] if top == _US else sorted(set(_distributions().get(top, [])))
+
+
+@functools.cache
+def _distributions() -> Any:
+    return metadata.packages_distributions()
+
+
+def _imports(tree: ast.AST, name: str, *, is_package: bool) -> Iterator[str]:
+    """Yield the modules that a module imports, anywhere in it."""
+    here = name if is_package else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = here.split(".")[: len(here.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            for each in node.names:
+                inner = f"{base}.{each.name}"
+                yield inner if _under_work(base) and _origin(inner) is not None else base
+
+
+def _under_work(name: str) -> bool:
+    """Return whether a module is somebody's own: to look into others may import them."""
+    top = _top(name)
+    return top not in (_US, *sys.stdlib_module_names) and not _installed(top)

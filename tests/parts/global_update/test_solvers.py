@@ -1,0 +1,428 @@
+"""AGD, Newton and L-BFGS against exact minimisers, and the rounds they take."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+
+import fedglb as fg
+from fedglb.model import SharedModel
+from fedglb.parts.global_update import AGD, LBFGS, Newton, Solve, Sums
+from fedglb.parts.global_update.agd import paper_rounds
+from tests.links.families import FAMILIES
+from tests.parts.global_update.driving import drive
+from tests.parts.global_update.reference import Data, draw, point_in_ball
+
+SOLVERS = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
+PROBLEMS = 24
+# the twin with nothing known searches for its constants at every certificate
+SEARCHED = "hyperbolic"
+
+
+def problems(name, seed, count=PROBLEMS, few=2, **given):
+    """Random problems, `few` of them for the link that is slow."""
+    rng = np.random.default_rng([seed, len(name)])
+    for _ in range(few if name == SEARCHED else count):
+        yield draw(rng, FAMILIES[name], **given), rng
+
+
+def warm(theta: np.ndarray) -> SharedModel:
+    """A last model to start from."""
+    d = theta.size
+    return SharedModel(t=1, matrix=np.eye(d), radius_terms=np.zeros(0), theta=theta)
+
+
+def check_gradient(data, solution):
+    expected = data.gradient(solution.theta)
+    scale = 1.0 + np.abs(data.X.T) @ (1.0 + np.abs(data.y))
+    assert_allclose(solution.gradient, expected, rtol=0.0, atol=1e-13 * scale.max())
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_minimum_over_the_ball(name, solver):
+    active = inactive = 0
+    for k, (data, rng) in enumerate(problems(name, 1, few=8)):
+        optimum = data.minimise(ball=True)
+        floor = data.rounding(optimum) / data.n
+        objective = data.objective()
+        if k % 2:
+            objective = replace(objective, previous=warm(point_in_ball(rng, data.dim, data.radius)))
+        for tolerance in (None, 1e-11):
+            solution, queries = drive(SOLVERS[solver](tolerance), data, objective)
+            epsilon = 1.0 / data.n**2 if tolerance is None else tolerance
+            true = data.gap(solution.theta, optimum) / data.n
+            assert_array_equal(queries[0].theta, objective.start)
+            assert np.linalg.norm(solution.theta) <= data.radius * (1.0 + 1e-15)
+            assert solution.gap <= epsilon
+            # for the identity link the bound is the gap itself, up to rounding
+            assert true <= solution.gap * (1.0 + 1e-10) + floor
+            check_gradient(data, solution)
+            assert solution.multiplier >= 0.0
+            assert solution.projected is (solution.multiplier > 0.0)
+            if tolerance is not None:
+                assert solution.projected is optimum.active
+                # the residual g + νθ is at most √(2 k n ε): F is k-smooth on the ball
+                k_mu = objective.setting.problem.k_mu
+                smooth = k_mu * np.linalg.norm(data.covariance, 2) + data.ridge
+                residual = math.sqrt(2.0 * smooth * data.n * tolerance)
+                assert_allclose(
+                    solution.multiplier, optimum.multiplier, rtol=0.0,
+                    atol=(4.0 * residual * (1.0 + smooth / data.ridge)) / data.radius,
+                )  # fmt: skip
+        active += optimum.active
+        inactive += not optimum.active
+    assert active > 0
+    assert inactive > 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_paper_projection_when_inside(name, solver):
+    """The unconstrained minimum where that lies in the ball."""
+    checked = 0
+    for data, _ in problems(name, 2, radius=2.5, strength=0.3):
+        optimum = data.minimise(ball=False)
+        if np.linalg.norm(optimum.theta) > 0.95 * data.radius:
+            continue
+        checked += 1
+        solution, _ = drive(SOLVERS[solver](1e-10, projection="paper"), data)
+        true = data.gap(solution.theta, optimum) / data.n
+        assert true <= solution.gap * (1.0 + 1e-9) + 1e-20
+        assert solution.gap <= 1e-10
+        assert solution.multiplier == 0.0
+        assert not solution.projected
+        check_gradient(data, solution)
+    assert checked >= (1 if name == SEARCHED else 10)
+
+
+def _distance(theta, data, goal, A_inv):
+    """‖g(θ̃) − g(θ)‖²_{A⁻¹}."""
+    residual = data.gradient(theta) - goal
+    return float(residual @ A_inv @ residual)
+
+
+def _slsqp(start, data, goal, A_inv, scale):
+    """A point of the ball that is a local minimum of the distance."""
+
+    def slope(theta):
+        return 2.0 * data.hessian(theta) @ A_inv @ (data.gradient(theta) - goal)
+
+    with np.errstate(over="ignore", invalid="ignore"):  # steps far outside, Poisson
+        found = minimize(
+            lambda theta: _distance(theta, data, goal, A_inv) / scale, start,
+            jac=lambda theta: slope(theta) / scale, method="SLSQP", options={"ftol": 1e-12},
+            constraints={"type": "ineq", "fun": lambda theta: data.radius**2 - theta @ theta,
+                         "jac": lambda theta: -2.0 * theta},
+        )  # fmt: skip
+    return found.x * min(1.0, data.radius / np.linalg.norm(found.x))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_paper_projection_when_outside(name, solver):
+    """No point of the ball has a smaller ‖g(θ̃) − g(θ)‖_{A⁻¹} that a general solver can find."""
+    checked = 0
+    for data, rng in problems(name, 3, radius=1.0, strength=1.6, n=40):
+        optimum = data.minimise(ball=False)
+        if np.linalg.norm(optimum.theta) <= 1.1 * data.radius:
+            continue
+        checked += 1
+        objective, radius = data.objective(), data.radius
+        solution, queries = drive(SOLVERS[solver](projection="paper"), data)
+        assert np.linalg.norm(solution.theta) <= radius * (1.0 + 1e-15)
+        assert solution.projected
+        assert solution.multiplier == 0.0
+        assert math.isnan(solution.gap)
+        check_gradient(data, solution)
+        outside = [q.theta for q in queries if np.linalg.norm(q.theta) > radius * (1.0 + 1e-9)]
+        free = outside[-1]  # θ̃: from there on all is about the projection
+        assert data.gap(free, optimum) <= 1.0 / data.n * (1.0 + 1e-10)
+
+        goal, A_inv = data.gradient(free), np.linalg.inv(objective.matrix)
+
+        ours = _distance(solution.theta, data, goal, A_inv)
+        best = min(
+            _distance(_slsqp(point_in_ball(rng, data.dim, radius), data, goal, A_inv, ours),
+                      data, goal, A_inv)
+            for _ in range(3)
+        )  # fmt: skip
+        # steps below 1e-10 of an objective that is quadratic there; rounding of the residual
+        assert ours <= best * (1.0 + 1e-9)
+        assert ours > 0.0
+    assert checked >= (1 if name == SEARCHED else 8)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_tight_tolerances_are_met(name, solver):
+    """1e-14 in F is 1e-12 in the sum of all losses: reachable in double precision."""
+    for data, _ in problems(name, 4, count=12):
+        for projection in ("ball", "paper"):
+            optimum = data.minimise(ball=projection == "ball")
+            if projection == "paper" and np.linalg.norm(optimum.theta) > data.radius:
+                continue
+            solution, _ = drive(SOLVERS[solver](1e-14, projection=projection), data)
+            assert solution.gap <= 1e-14
+            floor = data.rounding(optimum)
+            assert data.gap(solution.theta, optimum) <= data.n * 1e-14 * (1.0 + 1e-6) + floor
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "given"),
+    [(1e-14, {}), (1e-12, {"radius": 5.0, "n": 300, "strength": 0.8, "ridge": 1.0})],
+    ids=["small losses", "large losses"],
+)
+def test_agd_with_losses_meets_a_tight_tolerance(tolerance, given):
+    """Poisson without the ball halves its step when F rises: not for the last bit of a loss."""
+    rng = np.random.default_rng(5)
+    for _ in range(24 if not given else 4):
+        data = draw(rng, FAMILIES["poisson"], **given)
+        solution, _ = drive(AGD(tolerance, projection="paper"), data)
+        assert solution.projected or solution.gap <= tolerance
+
+
+# ---------------------------------------------------------------------------------- stopping
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("projection", ["ball", "paper"])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_fixed_rounds(name, solver, projection, rounds):
+    """Exactly J + 1, the last one for the gradient of the result."""
+    for data, _ in problems(name, 5, count=4, n=60, dim=4, radius=3.0, strength=0.2, ridge=1.0):
+        optimum = data.minimise(ball=True)
+        assert np.linalg.norm(optimum.theta) < 0.9 * data.radius
+        fixed = SOLVERS[solver](stop="fixed", rounds=rounds, projection=projection)
+        solution, queries = drive(fixed, data)
+        assert len(queries) == rounds + 1
+        assert_array_equal(queries[-1].theta, solution.theta)
+        check_gradient(data, solution)
+        assert solution.gap >= 0.0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", ["logistic", "identity"])
+def test_many_fixed_rounds(name, solver):
+    """J + 1 whatever J, also when there is nothing left to gain."""
+    data = draw(np.random.default_rng(6), FAMILIES[name], n=60, dim=4, radius=3.0, strength=0.2,
+                ridge=1.0)  # fmt: skip
+    _, queries = drive(SOLVERS[solver](stop="fixed", rounds=25), data)
+    assert len(queries) == 26
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_agd_fixed_rounds_get_better(name):
+    for data, _ in problems(name, 7, count=4, n=60, dim=4):
+        optimum = data.minimise(ball=True)
+        gaps = [
+            data.gap(drive(AGD(stop="fixed", rounds=J), data)[0].theta, optimum)
+            for J in (1, 10, 200)
+        ]
+        assert gaps[0] > gaps[1] > gaps[2] - data.rounding(optimum)
+        assert gaps[2] < 1e-2 * gaps[0]
+
+
+def plain_agd(data, k_mu, rounds, *, ball):
+    """Algorithm 3 as printed, except that ϑ is returned and iterates are projected."""
+    step = 1.0 / (k_mu + data.ridge / data.n)
+
+    def project(v):
+        length = np.linalg.norm(v)
+        return v * (data.radius / length) if ball and length > data.radius else v
+
+    theta = vartheta = np.zeros(data.dim)
+    upsilon = 1.0  # υ_1, from υ_0 = 0
+    for _ in range(rounds):
+        following = project(theta - step * data.gradient(theta) / data.n)
+        next_upsilon = (1.0 + math.sqrt(1.0 + 4.0 * upsilon**2)) / 2.0
+        gamma = (1.0 - upsilon) / next_upsilon
+        theta = project((1.0 - gamma) * following + gamma * vartheta)
+        vartheta, upsilon = following, next_upsilon
+    return vartheta
+
+
+@pytest.mark.parametrize("ball", [True, False])
+@pytest.mark.parametrize("name", ["logistic", "identity", "probit", "known hyperbolic"])
+def test_agd_is_algorithm_3(name, ball):
+    for data, _ in problems(name, 8, count=6):
+        k_mu = data.objective().setting.problem.k_mu
+        for J in (1, 2, 7, 20):
+            expected = plain_agd(data, k_mu, J, ball=ball)
+            if not ball and np.linalg.norm(expected) > data.radius:
+                continue  # then the paper's projection follows
+            solver = AGD(stop="fixed", rounds=J, projection="ball" if ball else "paper")
+            solution, _ = drive(solver, data)
+            assert_allclose(solution.theta, expected, rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_agd_paper_bound(name):
+    """The paper's J_t rounds and one more, and the result is ε-optimal."""
+    for data, _ in problems(name, 9, count=10, n=50):
+        objective = data.objective()
+        optimum = data.minimise(ball=True)
+        k_mu, n, ridge = objective.setting.problem.k_mu, data.n, data.ridge
+        for tolerance in (None, 1e-8):
+            epsilon = n**-2.0 if tolerance is None else tolerance
+            distance = np.linalg.norm(data.gradient(np.zeros(data.dim))) / ridge
+            assert np.linalg.norm(optimum.theta) <= distance * (1.0 + 1e-12)
+            ratio = (k_mu + 2.0 * ridge / n) * distance**2 / (2.0 * epsilon)
+            J = 1.0 + math.sqrt(k_mu * n / ridge + 1.0) * math.log(ratio)
+            solution, queries = drive(AGD(tolerance, stop="bound"), data)
+            assert len(queries) == math.ceil(J) + 1
+            true = data.gap(solution.theta, optimum) / n
+            assert true <= epsilon + data.rounding(optimum)
+            assert_array_equal(queries[-1].theta, solution.theta)
+            check_gradient(data, solution)
+
+
+def test_paper_bound_of_an_optimal_start_is_one_round():
+    data = draw(np.random.default_rng(3), FAMILIES["logistic"], n=30, radius=3.0, strength=0.1)
+    optimum = data.minimise(ball=True)
+    assert not optimum.active
+    objective = replace(data.objective(), previous=warm(optimum.theta))
+    assert paper_rounds(objective, data.gradient(optimum.theta), 1e-6) == 1
+    _, queries = drive(AGD(stop="bound"), data, objective)
+    assert len(queries) == 2
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_certified_start_takes_one_round(name, solver):
+    for data, _ in problems(name, 10, count=8):
+        optimum = data.minimise(ball=True)
+        objective = replace(data.objective(), previous=warm(optimum.theta))
+        solution, queries = drive(SOLVERS[solver](1e-8), data, objective)
+        if solver == "lbfgs" and optimum.active:
+            continue  # its certificates are for the minimum over everything
+        assert len(queries) == 1
+        assert_array_equal(solution.theta, optimum.theta)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_each_solver_asks_for(name):
+    link = FAMILIES[name].link
+    for data, _ in problems(name, 11, count=8, n=40, strength=1.2):
+        free = data.minimise(ball=False)
+        outside = np.linalg.norm(free.theta) > data.radius
+        _, queries = drive(AGD(), data)
+        assert not any(q.hessian or q.loss for q in queries)
+        _, queries = drive(AGD(projection="paper"), data)
+        # losses where k_μ holds on the ball only, Hessians for the projection only
+        plain = [q for q in queries if not q.hessian]
+        assert all(q.loss is not link.smooth_everywhere() for q in plain)
+        assert (len(plain) < len(queries)) is bool(outside)
+        _, queries = drive(Newton(), data)
+        assert all(q.hessian for q in queries)
+        assert all(q.loss is (link.self_concordance(1.0) is None) for q in queries)
+        _, queries = drive(LBFGS(1e-10), data)
+        assert any(q.hessian for q in queries) is bool(outside)
+        assert not queries[0].hessian
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_newton_takes_a_few_rounds(name):
+    """Quadratic convergence: 1e-14 from 1e-6 is two rounds more at most."""
+    for data, _ in problems(name, 12, count=12):
+        outside = np.linalg.norm(data.minimise(ball=False).theta) > data.radius
+        for projection in ("ball",) if outside else ("ball", "paper"):
+            short = len(drive(Newton(1e-6, projection=projection), data)[1])
+            long = len(drive(Newton(1e-14, projection=projection), data)[1])
+            assert short <= long <= short + 2
+            assert long <= 12
+
+
+# ------------------------------------------------------------------------------- transcripts
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        AGD(), AGD(stop="bound"), AGD(stop="fixed", rounds=7), AGD(projection="paper"),
+        Newton(), Newton(projection="paper"), LBFGS(1e-12), LBFGS(1e-12, projection="paper"),
+        LBFGS(1e-12, memory=2),
+    ],
+    ids=repr,
+)  # fmt: skip
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_transcript_is_the_whole_state(name, solver):
+    """Told the same sums again, a solve stands at the same query, bit for bit."""
+    for data, _ in problems(name, 13, count=4, few=1, n=25, dim=3, strength=1.3):
+        objective = data.objective()
+        solve = Solve(solver, objective)
+        limit = 8 if name == SEARCHED else 40
+        while solve.query is not None and len(solve.transcript) < limit:
+            again = Solve(solver, objective, list(solve.transcript))
+            assert len(again.transcript) == len(solve.transcript)
+            assert again.solution is None
+            assert again.query is not None
+            assert_array_equal(again.query.theta, solve.query.theta)
+            assert again.query.hessian is solve.query.hessian
+            assert again.query.loss is solve.query.loss
+            solve.tell(data.answer(solve.query))
+        while solve.query is not None:
+            solve.tell(data.answer(solve.query))
+        again = Solve(solver, objective, list(solve.transcript))
+        assert again.query is None
+        one, other = solve.solution, again.solution
+        assert_array_equal(one.theta, other.theta)
+        assert_array_equal(one.gradient, other.gradient)
+        assert one.multiplier == other.multiplier
+        assert one.projected is other.projected
+        assert one.gap == other.gap or math.isnan(one.gap)
+
+
+def test_a_query_can_be_kept():
+    """θ of a query is a copy: what happens later does not change it."""
+    data = draw(np.random.default_rng(14), FAMILIES["logistic"], n=30, dim=3)
+    for solver in (AGD(1e-10), Newton(1e-10), LBFGS(1e-10)):
+        solve = Solve(solver, data.objective())
+        kept = []
+        while solve.query is not None:
+            kept.append((solve.query.theta, solve.query.theta.copy()))
+            solve.tell(data.answer(solve.query))
+        for theta, before in kept:
+            assert_array_equal(theta, before)
+        assert len(kept) > 1
+
+
+def test_sums_of_clients_add_up():
+    """Three clients' answers, added, give the solution of their samples together."""
+    data = draw(np.random.default_rng(15), FAMILIES["poisson"], n=60, dim=3)
+    parts = [
+        Data(data.family, data.X[k::3], data.y[k::3], data.ridge, data.radius) for k in range(3)
+    ]
+    solve = Solve(Newton(1e-13), data.objective())
+    while solve.query is not None:
+        answers = [part.answer(solve.query) for part in parts]
+        solve.tell(Sums(sum(a.gradient for a in answers), sum(a.hessian for a in answers)))
+    whole, _ = drive(Newton(1e-13), data)
+    assert_allclose(solve.solution.theta, whole.theta, atol=1e-12)
+
+
+# ----------------------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_options_are_checked(solver):
+    make = SOLVERS[solver]
+    with pytest.raises(fg.InvalidInput, match="tolerance"):
+        make(tolerance=0.0)
+    with pytest.raises(fg.InvalidInput, match="stop"):
+        make(stop="soon")
+    with pytest.raises(fg.InvalidInput, match="rounds"):
+        make(stop="fixed")
+    with pytest.raises(fg.InvalidInput, match="rounds"):
+        make(rounds=3)
+    with pytest.raises(fg.InvalidInput, match="projection"):
+        make(projection="sphere")
+    if solver != "agd":
+        with pytest.raises(fg.InvalidInput, match="stop"):
+            make(stop="bound")

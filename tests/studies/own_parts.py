@@ -1,0 +1,103 @@
+"""Parts that somebody else might write: a choice rule, an environment, functions that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import fedglb as fg
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
+from fedglb.kernels.scoring import upper_bounds
+from fedglb.parts.choice import Choice
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.local_update import LocalState, Ons
+from fedglb.parts.trigger import Never
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+
+@kernel
+def cautious_index(
+    arms: FloatArray,
+    vectors: FloatArray,
+    matrices: FloatArray,
+    work: FloatArray,
+    factor: FloatArray,
+    constants: FloatArray,
+    t: int,
+    key: int,
+    number: int,
+    client: int,
+    draw: int,
+) -> int:
+    """A lower bound."""
+    upper_bounds(
+        arms, vectors[CENTRE], matrices[INVERSE], -constants[0], work[SCORES], work[WIDTHS]
+    )
+    return 0
+
+
+@dataclass(frozen=True)
+class Cautious(Choice):
+    """Play the arm whose lower bound is the largest."""
+
+    width: float = 1.0
+
+    formula = staticmethod(cautious_index)
+
+    def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
+        return (self.width * dispersion**0.5,)
+
+    def caveats(self) -> tuple[str, ...]:
+        return ("Cautious(): nothing is proven",)
+
+
+def cautious(width: float = 1.0, exploration: float = 1.0, seed: int = 0) -> fg.Algorithm:
+    """An algorithm with this rule; `seed` is a parameter whose name results have already."""
+    made = replace(fg.fedglb_auto(), choice=Cautious(width * exploration))
+    return replace(made, name="Cautious")
+
+
+class Coins(fg.Environment):
+    """Arms that are the same in every step."""
+
+    arms = 2
+
+    def __init__(self, problem: fg.Problem, clients: int, best: float = 0.6) -> None:
+        self.problem, self.clients, self.best = problem, clients, best
+
+    def parameter(self, seed: int) -> None:
+        return None
+
+    def blocks(self, horizon: int, seed: int) -> Iterator[fg.Block]:
+        shape = (horizon, self.clients, self.arms)
+        arms = np.broadcast_to(np.eye(2), (*shape, 2))
+        means = np.broadcast_to([0.3, self.best], shape)
+        noise = np.random.default_rng(seed).random(shape[:2])
+        yield fg.Block(1, arms, means, uniforms=noise)
+
+
+def coins(clients: int, best: float = 0.6) -> Coins:
+    """An environment with a problem of its own."""
+    return Coins(fg.Problem(dim=2), clients, best)
+
+
+@dataclass(frozen=True)
+class Plain(Confidence[LocalState]):
+    """A radius in plain Python, which only the reference engine runs."""
+
+    state_type = LocalState
+    alpha: float = 0.3
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        return ()
+
+    def radius(self, setting: Setting, state: LocalState) -> float:
+        return self.alpha
+
+
+def plain(alpha: float = 0.3, exploration: float = 1.0) -> fg.Algorithm:
+    return fg.Algorithm("plain", Ons(), None, Never(), Plain(alpha * exploration))

@@ -1,0 +1,355 @@
+"""The files: figures that can be opened, a page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from PIL import Image
+
+from fedglb.errors import InvalidInput
+from fedglb.io.atomic import checksum
+from fedglb.studies.report import MEASURES, study_of_sweep, write_report
+from fedglb.studies.report.claims import evidence
+from fedglb.studies.report.figures import over_time
+from fedglb.studies.report.figures.labels import overlaps, place
+from fedglb.studies.report.figures.ranges import ranges
+from fedglb.studies.report.study import no_baselines
+from fedglb.studies.report.text.numerals import setting
+from fedglb.studies.results.parts import to_bytes
+from fedglb.studies.run.fixed_models import SCHEMA
+from tests.studies.report.made_study import bad, config, good, study
+
+VOID = {"source", "meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.loaded, self.text, self.alts = [], [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.loaded += [v for k, v in attrs if k in ("src", "href", "srcset", "data", "action")]
+        self.alts += [dict(attrs).get("alt")] if tag == "img" else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def texts(svg: Path) -> list[str]:
+    found = ET.fromstring(svg.read_bytes()).iter("{http://www.w3.org/2000/svg}text")
+    return ["".join(t.itertext()).strip() for t in found]
+
+
+def written(folder, *configs, **more):
+    report = write_report(study(*configs, **more), folder)
+    page = Page(report.page.read_text(encoding="utf-8"))
+    for path in report.figures:
+        assert path.stat().st_size > 5000
+        if path.suffix == ".png":
+            image = Image.open(path)
+            image.load()
+            assert np.asarray(image.convert("L")).std() > 5  # something is drawn
+    json.loads(report.summary.read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    return report, page
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    baselines = pl.DataFrame(
+        {"name": ["random play", "best-fitting probit model"] * 2, "seed": [1, 1, 2, 2],
+         "regret": [750.0, 0.5, 770.0, 1.5], "reward": [123.0, 2.0, 125.0, 3.0]}
+    )  # fmt: skip
+    choice = {
+        "rule": "least & <i>best</i>", "seeds": [8, 9], "horizon": 50, "candidates": 12,
+        "chosen": {"ridge": 0.25, "alpha": None},
+        "algorithms": [{"label": "FedGLB <x>", "regret_at_chosen": 12.5, "regret_at_own_best": 11.5,
+                        "own_best": {"ridge": 2.0, "alpha": None}},
+                       {"label": "fedglb-ucb D=3"}],
+        "not_searched": ["N-ONS <y>", "other", "n-ucb-glm"],
+    }  # fmt: skip
+    configs = [*good(), config("fedglb-ucb-3", 40, [900.0, 950.0], updates=4, label="x <b>& y",
+                               caveats=["a < b & c"])]  # fmt: skip
+    folder = tmp_path_factory.mktemp("whole")
+    return written(
+        folder, *configs, title="A <b>& title", baselines=baselines, choice=choice,
+        facts={"dataset": "D<&", "sha256": "feed"}, profile="quick",
+        full={"command": "fedglb reproduce made --full", "seeds": 30, "horizon": 2000,
+              "clients": 200, "configurations": 46},
+    )  # fmt: skip
+
+
+def test_the_first_line_says_that_it_is_a_quick_look(whole):
+    _, page = whole
+    text = " ".join("".join(page.text).split())
+    first = text[text.index("This is") :]
+    assert first.startswith(
+        "This is a quick look: 6 seeds, 80 steps, 4 clients, 16 configurations. The full study has "
+        "30 seeds, 2,000 steps, 200 clients, 46 configurations: fedglb reproduce made --full. The "
+        "paper: Chuanhao Li and Hongning Wang (2022), “Communication Efficient Federated Learning "
+        "for Generalized Linear Bandits”. fedglb report · made · quick"
+    )
+
+
+def test_a_look_has_no_interval_and_no_verdict(tmp_path):
+    few = [{**c, "regrets": c["regrets"][:2]} for c in good()]
+    report, page = written(tmp_path, *few, profile="full")
+    text = "".join(page.text)
+    assert "This is a look at 2 seeds." in text
+    html = report.page.read_text(encoding="utf-8")
+    verdicts = re.findall(r'<span class="verdict (\w+)">([^<]*)</span>', html)
+    assert len(verdicts) == 6
+    assert set(verdicts) == {("open", "– a look, no verdict")}
+    for word in ("95 % interval", "±", "A run is stuck"):
+        assert word not in text, word
+    _, page = written(tmp_path / "more", *good(), profile="full")
+    assert "This is a" not in "".join(page.text)
+
+
+def test_claims_of_this_package_are_apart(tmp_path):
+    auto = config("fedglb-auto", 50, [90.0, 92.0], threshold=0.1)
+    _, page = written(tmp_path, *good(), auto)
+    text = "".join(page.text)
+    papers, ours = text.index("The paper’s claims"), text.index("Claims of this package")
+    assert papers < text.index("less regret than its three variants") < ours
+    assert ours < text.index("FedGLB-Auto’s regret is comparable to that of One-UCB-GLM")
+    _, page = written(tmp_path / "n", config("n-ons-glm", 0, [5.0, 6.0]))
+    assert "claims" not in "".join(page.text).lower()
+
+
+def test_ones_own_sweep_has_a_figure_of_its_parameters(tmp_path):
+    made = [config("fedglb-ucb", 10 * i, [50.0 / i, 60.0 / i], threshold=1.0, exploration=float(i),
+                   label=f"FedGLB-UCB D=1 exploration={i}") for i in range(1, 5)]  # fmt: skip
+    report, page = written(tmp_path, *made, own=True)
+    assert page.tags.count("figure") == 3
+    found = texts(tmp_path / "figures" / "parameters.svg")
+    assert "exploration" in found
+    over = texts(tmp_path / "figures" / "over-time.svg")
+    for i in range(1, 5):  # one curve per setting
+        assert f"FedGLB-UCB exploration={i} (D=1)" in over
+    assert "exploration" in report.headline
+    report, page = written(tmp_path / "study", *made)
+    assert page.tags.count("figure") == 3  # also where it is not the point
+    report, page = written(tmp_path / "none", *good())
+    assert page.tags.count("figure") == 2
+
+
+def test_files(whole):
+    report, _ = whole
+    folder = report.page.parent
+    names = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    assert names == [
+        "figures/over-time.png", "figures/over-time.svg", "figures/tradeoff.png",
+        "figures/tradeoff.svg", "report.html", "summary.json",
+    ]  # fmt: skip
+    summary = json.loads(report.summary.read_text())
+    assert summary["headline"] == report.headline
+    assert summary["sentences"] == list(report.sentences)
+    assert len(summary["table"]) == 16
+    verdicts = [c["verdict"] for c in summary["claims"]]
+    assert (verdicts.count("holds"), verdicts.count("not decided")) == (5, 1)
+
+
+def test_page_needs_nothing_else(whole):
+    report, page = whole
+    assert page.loaded
+    assert all(v.startswith("data:image/svg+xml;base64,") for v in page.loaded)
+    text = report.page.read_text()
+    assert "script" not in page.tags
+    assert not re.search(r"url\(|@import", text)
+    assert page.tags.count("figure") == page.tags.count("picture") == 2
+    assert page.tags.count("source") == 6  # narrow, dark, and both; the img is wide and light
+    for media in ("(max-width: 640px) and (prefers-color-scheme: dark)", "(max-width: 640px)",
+                  "(prefers-color-scheme: dark)"):  # fmt: skip
+        assert text.count(f'<source media="{media}"') == 2
+    assert len(set(page.alts)) == 2
+    assert all(len(alt or "") > 20 for alt in page.alts)
+    assert '<span class="verdict undecided">? not decided</span>' in text
+    assert ".undecided {" in text
+
+
+def test_page_says_everything(whole):
+    report, page = whole
+    text = "".join(page.text)
+    for part in (
+        report.headline, *report.sentences, "A <b>& title", "a < b & c", "quick",
+        "least & <i>best</i>", "FedGLB <x>", "12.5", "ridge 2", "D<&", "feed", "random play",
+        "8, 9", '"note": "<b>&"', "abc", "12 min", "✓ holds", "? not decided",
+        "not part of the search: N-ONS <y>, other, N-UCB-GLM.", "FedGLB-UCB (D=3)",
+        "A run is stuck if its regret is more than 3 times the median of its own setting.",
+        "regret ± s.e.", "median", "stuck", "0 of 6",
+        "A best-fitting model is the fixed model that fits the mean rewards",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "b" not in page.tags
+    assert "i" not in page.tags
+
+
+def test_baselines_are_rows_of_the_table(whole):
+    report, _ = whole
+    rows = re.findall(r"<tr><td><em>.*?</tr>", report.page.read_text(encoding="utf-8"))
+    cells = [[c for c in re.findall(r">([^<>]+)<", row) if c.strip()] for row in rows]
+    assert cells == [["random play", "760", "–", "124"],  # of two seeds
+                     ["best-fitting probit model", "1", "–", "2.5"]]  # fmt: skip
+
+
+def test_what_is_not_there_is_not_explained(tmp_path):
+    baselines = no_baselines()
+    choice = {"rule": "r", "chosen": {}, "not_searched": []}
+    _, page = written(tmp_path, *bad()[:2], baselines=baselines, choice=choice)
+    text = "".join(page.text)
+    assert "best-fitting" not in text
+    assert "without a part" not in text
+
+
+def test_every_dot_has_its_label(whole):
+    report, _ = whole
+    found = texts(report.page.parent / "figures" / "tradeoff.svg")
+    configs = [c for c in good() if "threshold" in c or "updates" in c]
+    for c in configs:
+        assert setting(c.get("threshold", c.get("updates"))) in found
+    assert sum(found.count(s) for s in {"0.1", "10", "1000", "100", "5", "200", "1", "4"}) >= 9
+    everything = "\n".join(found)
+    for part in ("One-UCB-GLM", "100,000 transfers", "Pareto front", "random play",
+                 "Out of range: best-fitting probit model 1", "N-UCB-GLM 1,000 ± 100"):  # fmt: skip
+        assert part in everything, part
+
+
+def test_same_bytes_twice(tmp_path):
+    for name in ("a", "b"):
+        write_report(study(*bad()), tmp_path / name)
+    files = [p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*")]
+    assert len(files) == 6
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        [config("fedglb-ucb", 20, [5.0], threshold=1.0)],
+        [config("n-ons-glm", 0, [5.0, 6.0])],
+        [config("dislinucb", 20, [5.0, 6.0], threshold=1.0), config("n-ucb-glm", 0, [3.0, 2.0])],
+        [config("fedglb-ucb", 0, [50.0, 60.0], threshold=100.0),
+         config("fedglb-ucb", 30, [5.0, 6.0], threshold=1.0),
+         config("fedglb-ucb", 3000, [1.0, 2.0], threshold=0.1)],
+        [config("fedglb-ucb", 0, [0.0, 0.0], threshold=100.0)],
+        [config("fedglb-ucb", 10, [-5.0, 100.0], threshold=1.0),
+         config("fedglb-ucb-1", 20, [-50.0, -60.0], updates=3),
+         config("one-ucb-glm", 200, [-1.0, -2.0]), config("n-ucb-glm", 0, [0.0, 0.0])],
+        [config("someone-elses", 10, [5.0, 4.0])],
+    ],
+    ids=["one seed", "alone", "no FedGLB-UCB", "no communication", "no regret", "negative",
+         "unknown"],
+)  # fmt: skip
+def test_unusual_studies(tmp_path, configs):
+    report, _ = written(tmp_path, *configs)
+    svg = report.page.parent / "figures" / "tradeoff.svg"
+    for c in configs:
+        for key in ("threshold", "updates"):
+            if key in c:
+                assert setting(c[key]) in texts(svg)
+
+
+def test_axes_are_logarithmic_only_where_that_is_safe():
+    def of(*regrets):
+        made = [config("fedglb-ucb", 10 * (i + 1), [r], threshold=i + 1.0)
+                for i, r in enumerate(regrets)]  # fmt: skip
+        return ranges(evidence(study(*made)))
+
+    assert of(1.0, 50.0).log
+    assert not of(10.0, 50.0).log
+    assert not of(0.0, 50.0).log
+    assert not of(-1.0, 50.0).log
+    for extent in (of(1.0, 50.0), of(0.0, 0.0), of(-5.0, -5.0)):
+        assert extent.low < extent.high
+
+
+def test_settings_over_time():
+    shown = [r.label for r in over_time.selected(evidence(study(*good())))]
+    assert shown == [
+        "FedGLB-UCB D=10", "FedGLB-UCB D=0.1", "FedGLB-UCB1 B=10", "FedGLB-UCB2 B=5",
+        "DisLinUCB D=1", "One-UCB-GLM", "N-UCB-GLM", "N-ONS-GLM",
+    ]  # fmt: skip
+
+
+def test_labels_keep_apart():
+    rng = np.random.default_rng(3)
+    dots = [(float(x), float(y)) for x, y in rng.uniform(0, 400, (40, 2))]
+    sizes = [(18.0, 7.0)] * 40
+    area = (0.0, 0.0, 400.0, 400.0)
+    centres = place(dots, sizes, np.array(dots), area)
+    boxes = np.array([(x - 9, y - 3.5, x + 9, y + 3.5) for x, y in centres])
+    for i, box in enumerate(boxes):
+        assert overlaps(tuple(box), np.delete(boxes, i, axis=0)).sum() < 1.0
+    assert boxes.min() >= 0
+    assert boxes.max() <= 400
+
+
+def test_a_sweep(tmp_path):
+    linear = [c for c in good() if c["algorithm"] != "dislinucb"]
+    for name, configs, measure in (("a", good(), "scalars"), ("b", linear, "transfers")):
+        kept(tmp_path / name, study(*configs), {"dataset": "magic"} if name == "a" else None)
+        made = study_of_sweep(tmp_path / name)
+        assert (made.measure, made.name, made.profile) == (measure, "made", "")
+        assert made.choice is None
+        assert made.baselines.is_empty()
+        assert dict(made.baselines.schema) == SCHEMA
+        assert made.facts == ({"dataset": "magic"} if name == "a" else {})
+        assert measure in MEASURES
+    report = write_report(made, tmp_path / "b")  # beside the sweep's own files
+    assert "FedGLB-UCB" in report.headline
+    assert study_of_sweep(tmp_path / "b").result.runs.equals(made.result.runs)
+    with pytest.raises(InvalidInput, match="manifest"):
+        study_of_sweep(tmp_path)
+
+
+def kept(folder, made, data):
+    """Keep a study as a sweep does."""
+    folder.mkdir()
+    files = {"runs.parquet": made.result.runs, "traces.parquet": made.result.traces}
+    content = {name: to_bytes(frame) for name, frame in files.items()}
+    for name, whole in content.items():
+        (folder / name).write_bytes(whole)
+    manifest = {**made.result.manifest, "format": 1, "complete": True}
+    manifest |= {} if data is None else {"data": data}
+    manifest["files"] = {name: checksum(data) for name, data in content.items()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInput, match="this is a file"):
+        write_report(study(*good()), tmp_path / "file")
+
+
+def test_package_imports_no_matplotlib():
+    code = "import sys, fedglb, fedglb.studies.report; print('matplotlib' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
+
+
+def test_user_settings_are_left_alone(tmp_path):
+    import matplotlib
+
+    before = matplotlib.rcParams.copy()
+    write_report(study(*good()[:2]), tmp_path)
+    assert matplotlib.rcParams.copy() == before
+    assert "matplotlib.pyplot" not in sys.modules
