@@ -101,7 +101,7 @@ def test_no_public_name_hides_a_module():
 
     assert fedglb.simulation.compiled.CompiledEngine.name == "compiled"
     assert fedglb.simulation.simulate is fg.simulate
-    assert fedglb.studies.run.sweep is fg.sweep
+    assert fedglb.studies.sweep is fg.sweep
 
 
 def test_every_folder_of_sources_is_a_package():

@@ -9,7 +9,7 @@ import math
 import pytest
 
 import fedglb as fg
-from fedglb import choice, confidence, global_update, local_update, trigger
+from fedglb.parts import choice, confidence, global_update, local_update, trigger
 from fedglb.parts.lazy_rate import LazyRate
 
 RATE = LazyRate(3)

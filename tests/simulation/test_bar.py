@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 
 import pytest
-from fedglb.display import bar as bars
+from fedglb.simulation import bar as bars
 from rich.console import Console
 
 import fedglb as fg
