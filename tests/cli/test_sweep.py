@@ -10,7 +10,8 @@ import pytest
 import fedglb as fg
 from fedglb.cli import live
 from fedglb.studies import Finished, SweepStatus
-from tests.studies.tiny import fedglb, tables, toml
+from tests.cli.in_process import fedglb
+from tests.studies.tiny import tables, toml
 
 
 def test_the_table_and_where_the_files_are(tmp_path):

@@ -46,6 +46,7 @@ def test_a_second_process_loads_what_the_first_has_compiled(tmp_path):
     assert run(ONE_KERNEL, tmp_path)[:2] == (0, 1)
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
     first = holding(ONE_KERNEL, tmp_path)
     others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
@@ -53,6 +54,7 @@ def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
     assert [finish(other)[:2] for other in others] == [(0, 1), (0, 1)]
 
 
+@pytest.mark.slow
 def test_if_the_one_that_compiles_is_killed_another_one_does_it(tmp_path):
     first = holding(ONE_KERNEL, tmp_path)
     others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
@@ -166,11 +168,13 @@ os.open, builtins.open = refuse, refuse_file
     )
 
 
+@pytest.mark.slow
 def test_a_complete_folder_that_is_read_only_is_used_without_a_word(tmp_path):
     run(ONE_KERNEL, tmp_path)
     assert run(read_only(ONE_KERNEL), tmp_path) == (0, 1, "")
 
 
+@pytest.mark.slow
 def test_what_is_missing_in_a_read_only_folder_is_said_once(tmp_path):
     run(ONE_KERNEL, tmp_path)
     script = ONE_KERNEL + "from fedglb.kernels.linalg import norm, log_det\nnorm(np.ones(3))\n"
@@ -181,6 +185,7 @@ def test_what_is_missing_in_a_read_only_folder_is_said_once(tmp_path):
         assert part in said
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_said_once_and_not_again_by_children(tmp_path):
     (tmp_path / "file").write_text("")
     script = (

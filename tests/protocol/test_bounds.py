@@ -111,6 +111,7 @@ def accepted(rng, link, n, d, norm, *, limit=LIMIT):
     check_derivatives(answer, Batch(whole, before), limits(link, rewards, query), setting)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", LINK_TYPES)
 @pytest.mark.parametrize("d", [1, 2, 10, 40])
 def test_an_honest_client_is_never_refused(name, d):
@@ -164,6 +165,7 @@ def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
     return True
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("name", LINK_TYPES)
 @pytest.mark.parametrize("d", [1, 2, 10, 40])
 def test_nor_is_one_who_answers_at_the_model(name, d):

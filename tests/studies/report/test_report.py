@@ -241,6 +241,7 @@ def test_same_bytes_twice(tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     "configs",
     [
