@@ -118,7 +118,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     until(lambda: len(parts(folder)) >= 2, process)
     pids = workers(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130
     said = "fedglb: stopped; what is finished is kept, and the same command resumes"
     assert err.splitlines().count(said) == 1  # progress may come between
@@ -278,7 +278,7 @@ def test_an_error_of_progress_in_the_watching_thread_is_raised_and_runs_are_kept
         if threading.current_thread() is not threading.main_thread():
             failed.set()
             raise ZeroDivisionError("in the view")
-        assert failed.wait(300)
+        assert failed.wait(600)
 
     monkeypatch.setattr(threading, "excepthook", pytest.fail)
     with pytest.raises(ZeroDivisionError, match="in the view"):

@@ -46,7 +46,7 @@ def in_its_place(port: int, answer: bytes | None):
             yield taken
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10.0)
+            thread.join()
             for connection in taken:
                 connection.close()
 

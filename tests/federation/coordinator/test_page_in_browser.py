@@ -25,7 +25,7 @@ from tests.federation.helpers.nats_federation import federation, table
 from tests.federation.helpers.nats_process import free_port
 from tests.federation.helpers.recorded import stream
 
-PATIENCE = 180.0  # seconds: a machine may be busy
+PATIENCE = 300.0  # seconds: a machine may be busy
 ROWS = """rows => Object.fromEntries(rows.map(row => [row.querySelector(".name").textContent, {
     present: row.querySelector(".where").textContent === "here",
     samples: row.querySelector(".samples").textContent,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedglb.federation.operator import nats_server
 
-TIMEOUT = 60.0  # seconds to start, and to end: a machine may be busy
+TIMEOUT = 300.0  # seconds to start, and to end: a machine may be busy
 
 
 def free_port() -> int:

@@ -88,7 +88,7 @@ def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
         until(lambda: len(parts(folder)) >= 2, sweep)
         first.send_signal(signal.SIGKILL)
         release(tmp_path)
-        _, err = sweep.communicate(timeout=300)
+        _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 0, err
     result = fg.load_sweep(folder)
     assert result.manifest["sessions"][0]["cluster"] == address
@@ -185,7 +185,7 @@ def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
             "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--cluster", address
         )
         until(lambda: len(parts(folder)) >= 2, sweep)
-    _, err = sweep.communicate(timeout=120)
+    _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 1
     assert "the connection to the scheduler is lost" in err
     assert "resumes" in err
