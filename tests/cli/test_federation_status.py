@@ -44,7 +44,7 @@ def test_running_killed_and_running_again(
     command,
     federation,
     tmp_path,
-    monkeypatch,  # noqa: F811
+    monkeypatch,
 ):
     monkeypatch.setattr(status_socket, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
