@@ -42,7 +42,7 @@ def until_present(command, folder, names: set[str]) -> dict:
 
 def test_running_killed_and_running_again(
     command,
-    federation,
+    federation,  # noqa: F811
     tmp_path,
     monkeypatch,
 ):
