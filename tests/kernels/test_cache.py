@@ -133,6 +133,7 @@ def test_a_folder_without_locks(tmp_path):
     assert not KernelLock(str(tmp_path / "missing" / "kernel.lock")).acquire()
 
 
+@pytest.mark.slow
 def test_threads_of_a_process_compile_a_kernel_once(tmp_path):
     script = """
 import threading

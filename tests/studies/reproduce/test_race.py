@@ -190,6 +190,7 @@ def test_a_worker_that_dies_is_replaced_and_the_race_goes_on(tmp_path, monkeypat
     assert made == race(entrants(), tmp_path / "b", 1, lambda count: None)
 
 
+@pytest.mark.slow
 def test_workers_that_die_again_and_again_end_the_race(tmp_path, monkeypatch):
     monkeypatch.setattr(race_module, "_work", lambda *rest: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(fg.SweepFailed, match=r"3 times in a row"):
