@@ -16,6 +16,7 @@ ROOT = Path(__file__).parent.parent
 SITE = ROOT / "docs" / "site"
 
 
+@pytest.mark.slow
 def test_the_site_builds(tmp_path):
     """One test, so that the site is built once; links and assets are checked by the build."""
     site = tmp_path / "site"

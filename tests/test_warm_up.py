@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.kernels.cache_in_process import run
 from tests.studies.tiny import toml
 
@@ -56,6 +58,7 @@ def warm_up(folder, *options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_after_it_nothing_is_left_to_compile(tmp_path):
     """One test: it takes 40 seconds of a processor to compile all."""
     folder = tmp_path / "kernels"

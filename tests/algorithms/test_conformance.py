@@ -188,6 +188,7 @@ def test_parts_that_do_not_fit_are_refused(wrong):
         wrong()
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("preset", list(fg.ALGORITHMS.values()), ids=list(fg.ALGORITHMS))
 def test_fixed_fits_every_algorithm(preset):
     first = next(iter(inspect.signature(preset).parameters))

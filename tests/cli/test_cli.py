@@ -11,17 +11,9 @@ import pytest
 
 import fedglb as fg
 from fedglb.cli.run import run
+from tests.cli.in_process import fedglb
 
 SMALL = ["--clients", "3", "--arms", "4", "--dim", "3", "--horizon", "12", "--seed", "5"]
-
-
-def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fedglb.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("module", ["fedglb", "fedglb.cli"])

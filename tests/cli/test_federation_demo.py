@@ -118,6 +118,7 @@ def test_what_is_missing_in_a_file_is_counted_as_lost(played):
     assert summary.summarise(plan, folder, said, local_baseline(plan), killed, 1.0).lost == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "sign"),
     [("starting", signal.SIGINT), ("connected", signal.SIGINT), ("connected", signal.SIGTERM)],
@@ -145,6 +146,7 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_children_die_with_a_demonstration_that_is_killed(tmp_path):
     errors = tmp_path / "stderr"
     place = tmp_path / "temporary"
@@ -175,6 +177,7 @@ def test_a_program_dies_with_its_parent(tmp_path):
     until(lambda: processes(tmp_path) == [])
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -196,6 +199,7 @@ def test_bad_input_is_one_line(tmp_path, arguments, complaint):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "missing",
     [
@@ -215,6 +219,7 @@ def test_what_is_missing_is_to_be_installed(tmp_path, missing):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clients", [2, 3], ids=["silo noise", "secure sums"])
 def test_a_private_one_says_what_it_spent(tmp_path, clients):
     given = ("--clients", str(clients), "--decisions", "150", "--private", "--json")

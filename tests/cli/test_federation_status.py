@@ -40,10 +40,17 @@ def until_present(command, folder, names: set[str]) -> dict:
         assert time.monotonic() < deadline, out
 
 
-def test_running_killed_and_running_again(command, federation, tmp_path):  # noqa: F811
+def test_running_killed_and_running_again(
+    command,
+    federation,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.setattr(status_socket, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
         state = running.folder / "coordinator" / "state.db"
-        with coordinator(running, state) as head, agent(running, "a", tmp_path) as a:
+        patient = ("--absent-after", "600")  # an agent that is late is not absent
+        with coordinator(running, state, *patient) as head, agent(running, "a", tmp_path) as a:
             a.next()
             a.ask(do="play", arms=[[1.0, 0.0, 0.0]], rewards=[1.0], t=1)
             until_present(command, running.folder, {"a"})

@@ -109,6 +109,7 @@ def recording(seed):
     return arms, means, (rng.random((T, N, 1)) < means).astype(float)
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("explore", [0.0, 0.3])
 def test_agents_do_what_the_simulation_does(tmp_path, name, explore):

@@ -94,6 +94,7 @@ def adopted_by_all(agents, update):
     return models[0]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", TABLES)
 def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     table = AgreementTable(N, ProblemTable(D), TABLES[name])

@@ -193,6 +193,7 @@ EITHER = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @EITHER
 def test_an_agent_is_killed(tmp_path, request, agreed, expected):
     standings = request.getfixturevalue(expected)
@@ -222,6 +223,7 @@ def test_an_agent_is_killed(tmp_path, request, agreed, expected):
         disturb(kept, plan, standings)
 
 
+@pytest.mark.slow
 @EITHER
 def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
     standings = request.getfixturevalue(expected)
@@ -247,6 +249,7 @@ def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
         disturb(kept, plan, standings)
 
 
+@pytest.mark.slow
 def test_the_server_is_killed(tmp_path, standings):
     rng = np.random.default_rng(3)
     with Kept(tmp_path, NAMES) as kept:

@@ -69,6 +69,7 @@ class Recorder:
                 self.plain += 1
 
 
+@pytest.mark.slow
 def test_nobody_agrees_to_two_sums_of_one_update(tmp_path, monkeypatch):
     monkeypatch.setattr(test_private_kills, "Recorder", Recorder)
     with Kept(tmp_path, NAMES, SECURE) as kept:

@@ -188,6 +188,7 @@ def test_pickle(name):
     assert again.sample(0.4, 0.2, 1.0) == link.sample(0.4, 0.2, 1.0)
 
 
+@pytest.mark.slow
 def test_pickle_to_another_process(pytestconfig):
     program = (
         "import pickle, sys\n"

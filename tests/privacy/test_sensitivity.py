@@ -73,6 +73,7 @@ def climbed(rng, family, radius, rewards, pair, part, count=1000, steps=300):
     return best
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
 @pytest.mark.parametrize("radius", [1.0, 3.0])
 @pytest.mark.parametrize("name", LINKS)

@@ -48,6 +48,7 @@ class Restarting(Federation):
         assert equal_arrays(through_a_file(self.clients[i].to_arrays()), saved)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", communicating())
 def test_restarting_before_every_message_changes_nothing(name):
     algorithm, problem = communicating()[name], fg.Problem(D)

@@ -76,6 +76,7 @@ class Machine:
         shutil.copytree(place / "shops" / "clients" / client, place / client, dirs_exist_ok=True)
 
 
+@pytest.mark.slow
 def test_from_nothing_to_a_federation_and_on(tmp_path):
     with ExitStack() as stack:
         machine = Machine(tmp_path, stack)

@@ -159,6 +159,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.some(75)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
     run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
@@ -236,6 +237,7 @@ def recorded(rewards, active):
     )  # fmt: skip
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rewards", [True, False])
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -69,6 +69,7 @@ def env(link, clients=N):
 # -- each axis around one algorithm ---------------------------------------------------------------
 
 
+@pytest.mark.some(17)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("link", ["logistic", "Poisson", "identity"])
 def test_every_rule_with_proven_sets(rule, link):

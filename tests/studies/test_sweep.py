@@ -74,6 +74,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_killed_at_every_kind_of_moment_it_ends_the_same(tmp_path, undisturbed):
     folder, kept = tmp_path / "out", []
     sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1")
@@ -117,17 +118,18 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     until(lambda: len(parts(folder)) >= 2, process)
     pids = workers(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
-    _, err = process.communicate(timeout=300)
+    _, err = process.communicate(timeout=600)
     assert process.returncode == 130
-    progress = ("compiling", " runs, ")  # the latter where two parts take over 30 seconds
-    said = [line for line in err.splitlines() if not any(word in line for word in progress)]
-    assert said == ["fedglb: stopped; what is finished is kept, and the same command resumes"]
+    said = "fedglb: stopped; what is finished is kept, and the same command resumes"
+    assert err.splitlines().count(said) == 1  # progress may come between
+    assert "Traceback" not in err
     until(lambda: all(gone(pid) for pid in pids))
     kept = fg.load_sweep(folder, partial=True)
     assert kept.runs.height == 3 * len(parts(folder)) >= 6
     assert kept.manifest["sessions"][0]["wall_seconds"] > 0
 
 
+@pytest.mark.slow
 def test_a_worker_killed_once_costs_nothing(tmp_path, longer):
     folder = tmp_path / "out"
     experiment, expected = longer
@@ -157,6 +159,7 @@ if any("loky" in argument for argument in sys.orig_argv):
 """
 
 
+@pytest.mark.slow
 def test_what_kills_its_worker_every_time_is_named_and_all_else_is_finished(tmp_path, undisturbed):
     folder = tmp_path / "out"
     sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "2")
@@ -172,6 +175,7 @@ def test_what_kills_its_worker_every_time_is_named_and_all_else_is_finished(tmp_
     assert bytes_of(folder) == bytes_of(undisturbed)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("jobs", [2, 3, 5])
 @pytest.mark.parametrize("deadly", [{(2, 2)}, {(0, 1)}, {(0, 1), (1, 1), (2, 1)}])
 def test_runs_that_kill_their_workers_take_none_of_the_others_with_them(
@@ -274,7 +278,7 @@ def test_an_error_of_progress_in_the_watching_thread_is_raised_and_runs_are_kept
         if threading.current_thread() is not threading.main_thread():
             failed.set()
             raise ZeroDivisionError("in the view")
-        assert failed.wait(300)
+        assert failed.wait(600)
 
     monkeypatch.setattr(threading, "excepthook", pytest.fail)
     with pytest.raises(ZeroDivisionError, match="in the view"):

@@ -136,6 +136,7 @@ if kill == "after":
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("moment", "there"), [("COMMIT", 0), ("after", 1500)])
 def test_a_kill_leaves_all_or_nothing(path, moment, there):
     done = subprocess.run(

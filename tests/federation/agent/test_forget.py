@@ -322,6 +322,7 @@ def test_an_update_begins_and_ends_meanwhile(path, rng, monkeypatch):
         assert state(back) == live
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("moment", ["DELETE FROM decisions", "COMMIT", "PRAGMA wal_checkpoint"])
 def test_a_kill_leaves_a_sound_file(path, moment):
     script = """

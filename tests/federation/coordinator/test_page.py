@@ -35,7 +35,7 @@ from fedglb.service.page.metrics import metrics
 from fedglb.service.page.sections import sections
 from fedglb.service.page.server import serving
 
-PATIENCE = 60.0
+PATIENCE = 300.0  # seconds: a machine may be busy
 EVIL = "<script>alert(1)</script>"
 
 

@@ -236,6 +236,7 @@ def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path)
         assert serving.wait("limited", client="c")
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_heard_while_another_client_floods(tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()

@@ -51,6 +51,7 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(running, tmp
         assert not first.texts("rejected")
 
 
+@pytest.mark.slow
 def test_nobody_stops_because_of_a_predecessor_that_was_killed(running, tmp_path):
     state = tmp_path / "state.db"
     with opened(running, tmp_path, "a", 5):

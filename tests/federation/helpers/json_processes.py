@@ -26,7 +26,7 @@ from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.nats_federation import Running
 from tests.federation.helpers.recorded import stream
 
-PATIENCE = 180.0  # seconds: a machine may be busy
+PATIENCE = 300.0  # seconds: a machine may be busy
 _ROOT = Path(__file__).parents[3]
 _SOURCES = Path(fedglb.__file__).parents[1]
 
@@ -80,7 +80,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -31,6 +31,7 @@ FAILS_AT = {
 }
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_coverage(name, link):
     seen = coverage(ALGORITHMS[name](1.0), small_problem(link), 40, SEEDS)
@@ -38,12 +39,14 @@ def test_coverage(name, link):
     assert 0.0 < seen.median < 1.0
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_the_check_fails_for_a_small_radius(name, link):
     seen = coverage(ALGORITHMS[name](FAILS_AT[name]), small_problem(link), 40, range(40), first=9)
     assert seen.lost > 3 * DELTA
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", LINKS)
 def test_the_linear_radius_is_not_for_other_links(link):
     """A linear model of logistic or probit rewards is misspecified: θ* is lost often."""

@@ -89,6 +89,7 @@ def updates(solver: str, link: str, ridge: float) -> list[dict[str, float]]:
     return out
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("ridge", [1.0, 0.01])
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("solver", SOLVERS)

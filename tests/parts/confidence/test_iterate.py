@@ -291,12 +291,14 @@ COVERED = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_coverage(algorithm, link):
     assert share_lost(COVERED[algorithm], link, 200, 1.0, first=1) <= 0.5
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_the_check_fails_for_a_small_radius(algorithm, link):

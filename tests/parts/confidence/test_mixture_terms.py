@@ -241,6 +241,7 @@ def shift_of(model, S, j) -> float:
     return model.ell - truth * u
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_theorem_m_against_quadrature(link, kind):
@@ -302,6 +303,7 @@ def local_ratios(local, S, j, X, terms, star):
     return w_norm(D, W) / X, w_norm(D, M) / (X * terms.widening)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_theorem_l_against_quadrature(link, kind):
@@ -336,6 +338,7 @@ def likelihood_delta(local, data, S, j, star) -> float:
     return exp(0.5 * rest - every.loss(star) + every.loss(local.theta)) / w
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_every_parameter_that_is_likely_enough_is_in_theorem_l(link, kind):
@@ -387,6 +390,7 @@ def test_theorem_l_before_the_first_model(link):
 # Both, as they are used: with the component that they choose, and the reach that M finds
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_the_sets_that_are_chosen_hold_theta_at_the_end_of_their_event(link, kind):

@@ -145,6 +145,7 @@ class Tilted:
         return self.data.hessian(theta) + self.variance * np.eye(len(theta))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("noisy", [False, True], ids=["exact", "noisy"])
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_the_theorem_against_quadrature(link, noisy, monkeypatch):

@@ -57,6 +57,7 @@ def in_the_ball_or_out(link: str) -> Case:
     return Case(link, seed=2)
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_radius_from_the_samples(family, link):
@@ -74,6 +75,7 @@ def test_the_radius_from_the_samples(family, link):
     assert len(run.syncs) >= 4 or family in ALONE
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_exploration_multiplies_the_radius(family):
     algorithm, formula = FAMILIES[family]
@@ -83,6 +85,7 @@ def test_exploration_multiplies_the_radius(family):
     assert len(run.syncs) >= 3 or family in ALONE
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("exploration", [0.0, 0.3, 1.0, 5.0])
 def test_exploration_never_multiplies_a_fixed_radius(family, exploration):
@@ -94,6 +97,7 @@ def test_exploration_never_multiplies_a_fixed_radius(family, exploration):
 # -- log-determinants --------------------------------------------------------------------------
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("family", [f for f in FAMILIES if "GlobalModel" not in f])
 def test_the_running_log_determinant(family, link):
@@ -110,6 +114,7 @@ def test_the_running_log_determinant(family, link):
             assert_allclose(total, exact, rtol=1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "algorithm",
     [fg.n_ons_glm(ridge=1e-3), fg.n_ucb_glm(ridge=1e-3), fg.dislinucb(np.inf, ridge=1e-3)],

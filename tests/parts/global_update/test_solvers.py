@@ -190,6 +190,7 @@ def test_agd_with_losses_meets_a_tight_tolerance(tolerance, given):
 # ---------------------------------------------------------------------------------- stopping
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rounds", [1, 2, 3])
 @pytest.mark.parametrize("projection", ["ball", "paper"])
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -134,6 +134,7 @@ def test_claims_of_this_package_are_apart(tmp_path):
     assert "claims" not in "".join(page.text).lower()
 
 
+@pytest.mark.slow
 def test_ones_own_sweep_has_a_figure_of_its_parameters(tmp_path):
     made = [config("fedglb-ucb", 10 * i, [50.0 / i, 60.0 / i], threshold=1.0, exploration=float(i),
                    label=f"FedGLB-UCB D=1 exploration={i}") for i in range(1, 5)]  # fmt: skip
@@ -241,6 +242,7 @@ def test_same_bytes_twice(tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "configs",
     [

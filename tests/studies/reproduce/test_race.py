@@ -138,6 +138,7 @@ def entrants(limit=3.0):
     ]
 
 
+@pytest.mark.slow
 def test_jobs_do_not_change_anything_and_what_was_run_is_not_run_again(tmp_path, monkeypatch):
     counts = []
     alone = race(entrants(), tmp_path / "one", 1, counts.append)
@@ -173,6 +174,7 @@ def test_another_limit_another_start_or_another_candidate_is_another_question():
     assert one.file() == entrants()[0].file()
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_the_race_goes_on(tmp_path, monkeypatch):
     work, marker = race_module._work, tmp_path / "died"
 
@@ -188,6 +190,7 @@ def test_a_worker_that_dies_is_replaced_and_the_race_goes_on(tmp_path, monkeypat
     assert made == race(entrants(), tmp_path / "b", 1, lambda count: None)
 
 
+@pytest.mark.slow
 def test_workers_that_die_again_and_again_end_the_race(tmp_path, monkeypatch):
     monkeypatch.setattr(race_module, "_work", lambda *rest: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(fg.SweepFailed, match=r"3 times in a row"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import shutil
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -23,10 +24,17 @@ from tests.studies.reproduce.test_plan import FILE
 module = importlib.import_module("fedglb.studies.reproduce.reproduce")  # the function hides it
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "out"
+    reproduce(FILE, "quick", folder, jobs=1)
+    return folder
+
+
 @pytest.fixture
-def study(tmp_path):
-    reproduce(FILE, "quick", tmp_path / "out", jobs=1)
-    return tmp_path / "out"
+def study(finished, tmp_path):
+    """The folder of a finished study, to be changed."""
+    return shutil.copytree(finished, tmp_path / "out")
 
 
 def files(folder: Path) -> dict[str, bytes]:
