@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         Recorded,
         Synthetic,
         clustered,
-        from_gymnasium,
     )
     from fedglb.environments.datasets import DataUnavailable, FeatureMap, Table
     from fedglb.environments.datasets import load as load_table
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     )
     from fedglb.parts.confidence import (
         Confidence,
-        FedGLBPrinted,
         Fixed,
         Iterate,
         Mixture,
@@ -100,14 +98,14 @@ __all__ = [
     "Bayes", "Block", "Certified", "Choice", "Classification", "Client", "ClientPolicy",
     "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
     "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
-    "FedGLBPrinted", "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
+    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
     "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
     "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "OnePassRadius", "Partial",
     "Poisson", "Policy", "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded",
     "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Trigger",
     "Ucb", "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
     "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_private", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "from_gymnasium", "load_run",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
     "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
     "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip

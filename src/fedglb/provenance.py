@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parent
 #: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
-    "algorithms", "environments", "kernels", "later.py", "links", "model.py", "parts", "privacy",
+    "algorithms", "environments", "kernels", "links", "model.py", "parts", "privacy",
     "problem.py", "problem_table.py", "protocol", "samples.py", "setting.py", "simulation",
     "studies/spec", "studies/run/shipping.py", "studies/run/task.py",
     "studies/run/fixed_models.py", "studies/results/parts.py", "studies/results/tables.py",

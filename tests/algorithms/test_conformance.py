@@ -31,7 +31,7 @@ PARTS = {
         trigger.Always(), trigger.Never(),
     ],
     confidence.Confidence: [
-        confidence.FedGLB(), confidence.FedGLBPrinted(), confidence.Fixed(1.0),
+        confidence.FedGLB(), confidence.Fixed(1.0),
         confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
         confidence.FedLinUCB(1.0), confidence.EcoLogSet(), confidence.AsyncLinUCB(),

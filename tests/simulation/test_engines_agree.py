@@ -35,18 +35,13 @@ SOLVERS = {
     "agd": fg.AGD(),
     "agd, paper's J": fg.AGD(stop="bound", tolerance=1e-2),
     "agd, fixed": fg.AGD(stop="fixed", rounds=3),
-    "agd, paper's projection": fg.AGD(projection="paper"),
     "newton": fg.Newton(),
     "newton, tight": fg.Newton(tolerance=1e-14),
-    "newton, paper's projection": fg.Newton(projection="paper"),
     "lbfgs": fg.LBFGS(),
 }
 ALGORITHMS = {
     "FedGLB-UCB": fg.fedglb_ucb(0.3, fg.Newton(), exploration=0.2),
     "FedGLB-UCB, proven radius": fg.fedglb_ucb(0.3, fg.Newton()),
-    "FedGLB-UCB, printed b and beta": fg.fedglb_ucb(
-        0.3, fg.Newton(), 0.2, confidence=fg.FedGLBPrinted(), b_rule="printed"
-    ),
     "FedGLB-UCB, fixed radius": fg.fedglb_ucb(0.3, fg.Newton(), confidence=fg.Fixed(0.3)),
     "FedGLB-UCB, D=0": fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
     "FedGLB-UCB, D=inf": fg.fedglb_ucb(math.inf, fg.Newton(), 0.2),

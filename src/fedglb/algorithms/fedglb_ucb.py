@@ -8,7 +8,7 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.parts.confidence import Confidence, FedGLB, GlobalModel, LazyONS
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.lazy_rate import LazyRate
-from fedglb.parts.local_update import BRule, Frozen, LazyOns, Ons
+from fedglb.parts.local_update import Frozen, LazyOns, Ons
 from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 
@@ -20,7 +20,6 @@ def fedglb_ucb(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
-    b_rule: BRule = "refit",
     clock: Clock = "steps",
     privacy: GaussianMechanism | None = None,
 ) -> Algorithm:
@@ -46,11 +45,7 @@ def fedglb_ucb(
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
         The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
-    b_rule
-        What b is after a global update. "refit" (default): every past prediction is the new
-        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
-        proven, more regret).
+        or `Fixed(alpha)`, a constant.
     clock
         What multiplies a client's gain in the event trigger: "steps" (default), those since the
         last update, or "own samples", the client's since its last model (see `Event`).
@@ -77,14 +72,14 @@ def fedglb_ucb(
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton(), exploration=0.3)
     >>> algorithm.name, algorithm.trigger
-    ('FedGLB-UCB', Event(threshold=10.0))
+    ('FedGLB-UCB', Event(threshold=10.0, clock='steps'))
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
     >>> fg.simulate(algorithm, env, horizon=20, seed=1).syncs
     2
     """
     return Algorithm(
         name="FedGLB-UCB",
-        local_update=Ons(b_rule),
+        local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Event(threshold, clock),
         confidence=FedGLB() if confidence is None else confidence,
@@ -162,7 +157,6 @@ def fedglb_ucb_2(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
-    b_rule: BRule = "refit",
 ) -> Algorithm:
     """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule and not by event.
 
@@ -184,11 +178,7 @@ def fedglb_ucb_2(
         δ, the probability with which some confidence set may fail, in (0, 1).
     confidence
         The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
-    b_rule
-        What b is after a global update. "refit" (default): every past prediction is the new
-        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
-        proven, more regret).
+        or `Fixed(alpha)`, a constant.
 
     Returns
     -------
@@ -209,11 +199,11 @@ def fedglb_ucb_2(
     --------
     >>> import fedglb as fg
     >>> fg.fedglb_ucb_2(updates=20).local_update
-    Ons(b_rule='refit')
+    Ons()
     """
     return Algorithm(
         name="FedGLB-UCB2",
-        local_update=Ons(b_rule),
+        local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Schedule(updates),
         confidence=FedGLB() if confidence is None else confidence,

@@ -119,9 +119,6 @@ def run(
     reward_limit: Annotated[
         float | None, _option("Rewards are clipped to ± this.", _PRIVACY, "the link's bounds")
     ] = None,
-    b_rule: Annotated[
-        str, _option("b after an update: refit, or the paper's printed rule.", _ALGORITHM)
-    ] = "refit",
     batch_limit: Annotated[
         int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
     ] = None,
@@ -136,9 +133,6 @@ def run(
         str, _option("certificate, fixed, or (agd) bound, the paper's J_t.", _SOLVER)
     ] = "certificate",
     rounds: Annotated[int | None, _option("J, with --stop fixed.", _SOLVER)] = None,
-    projection: Annotated[
-        str, _option("ball: minimise over it; paper: its projection.", _SOLVER)
-    ] = "ball",
     memory: Annotated[int, _option("Curvature pairs of lbfgs.", _SOLVER)] = 10,
     slack: Annotated[
         float | None,

@@ -73,7 +73,7 @@ class Link(ABC):
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
-    `self_concordance`, `skew`, `dispersion` and `smooth_everywhere`. A kernel `derivatives`, which
+    `self_concordance`, `skew` and `dispersion`. A kernel `derivatives`, which
     has μ and μ′ of many z at once with the bits of the scalar functions, makes global updates
     faster.
 
@@ -422,10 +422,6 @@ class Link(ABC):
             The factor.
         """
         return 1.0
-
-    def smooth_everywhere(self) -> bool:
-        """Return whether `k_mu` of any radius bounds μ′ on the whole line too."""
-        return False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

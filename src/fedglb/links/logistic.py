@@ -88,7 +88,3 @@ class Logistic(Link):
     def skew(self, radius: float) -> float:
         """Return tanh(radius/2), the largest |1 − 2μ|."""
         return math.tanh(0.5 * radius)
-
-    def smooth_everywhere(self) -> bool:
-        """Return True."""
-        return True

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from fedglb.errors import InvalidInput, integer, number, one_of
-from fedglb.later import as_before, later
 from fedglb.setting import Setting
 
 #: What multiplies a client's gain in `Event`.
@@ -146,8 +145,7 @@ class Event(Trigger):
 
     needs_gain = True
     threshold: float
-    clock: Clock = later("steps")
-    __repr__ = as_before
+    clock: Clock = "steps"
 
     def __post_init__(self) -> None:
         number(

@@ -23,7 +23,6 @@ LOOSE = {  # so that gradients and multipliers are not negligible
     "agd 1e-3": fg.AGD(tolerance=1e-3),
     "agd, 3 rounds": fg.AGD(stop="fixed", rounds=3),
     "lbfgs 1e-3": fg.LBFGS(tolerance=1e-3),
-    "newton, paper": fg.Newton(projection="paper"),
 }
 RATE = LazyRate(5)
 
@@ -35,10 +34,6 @@ FAMILIES = {
     "FedGLB, schedule": (fg.fedglb_ucb_2(5, fg.Newton(), **COMMON), formulas.fedglb),
     "FedGLB, always": (fg.fedglb_ucb(0.0, fg.Newton(), **COMMON), formulas.fedglb),
     "FedGLB, never": (fg.n_ons_glm(**COMMON), formulas.fedglb),
-    "FedGLBPrinted": (
-        fg.fedglb_ucb(2.0, fg.Newton(), confidence=fg.FedGLBPrinted(), **COMMON),
-        lambda m: formulas.fedglb(m, printed=True),
-    ),
     **{
         f"GlobalModel, {name}": (fg.fedglb_ucb_1(5, solver, **COMMON), formulas.global_model)
         for name, solver in LOOSE.items()

@@ -4,7 +4,6 @@ from fedglb.parts.confidence.async_linucb import AsyncLinUCB
 from fedglb.parts.confidence.base import Confidence
 from fedglb.parts.confidence.ecolog import EcoLogSet
 from fedglb.parts.confidence.fedglb import FedGLB
-from fedglb.parts.confidence.fedglb_printed import FedGLBPrinted
 from fedglb.parts.confidence.fedlinucb import FedLinUCB
 from fedglb.parts.confidence.fixed import Fixed
 from fedglb.parts.confidence.global_model import GlobalModel, OwnModel
@@ -17,7 +16,7 @@ from fedglb.parts.confidence.one_pass import OnePassRadius
 from fedglb.parts.confidence.posterior import Posterior
 
 __all__ = [
-    "AsyncLinUCB", "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
+    "AsyncLinUCB", "Confidence", "EcoLogSet", "FedGLB", "FedLinUCB", "Fixed",
     "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OnePassRadius",
     "OwnModel", "Posterior",
 ]  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 
 from fedglb.errors import number
 from fedglb.kernels.linalg import solve
-from fedglb.later import as_before, later
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Solution, Steps
 
 
@@ -40,7 +39,7 @@ class Exchange(GlobalUpdate):
     --------
     >>> import fedglb as fg
     >>> fg.fedlinucb(threshold=1.0).solver, fg.async_linucb(threshold=1.0).solver
-    (Exchange(), Exchange(download=1.0))
+    (Exchange(download=None), Exchange(download=1.0))
     """
 
     stored_name = "Exchange"
@@ -49,8 +48,7 @@ class Exchange(GlobalUpdate):
     alone = True
     model_fields = frozenset({"b"})
 
-    download: float | None = later(None)
-    __repr__ = as_before
+    download: float | None = None
 
     def __post_init__(self) -> None:
         if self.download is not None:

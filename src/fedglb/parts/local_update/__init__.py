@@ -9,11 +9,11 @@ from fedglb.parts.local_update.frozen_ridge import FrozenRidge, FrozenRidgeState
 from fedglb.parts.local_update.hessian_mle import HessianMle, HessianMleState
 from fedglb.parts.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.parts.local_update.mle import Mle, MleState
-from fedglb.parts.local_update.ons import BRule, Ons, OnsState
+from fedglb.parts.local_update.ons import Ons, OnsState
 from fedglb.parts.local_update.ridge import AsyncRidge, AsyncRidgeState, Ridge, RidgeState
 
 __all__ = [
-    "Anchored", "AnchoredState", "AsyncRidge", "AsyncRidgeState", "BRule", "EcoLog",
+    "Anchored", "AnchoredState", "AsyncRidge", "AsyncRidgeState", "EcoLog",
     "EcoLogState", "Frozen", "FrozenHessian", "FrozenHessianState", "FrozenRidge",
     "FrozenRidgeState", "FrozenState", "HessianMle", "HessianMleState", "HessianState",
     "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons",
