@@ -73,7 +73,7 @@ class Link(ABC):
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
-    `self_concordance`, `skew` and `dispersion`. A kernel `derivatives`, which
+    `self_concordance` and `dispersion`. A kernel `derivatives`, which
     has μ and μ′ of many z at once with the bits of the scalar functions, makes global updates
     faster.
 
@@ -376,10 +376,11 @@ class Link(ABC):
         return _search(self.variance, radius)
 
     def self_concordance(self, radius: float) -> float | None:
-        """Return an s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
+        """Return the least known s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
 
         With it there are tight certificates for Newton's steps and the exact MLE (docs/theory.md,
-        sections 3 to 5); without it there are looser ones, which need `c_mu` only.
+        sections 3 to 5), and the sets of section 7; without it there are looser certificates, which
+        need `c_mu` only.
 
         Parameters
         ----------
@@ -392,21 +393,6 @@ class Link(ABC):
             s; None by default.
         """
         return None
-
-    def skew(self, radius: float) -> float | None:
-        """Return the least known s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
-
-        Parameters
-        ----------
-        radius
-            ρ ≥ 0; it may be infinite.
-
-        Returns
-        -------
-        float or None
-            s; `self_concordance(radius)` by default.
-        """
-        return self.self_concordance(radius)
 
     def dispersion(self, noise: float) -> float:
         """Return by what the loss is divided to be a negative log-likelihood: 1 by default.

@@ -197,6 +197,6 @@ def check_likelihood(problem: Problem, otherwise: str) -> None:
         What to use where they cannot.
     """
     link = problem.link
-    if not link.likelihood or link.skew(problem.S) is None:
+    if not link.likelihood or link.self_concordance(problem.S) is None:
         allowed = f"a link whose loss is a likelihood (logistic, Poisson, identity){otherwise}"
         raise InvalidInput("link", link, allowed)
