@@ -24,7 +24,7 @@ NUMBERS = (
     "studies/run/fixed_models.py", "studies/results/parts.py", "studies/results/tables.py",
 )  # fmt: skip
 #: Those of them that kernels are made of: after an edit here they are compiled again.
-KERNELS = ("parts", "kernels", "links", "simulation/play.py")
+KERNELS = ("algorithms", "parts", "kernels", "links", "simulation/play.py")
 #: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",

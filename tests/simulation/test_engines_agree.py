@@ -11,11 +11,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
+from fedglb.algorithms.fedlinucb import FrozenRidge
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.merge import MOST
 from fedglb.parts.confidence import FedGLB
 from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update import Anchored, FrozenRidge, Ons
+from fedglb.parts.local_update import Anchored, Ons
 from fedglb.parts.trigger import Always, Event, Never, Schedule
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.documented import SCHEDULED, documented
+from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence, FedGLB, GlobalModel, LazyONS
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.lazy_rate import LazyRate
@@ -13,6 +15,12 @@ from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 
 
+@documented(
+    confidence=(
+        "The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton "
+        "iterate, or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb(
     threshold: float,
     solver: GlobalUpdate | None = None,
@@ -22,46 +30,12 @@ def fedglb_ucb(
     confidence: Confidence[Any] | None = None,
     clock: Clock = "steps",
     privacy: GaussianMechanism | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
 
     A client asks for a global update when its own samples since the last one have gained enough
     information; then all clients fit one model to all samples.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
-        interaction, infinity none.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        or `Fixed(alpha)`, a constant.
-    clock
-        What multiplies a client's gain in the event trigger: "steps" (default), those since the
-        last update, or "own samples", the client's since its last model (see `Event`).
-    privacy
-        None (default). Any other is refused, with the reason: when such a trigger fires tells of
-        raw samples; `fedglb_private` has updates on a schedule.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -87,9 +61,17 @@ def fedglb_ucb(
         delta=delta,
         exploration=exploration,
         privacy=privacy,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence=(
+        "The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb_1(
     updates: int,
     solver: GlobalUpdate | None = None,
@@ -97,36 +79,9 @@ def fedglb_ucb_1(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₁: clients play the last global model, and learn only by scheduled fits.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -147,9 +102,18 @@ def fedglb_ucb_1(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence=(
+        "The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton "
+        "iterate, or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb_2(
     updates: int,
     solver: GlobalUpdate | None = None,
@@ -157,39 +121,11 @@ def fedglb_ucb_2(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule and not by event.
 
     Clients take online Newton steps between the updates, as in `fedglb_ucb`.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -210,9 +146,19 @@ def fedglb_ucb_2(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence="The radius. None (default): the lemma `LazyONS`. Or `Fixed(alpha)`, a constant.",
+    batch_limit=(
+        "n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what "
+        "the schedule gives."
+    ),
+)
 def fedglb_ucb_3(
     updates: int,
     exploration: float = 1.0,
@@ -220,39 +166,12 @@ def fedglb_ucb_3(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     batch_limit: int | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₃: one online Newton step per global update, and one per sample between them.
 
     A global update takes one step on the batch, all clients' samples since the last one; it is
     one round of messages.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `LazyONS`. Or `Fixed(alpha)`, a constant.
-    batch_limit
-        n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what the
-        schedule gives.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -275,4 +194,5 @@ def fedglb_ucb_3(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
