@@ -52,7 +52,13 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         return None
 
     def check(self, setting: Setting) -> None:
-        """Raise `InvalidInput` if the rule cannot work in this setting."""
+        """Raise `InvalidInput` if the rule cannot work in this setting.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        """
 
     @property
     def level(self) -> float:
