@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Federated contextual bandits with generalized linear models.",
 )
 app.command()(reproduce)
-app.command()(run)
+app.command(context_settings={"help_option_names": []})(run)
 app.command()(sweep)
 app.command()(report)
 app.command("warm-up")(warm_up)
