@@ -37,8 +37,8 @@ PARTS = {
         trigger.Always(), trigger.Never(),
     ],
     confidence.Confidence: [
-        confidence.FedGLB(), confidence.Fixed(1.0),
-        confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyONS(RATE),
+        confidence.FedGLBRadius(), confidence.Fixed(1.0),
+        confidence.GlobalModel(), confidence.OwnModel(), confidence.LazyOnsRadius(RATE),
         confidence.Linear(), confidence.Iterate(), confidence.Mixture(), confidence.Posterior(),
         fedlinucb.FedLinUCB(1.0), ecolog.EcoLogSet(), async_linucb.AsyncLinUCB(),
         ofuglb.OfuGlbSet(), confidence.OnePassRadius(),
@@ -186,7 +186,7 @@ def test_the_solver_has_one_name_for_users():
         lambda: fg.Algorithm("x", local_update.Ons(), fg.Newton(), trigger.Never(), fg.Fixed(1.0)),
         lambda: fg.Algorithm(
             "x", local_update.Ridge(), global_update.ClosedForm(), trigger.Always(),
-            confidence.FedGLB(),
+            confidence.FedGLBRadius(),
         ),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
 from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence, FedGLB, OwnModel
+from fedglb.parts.confidence import Confidence, FedGLBRadius, OwnModel
 from fedglb.parts.local_update import Mle, Ons
 from fedglb.parts.trigger import Never
 
@@ -100,7 +100,7 @@ def n_ucb_glm(
 
 @documented(
     confidence=(
-        "The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton "
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
         "iterate, or `Fixed(alpha)`, a constant."
     ),
 )
@@ -131,7 +131,7 @@ def n_ons_glm(
         local_update=Ons(),
         global_update=None,
         trigger=Never(),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,

@@ -7,7 +7,7 @@ from typing import Any
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SCHEDULED, documented
 from fedglb.parts.choice import Choice, Ucb
-from fedglb.parts.confidence import Confidence, FedGLB, GlobalModel, LazyONS
+from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyOnsRadius
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import Frozen, LazyOns, Ons
@@ -17,7 +17,7 @@ from fedglb.privacy import GaussianMechanism
 
 @documented(
     confidence=(
-        "The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton "
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
         "iterate, or `Fixed(alpha)`, a constant."
     ),
 )
@@ -56,7 +56,7 @@ def fedglb_ucb(
         local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Event(threshold, clock),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
@@ -110,7 +110,7 @@ def fedglb_ucb_1(
     returns=SCHEDULED,
     raises="when a run starts, if B > T",
     confidence=(
-        "The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton "
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
         "iterate, or `Fixed(alpha)`, a constant."
     ),
 )
@@ -142,7 +142,7 @@ def fedglb_ucb_2(
         local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Schedule(updates),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
@@ -153,7 +153,7 @@ def fedglb_ucb_2(
 @documented(
     returns=SCHEDULED,
     raises="when a run starts, if B > T",
-    confidence="The radius. None (default): the lemma `LazyONS`. Or `Fixed(alpha)`, a constant.",
+    confidence="The radius. None (default): `LazyOnsRadius`. Or `Fixed(alpha)`, a constant.",
     batch_limit=(
         "n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what "
         "the schedule gives."
@@ -190,7 +190,7 @@ def fedglb_ucb_3(
         local_update=LazyOns(rate),
         global_update=OnsStep(rate),
         trigger=Schedule(updates),
-        confidence=LazyONS(rate) if confidence is None else confidence,
+        confidence=LazyOnsRadius(rate) if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,

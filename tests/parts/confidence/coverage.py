@@ -21,7 +21,7 @@ ALGORITHMS: dict[str, Callable[[float], fg.Algorithm]] = {
     "OwnModel, one": lambda e: fg.one_ucb_glm(e, 1.0, DELTA),
     "OwnModel, each": lambda e: fg.n_ucb_glm(e, 1.0, DELTA),
     "OwnModel, loose": lambda e: fg.n_ucb_glm(e, 1.0, DELTA, tolerance=0.1),
-    "LazyONS": lambda e: fg.fedglb_ucb_3(5, e, 1.0, DELTA),
+    "LazyOnsRadius": lambda e: fg.fedglb_ucb_3(5, e, 1.0, DELTA),
     "Linear": lambda e: fg.dislinucb(2.0, e, 1.0, DELTA),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ FAILS_AT = {
     "OwnModel, one": 0.3,
     "OwnModel, each": 0.3,
     "OwnModel, loose": 0.3,
-    "LazyONS": 0.1,
+    "LazyOnsRadius": 0.1,
     "Linear": 0.4,
 }
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import fedglb as fg
 from fedglb.kernels.linalg import REFRESH_EVERY
-from fedglb.parts.confidence import GlobalModel, LazyONS
+from fedglb.parts.confidence import GlobalModel, LazyOnsRadius
 from fedglb.parts.lazy_rate import LazyRate
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, Case, trace
@@ -41,7 +41,7 @@ FAMILIES = {
     "OwnModel, one": (fg.one_ucb_glm(**COMMON), formulas.own_model),
     "OwnModel, each": (fg.n_ucb_glm(**COMMON), formulas.own_model),
     "OwnModel, loose": (fg.n_ucb_glm(tolerance=0.02, **COMMON), formulas.own_model),
-    "LazyONS": (fg.fedglb_ucb_3(5, **COMMON), lambda m: formulas.lazy(m, RATE)),
+    "LazyOnsRadius": (fg.fedglb_ucb_3(5, **COMMON), lambda m: formulas.lazy(m, RATE)),
     "Linear": (fg.dislinucb(2.0, **COMMON), formulas.linear),
 }
 ALONE = ("FedGLB, never", "OwnModel, one", "OwnModel, each", "OwnModel, loose")
@@ -139,7 +139,7 @@ def test_lazy_gamma(link):
     assert_allclose(LazyRate(7).gamma(m.setting), formulas.lazy_gamma(m, LazyRate(7)))
     G = formulas.residual_bound(m)
     assert_allclose(LazyRate(7, 50).gamma(m.setting), m.setting.problem.c_mu / (G**2 * 50))
-    assert LazyONS(LazyRate(7)).radius(m.setting, m.state) == m.alpha
+    assert LazyOnsRadius(LazyRate(7)).radius(m.setting, m.state) == m.alpha
 
 
 @pytest.mark.parametrize("family", ["FedGLB, event, newton", "GlobalModel, newton"])

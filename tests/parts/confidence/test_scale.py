@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fedglb as fg
-from fedglb.parts.confidence import FedGLB
+from fedglb.parts.confidence import FedGLBRadius
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.setting import Setting
 
@@ -24,7 +24,7 @@ def beta_global(noise: float, delta: float) -> float:
     M = SAMPLES / DIM * np.eye(DIM)
     objective = Objective(setting, SAMPLES, M, prior * np.eye(DIM) + M)
     theta = np.eye(DIM)[0]  # ‖θ‖ = S
-    (r,) = FedGLB().radius_terms(setting, objective, Solution(theta, np.zeros(DIM)))
+    (r,) = FedGLBRadius().radius_terms(setting, objective, Solution(theta, np.zeros(DIM)))
     return r**2
 
 

@@ -22,19 +22,19 @@ from fedglb.kernels.layout import (
     in_order,
 )
 from fedglb.kernels.linalg import dot, invert, quadratic
-from fedglb.kernels.mixture import (
-    Fit,
-    first_epoch_terms,
-    global_set,
-    local_radius,
-    local_terms,
-)
 from fedglb.kernels.scoring import upper_bounds
 from fedglb.model import SharedModel
 from fedglb.parts.confidence.base import Confidence, check_likelihood
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import AnchoredState
 from fedglb.parts.local_update.anchored import ANCHOR, GRADIENT, TRACE
+from fedglb.parts.mixture import (
+    Fit,
+    first_epoch_terms,
+    global_set,
+    local_radius,
+    local_terms,
+)
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -169,7 +169,7 @@ class Mixture(Confidence[AnchoredState]):
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is no likelihood."""
-        otherwise = ", or fedglb_ucb, whose lemma FedGLB needs none"
+        otherwise = ", or fedglb_ucb, whose radius needs none"
         check_likelihood(problem, otherwise)
 
     def radius_terms(

@@ -12,12 +12,12 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import bounds_around
 from fedglb.kernels.layout import HIGH, LOW, UPPER, in_order
 from fedglb.kernels.linalg import invert, quadratic
-from fedglb.kernels.one_pass_set import Expansion, smallest_set
-from fedglb.kernels.self_concordance import taylor_excess
 from fedglb.model import SharedModel, triangle_size
 from fedglb.parts.confidence.base import Confidence, check_likelihood
+from fedglb.parts.confidence.one_pass_set import Expansion, smallest_set
 from fedglb.parts.global_update import Objective, Passed, Solution
 from fedglb.parts.local_update import FrozenHessianState
+from fedglb.parts.self_concordance import taylor_excess
 from fedglb.privacy.fixed_point import UNIT
 from fedglb.privacy.gaussian import NoisePlan
 from fedglb.problem import Problem

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from fedglb.kernels.linalg import solve
-from fedglb.kernels.self_concordance import newton_gap
 from fedglb.links import Link
 from fedglb.parts.global_update.base import Objective
+from fedglb.parts.self_concordance import newton_gap
 from fedglb.typing import FloatArray
 
 #: How far beyond the ball (or θ) ρ is tried, in order.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.kernels.ball import minimise_quadratic
-from fedglb.kernels.self_concordance import safe_step
 from fedglb.parts.global_update.base import Objective, Query, Steps, Sums
 from fedglb.parts.global_update.evaluation import (
     ROUNDING_GAP,
@@ -18,6 +17,7 @@ from fedglb.parts.global_update.evaluation import (
     Stop,
     evaluate,
 )
+from fedglb.parts.self_concordance import safe_step
 from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 200

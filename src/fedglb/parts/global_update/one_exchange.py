@@ -11,9 +11,9 @@ import numpy as np
 from fedglb.errors import number, one_of
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.linalg import inverse_quadratic, solve
-from fedglb.kernels.mixture import Fit, global_set
-from fedglb.kernels.self_concordance import safe_step, taylor_excess
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps, Sums
+from fedglb.parts.mixture import Fit, global_set
+from fedglb.parts.self_concordance import safe_step, taylor_excess
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -178,7 +178,7 @@ class OneExchange(GlobalUpdate):
 
 
 def fit_width(setting: Setting, step: Step) -> float:
-    """Return the width of the proven set around a step's end (`kernels.mixture`)."""
+    """Return the width of the proven set around a step's end (`fedglb.parts.mixture`)."""
     problem = setting.problem
     d, unit = problem.dim, problem.dispersion
     s = problem.link.self_concordance(problem.S)
