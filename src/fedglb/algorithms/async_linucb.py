@@ -1,4 +1,4 @@
-"""Async-LinUCB (Li and Wang, AISTATS 2022): federated linear bandits that nobody waits for."""
+"""Async-LinUCB (Li and Wang, AISTATS 2022): federated linear bandits without waiting."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def async_linucb(
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
 ) -> Algorithm:
-    """Async-LinUCB: a client uploads what it has learnt; who lacks much of all that gets it.
+    """Async-LinUCB: a client uploads its sums; clients that lag behind receive all sums.
 
     A client plays by ridge regression on its own samples and those that it was sent. It uploads
     Σ x xᵀ and Σ x y over its samples since its last upload. After each upload the coordinator

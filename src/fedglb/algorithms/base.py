@@ -166,7 +166,7 @@ class Algorithm:
         if not self.trigger.public:
             allowed = (
                 f"None with {self.trigger}: when it fires, and for whom, follows from raw samples "
-                f"and is told without noise; {instead}"
+                f"and is public without noise; {instead}"
             )
             raise InvalidInput("privacy", privacy, allowed)
         solver = self.global_update

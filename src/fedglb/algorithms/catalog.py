@@ -335,7 +335,7 @@ def privacy(spec: object) -> GaussianMechanism | None:
 
 
 def privacy_in_words(part: GaussianMechanism) -> str:
-    """Return δ of the privacy and its options that are not defaults; ε has a column of its own.
+    """Return δ of the privacy and its options that are not defaults; ε has another column.
 
     Examples
     --------

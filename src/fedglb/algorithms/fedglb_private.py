@@ -1,4 +1,4 @@
-"""`fedglb_private`: one message per client and update, and differential privacy where asked for."""
+"""`fedglb_private`: one message per client and update, and differential privacy if wanted."""
 
 from __future__ import annotations
 

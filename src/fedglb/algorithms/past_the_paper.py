@@ -93,7 +93,7 @@ def fedglb_mix(
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
 ) -> Algorithm:
-    """FedGLB with the sets of likelihood-ratio mixtures: proven radii that nobody has to scale.
+    """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
 
     Clients learn by the exact minimum of their loss linearised at the last shared model. A
     client asks for a global update when its Hessian has gained enough; an update is one exchange

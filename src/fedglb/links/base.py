@@ -208,7 +208,7 @@ class Link(ABC):
     def _derivatives(self) -> Callable[..., int]:
         """Return `derivatives` of the class that defines the scalar functions, if it has one.
 
-        A subclass that has a mean of its own must not inherit another's.
+        A subclass with another mean must not inherit this.
         """
         names = {"derivatives", "scalar_mean", "scalar_variance"}
         owner = next(kind for kind in type(self).__mro__ if names & vars(kind).keys())

@@ -43,7 +43,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     needs_gain: ClassVar[bool] = False
     #: Whether time (steps, or own samples) multiplies log_gain.
     clocked: ClassVar[bool] = True
-    #: Whether it is known in advance when there are updates: nothing of the samples is told by it.
+    #: Whether the times of updates are known in advance, and so leak nothing of the samples.
     public: ClassVar[bool] = False
 
     @property
@@ -405,7 +405,7 @@ def _first_step(setting: Setting) -> float:
 
 @dataclass(frozen=True)
 class Always(Trigger):
-    """A client asks after every sample of its own.
+    """A client asks after each of its samples.
 
     Examples
     --------

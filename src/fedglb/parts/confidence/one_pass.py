@@ -28,7 +28,7 @@ from fedglb.typing import FloatArray
 RADIUS, SET_CENTRE = 0, 1
 #: The only place in the constants: S.
 BALL = 0
-#: Beside all batches, sets are made of so many of the last ones.
+#: Window sizes tried: sets are made of all batches, and of these numbers of the last ones.
 WINDOWS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 #: A set replaces another if it is smaller by this factor: where all are about the ball, the
 #: one of all batches tells arms apart best.
@@ -75,7 +75,7 @@ def one_pass_bounds(
 class OnePassRadius(Confidence[FrozenHessianState]):
     """The proven set of the one-pass update: likelihood-ratio mixtures, the noise among them.
 
-    An ellipsoid with a centre and a matrix of its own, which the coordinator works out at each
+    An ellipsoid with its own centre and matrix, which the coordinator works out at each
     update from what was released, and sends with the model: 1 + d + d(d+1)/2 numbers. It
     holds θ* at all updates with probability 1 − δ. Neither c_μ nor R enters it (R does for the
     identity link).

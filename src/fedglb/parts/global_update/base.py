@@ -45,9 +45,9 @@ class Sums:
     gradient
         Σ x(μ(xᵀθ) − y), shape (d,).
     hessian
-        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None where it was not asked for.
+        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if the query has not asked for it.
     loss
-        Σ l(xᵀθ, y), or None where it was not asked for.
+        Σ l(xᵀθ, y), or None if the query has not asked for it.
     """
 
     gradient: FloatArray
@@ -156,7 +156,7 @@ class Solution:
     hessian
         Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known.
     residual_bound
-        Where nobody has evaluated `theta`: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
+        If `theta` was not evaluated: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
         `gradient` is then not a number.
     drift
         q: the Hessian at `theta` lies between e^{∓q} times `hessian`.
@@ -218,8 +218,8 @@ class GlobalUpdate(ABC):
     #: Whether clients answer the request for an update with their sums at the last model, and not
     #: with a covariance.
     starts_at_model: ClassVar[bool] = False
-    #: Whether only the client that asked takes part. It gets the model, or `download_level` says
-    #: who does; the others go on with the models that they hold.
+    #: Whether only the client that asked takes part. It alone gets the model, unless
+    #: `download_level` says otherwise; the other clients keep their models.
     alone: ClassVar[bool] = False
     #: Whether clients send each sample's part once, in whole numbers (`protocol.batches`): sums
     #: over all clients are all that is ever needed.
@@ -262,7 +262,7 @@ class Solve:
     objective
         What to solve.
     transcript
-        The sums that were told so far; give those of an interrupted solve to resume it.
+        The sums so far; pass those of an interrupted solve to resume it.
 
     Attributes
     ----------
@@ -293,12 +293,12 @@ class Solve:
 
     def __post_init__(self) -> None:
         self._steps = self.solver.solve(self.objective)
-        told, self.transcript = self.transcript, []
+        earlier, self.transcript = self.transcript, []
         try:
             self.query = next(self._steps)
         except StopIteration as done:
             self.solution = done.value
-        for sums in told:
+        for sums in earlier:
             self.tell(sums)
 
     def tell(self, sums: Sums) -> None:

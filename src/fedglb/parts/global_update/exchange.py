@@ -1,4 +1,4 @@
-"""An upload of one client, and who gets the sums: the update of FedLinUCB and Async-LinUCB."""
+"""One client uploads, and some clients get the sums: FedLinUCB's and Async-LinUCB's update."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Exchange(GlobalUpdate):
     Parameters
     ----------
     download
-        None (default): the client that uploaded gets A and b, and the others hear nothing of it.
-        A number C ≥ 0: every client gets them to which what it does not have makes det A more
-        than 1 + C times; infinity: nobody ever does.
+        None (default): only the client that uploaded gets A and b. A number C ≥ 0: every client
+        gets them whose own sums have a determinant less than det A/(1 + C); infinity: no client
+        ever gets them.
 
     Raises
     ------

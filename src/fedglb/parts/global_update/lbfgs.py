@@ -121,7 +121,7 @@ class LBFGS(IterativeSolver):
             if not curved:
                 break
         if self.stop == "fixed":
-            for _ in range(limit - used):  # nothing left to gain, but J rounds were asked for
+            for _ in range(limit - used):  # nothing left to gain, but `rounds` is fixed
                 point = yield from evaluate(objective, point.theta, ball=False)
         return point
 

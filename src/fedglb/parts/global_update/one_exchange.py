@@ -25,7 +25,7 @@ MAX_ROUNDS = 100
 
 @dataclass(frozen=True)
 class Step:
-    """A Newton step from θ₀ to θ₁, and what is known of θ₁ though nobody has evaluated it.
+    """A Newton step from θ₀ to θ₁, and what is known of θ₁ without an evaluation there.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class OneExchange(GlobalUpdate):
         return Step(end, multiplier, H, drift, excess * length if length > 0.0 else 0.0)
 
     def _accepts(self, setting: Setting, step: Step) -> bool:
-        """Return whether the step may end where nobody has evaluated it."""
+        """Return whether the step's end needs no evaluation."""
         if not step.drift <= 1.79:  # then only part of the step would be taken
             return False
         if self.within == "deviation":
