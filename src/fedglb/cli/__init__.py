@@ -21,7 +21,6 @@ from fedglb.errors import InvalidInput
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     help="Federated contextual bandits with generalized linear models.",
 )
 app.command()(reproduce)
