@@ -15,12 +15,14 @@ def test_a_second_process_loads_what_the_first_has_compiled(tmp_path):
     assert run(ONE_KERNEL, tmp_path)[:2] == (0, 1)
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_do_not_disturb_each_other(tmp_path):
     together = [start(ONE_KERNEL, tmp_path) for _ in range(3)]
     assert {sum(finish(each)[:2]) for each in together} == {1}
     assert run(ONE_KERNEL, tmp_path)[:2] == (0, 1)
 
 
+@pytest.mark.slow
 def test_threads_of_a_process_compile_a_kernel_once(tmp_path):
     script = """
 import threading
@@ -34,6 +36,7 @@ for thread in threads: thread.join()
     assert run(script, tmp_path)[:2] == (2, 0)
 
 
+@pytest.mark.slow
 def test_a_users_own_functions_keep_their_own_cache_folder(tmp_path):
     script = ONE_KERNEL + "import numba\nassert numba.config.CACHE_DIR == before\n"
     script = "import numba\nbefore = numba.config.CACHE_DIR\n" + script
@@ -67,11 +70,13 @@ os.open, builtins.open = refuse, refuse_file
     )
 
 
+@pytest.mark.slow
 def test_a_complete_folder_that_is_read_only_is_used_without_a_word(tmp_path):
     run(ONE_KERNEL, tmp_path)
     assert run(read_only(ONE_KERNEL), tmp_path) == (0, 1, "")
 
 
+@pytest.mark.slow
 def test_what_is_missing_in_a_read_only_folder_is_compiled_for_this_process(tmp_path):
     run(ONE_KERNEL, tmp_path)
     files = sorted(tmp_path.rglob("*"))
@@ -80,6 +85,7 @@ def test_what_is_missing_in_a_read_only_folder_is_compiled_for_this_process(tmp_
     assert sorted(tmp_path.rglob("*")) == files
 
 
+@pytest.mark.slow
 def test_an_empty_read_only_folder_is_reported_once(tmp_path):
     script = ONE_KERNEL + "from fedglb.kernels.linalg import norm\nnorm(np.ones(3))\n"
     compiled, loaded, said = run(read_only(script), tmp_path)
@@ -89,6 +95,7 @@ def test_an_empty_read_only_folder_is_reported_once(tmp_path):
         assert part in said
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_reported_once_and_not_again_by_children(tmp_path):
     (tmp_path / "file").write_text("")
     script = (

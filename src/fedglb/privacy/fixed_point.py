@@ -25,7 +25,7 @@ WEIGHT_BITS = 30
 # A number is cut into pieces of 21 bits: a piece times a weight is below 2**52.
 _PIECE = 21
 _MASK = 2**_PIECE - 1
-#: How many batches `weighted` adds: so many of these products add up without overflow.
+#: The most batches that `weighted` adds: their products add up without overflow.
 MOST_BATCHES = 2**11 - 1
 
 

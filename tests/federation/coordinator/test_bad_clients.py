@@ -135,9 +135,16 @@ def test_one_client_cannot_fill_the_inbox_for_the_others():
     assert inbox.put("good", large)
 
 
+class UnknownCurvature(fg.Poisson):
+    """A link without self-concordance: Newton's steps need losses."""
+
+    def self_concordance(self, radius):
+        return None
+
+
 def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
-    problem = fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)
-    algorithm = fg.fedglb_ucb(1.0, fg.AGD(projection="paper"))
+    problem = fg.Problem(dim=2, link=UnknownCurvature(), noise=1.0)
+    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
     setting = algorithm.setting(problem, 1, None)
     coordinator = fg.Coordinator(algorithm, setting, ["a"], reward_limit=5.0)
     client = fg.Client("a", algorithm, setting)
