@@ -173,9 +173,9 @@ def test_the_models_are_those_of_the_simulation_to_the_bit(tmp_path):
         done = 0
         for k, step in enumerate(steps):
             for i in rng.permutation(len(names)):
-                learner = running.nodes[names[i]].learner
+                calls = running.nodes[names[i]].calls
                 for t in range(done, step):
-                    learner.observe(learner.choose(X[t, i]).id, float(y[t, i, 0]))
+                    calls.observe(calls.choose(X[t, i]).id, float(y[t, i, 0]))
             done = step
             running.until(lambda k=k: running.shared(k + 1))
             ours, theirs = running.coordinator.model, models[k]
@@ -251,10 +251,10 @@ def test_a_lossy_network_and_restarts_spend_no_slot_twice(tmp_path):
             sent = sent_by(running, node.name)
             assert all(len(each) == 1 for each in sent.values())
             assert set(sent) <= set(range(1, 13))
-            spent = node.learner.privacy()
+            spent = node.agent_session.answers.privacy()
             assert spent.last == max(sent)
             assert spent.epsilon <= 1.0
-            in_file = node.learner._store.releases()
+            in_file = node.learner.store.updates.releases()
             assert sorted(in_file) == sorted(sent)
 
 
@@ -275,7 +275,7 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
             node.open()
         session = node.agent_session
         assert session.receive(CovarianceRequest("a", B + 1, 0)) == [Withdrawal(B + 1)]
-        spent = node.learner.privacy()
+        spent = node.agent_session.answers.privacy()
         assert (spent.releases, spent.last, spent.updates) == (B, B, B)
         assert spent.epsilon == pytest.approx(1.0, abs=1e-9)
         assert spent.refused == "update 6: the privacy budget is for 5 updates, and is spent"
@@ -415,7 +415,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
         running.until(lambda: running.shared(1))
         running.feed(3)
         node = running.nodes["a"]
-        node.learner.backup(tmp_path / "old.db")
+        node.calls.backup(tmp_path / "old.db")
         running.until(lambda: running.shared(2))
         running.run(1.0)  # heartbeats
         node.close()
@@ -434,7 +434,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
         client = node.learner.protocol_client
         [sent] = sent_by(running, "a")[3]
         rows = np.array([7]), np.array([9])
-        theta = node.learner._store.releases()[3].theta
+        theta = node.learner.store.updates.releases()[3].theta
         X, y = client.samples.X[None], client.samples.y[None]
         wanted = sums_of(client.setting, theta, X, y, *rows)[0]
         np.testing.assert_array_equal(np.frombuffer(sent, np.int64), wanted)

@@ -303,7 +303,7 @@ def test_the_budget_ends_for_agents_and_coordinator(tmp_path):
         if again:
             node.close()
             node.open()
-        digest = node.learner.model_digest()
+        digest = node.agent_session.answers.model_digest()
         for update in (1, 2, 3, 4, 2**40):
             answers = node.agent_session.receive(SumOffer(update, digest, 2))
             assert answers == [Withdrawal(update)], update
@@ -327,7 +327,7 @@ def test_forgetting_between_mask_and_consent_takes_the_consent_back(running):
     def strikes(way, name, message):
         if isinstance(message, AllHere) and name == "c" and not done:
             done.append(message)
-            running.nodes["c"].learner.forget(running.nodes["c"].ids[:1])
+            running.nodes["c"].calls.forget(running.nodes["c"].ids[:1])
         return False
 
     running.lost = strikes

@@ -234,7 +234,7 @@ class Federated:
             store = AgentStore(self.path(name), "process")
             try:
                 played = store.samples(DIM)[0].so_far()
-                samples[name], held[name] = (played.X, played.y), store.adopted_model()
+                samples[name], held[name] = (played.X, played.y), store.updates.adopted_model()
             finally:
                 store.close()
         file = CoordinatorStore(self.path(COORDINATOR), self.agreement)

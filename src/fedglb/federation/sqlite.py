@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.damage import remedy
@@ -340,6 +340,17 @@ def _check(
     return int(found)
 
 
+def fact(db: sqlite3.Connection, name: str) -> Any:
+    """Return a fact of the table `facts`; None: it is not there."""
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
+    """Write a fact to the table `facts`."""
+    db.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
 def or_nan(stored: float | None) -> float:
     """Return a number as it was written: SQLite stores nan as NULL."""
     return math.nan if stored is None else stored
@@ -355,6 +366,16 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         roll_back(db)
         raise
+
+
+@contextmanager
+def on_disk(db: sqlite3.Connection) -> Iterator[None]:
+    """Wait for the disk at every commit inside, so that it survives a power cut."""
+    db.execute("PRAGMA synchronous=FULL")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA synchronous=NORMAL")
 
 
 def roll_back(db: sqlite3.Connection) -> None:

@@ -152,7 +152,7 @@ def test_a_kill_leaves_all_or_nothing(path, moment, there):
 def test_an_error_of_the_disk_leaves_nothing(path, rng, monkeypatch, failing):
     agent = Agent.open(path, PROBLEM)
     feed(agent, rng, 3)
-    before, db = state(agent), agent._client._store._db
+    before, db = state(agent), agent._client.store._db
 
     class Failing:
         def execute(self, sql, *given):
@@ -163,10 +163,10 @@ def test_an_error_of_the_disk_leaves_nothing(path, rng, monkeypatch, failing):
         def __getattr__(self, name):
             return getattr(db, name)
 
-    agent._client._store._db = Failing()
+    agent._client.store._db = Failing()
     with pytest.raises(sqlite3.OperationalError):
         agent.absorb(*past(rng))
-    agent._client._store._db = db
+    agent._client.store._db = db
     assert agent.export().height == 3
     assert state(agent) == before
     agent.close()

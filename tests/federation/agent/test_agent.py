@@ -39,7 +39,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1e9
 
-    monkeypatch.setattr("fedglb.federation.agent.durable_client.time.time", lambda: Clock.now)
+    monkeypatch.setattr("fedglb.federation.agent.application_calls.time.time", lambda: Clock.now)
     return Clock
 
 
@@ -153,7 +153,7 @@ def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
     chosen, expected = [], []
     for _ in range(3):
         with Agent.open(path, PROBLEM, explore=1.0) as agent:
-            seed = (agent._client._seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
+            seed = (agent._client.seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
             for _ in range(20):
                 number = len(chosen) + 1
                 chosen.append(agent.choose(ARMS).arm)
@@ -380,7 +380,7 @@ def test_expiry_is_counted_and_logged_once_a_minute(path, caplog, monkeypatch):
         assert [r.getMessage().split(":")[0] for r in caplog.records] == [
             "1 decisions have expired without a reward (1 so far)"
         ]
-        agent._client._told -= 60.0  # a minute later
+        agent._calls._logged_at -= 60.0  # a minute later
         agent.choose(ARMS)
         assert "5 decisions have expired without a reward (6 so far)" in caplog.text
     with Agent.open(path, PROBLEM, most_pending=2) as agent:

@@ -279,16 +279,16 @@ def test_an_agent_on_the_clock_of_own_samples_counts_its_samples(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(algorithm=algorithm), seed=1)
     asked = []
     for n in range(1, 13):
-        decision = node.learner.choose([direction(node.rng)], t=1000 * n)
-        step = node.learner.observe(decision.id, 1.0)
+        decision = node.calls.choose([direction(node.rng)], t=1000 * n)
+        step = node.calls.observe(decision.id, 1.0)
         state = node.learner.protocol_client.state
         assert state.updates == n
         assert step == (1000 * n if n * state.log_gain >= D else 0)
-        assert node.learner.triggered_at() == step
+        assert node.agent_session.answers.triggered_at() == step
         asked.append(step > 0)
         node.close()
         node.open()
-        assert node.learner.triggered_at() == step
+        assert node.agent_session.answers.triggered_at() == step
     assert not asked[0]
     assert asked[-1]
     node.close()

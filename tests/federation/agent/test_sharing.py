@@ -130,7 +130,7 @@ def test_a_long_pass_of_one_agent_keeps_no_other_waiting(running, serving, tmp_p
 def test_long_passes_use_a_bounded_pool(running, serving, tmp_path, monkeypatch):
     with honest(running, tmp_path, serving, THREE) as agents:
         for agent in agents.values():
-            monkeypatch.setattr(agent._client, "is_quick", lambda: False)
+            monkeypatch.setattr(agent._session.answers, "is_quick", lambda: False)
         for number in range(1, 6):
             agents["a"].request_update()
             assert hold(agents.values(), number)
@@ -219,7 +219,7 @@ a.close()
 def test_the_interpreter_ends_without_a_close(running, serving, tmp_path):
     text = """
 agents = [opened(name) for name in "abc"]
-agents[0]._client.is_quick = lambda: False  # so that there is a pool to end
+agents[0]._session.answers.is_quick = lambda: False  # so that there is a pool to end
 update(agents[0], 1)
 """
     assert outcome(running, tmp_path, text) == (0, "", "")

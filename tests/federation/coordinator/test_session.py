@@ -323,7 +323,7 @@ def test_a_withdrawal_excludes_the_client(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "b"
     ask(running)
     running.run(0.5)
-    running.nodes["b"].learner.forget([running.nodes["b"].ids[0]])
+    running.nodes["b"].calls.forget([running.nodes["b"].ids[0]])
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.heard("up", Withdrawal, "b")

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.rewards import RewardTotals
@@ -71,6 +72,7 @@ class Agent:
         self, client: DurableClient, session: AgentSession, connection: AgentConnection | None
     ) -> None:
         self._client, self._session, self._connection = client, session, connection
+        self._calls = ApplicationCalls(client)
 
     @classmethod
     def open(
@@ -196,7 +198,7 @@ class Agent:
             from fedglb.federation.agent.connection import AgentConnection
             from fedglb.federation.agent.sums import AgentSums
 
-            session.sums = AgentSums.of(found, client, session.session)
+            session.sums = AgentSums.of(found, session.answers, session.session)
             return cls(client, session, AgentConnection(found, session, beat))
         except BaseException:
             store.close()
@@ -249,7 +251,7 @@ class Agent:
         ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the first one: nothing is known yet
         0
         """
-        return self._client.choose(arms, ids, t, key)
+        return self._calls.choose(arms, ids, t, key)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.
@@ -283,7 +285,7 @@ class Agent:
         ...     agent.status.samples
         1
         """
-        step = self._client.observe(id, reward)
+        step = self._calls.observe(id, reward)
         if self._session.rewards is not None:
             self._session.rewards.add(reward)
         self._want(step)
@@ -327,7 +329,7 @@ class Agent:
         (2, 0)
         2
         """
-        count, step = self._client.absorb(X, y, key)
+        count, step = self._calls.absorb(X, y, key)
         self._want(step)
         return count
 
@@ -400,7 +402,7 @@ class Agent:
         ...     [frame.height for frame in agent.export_batches(rows=2)]
         [2, 2, 1]
         """
-        return self._client.export_batches(rows)
+        return self._calls.export_batches(rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
@@ -432,7 +434,7 @@ class Agent:
         ...     agent.export().height
         1
         """
-        self._client.backup(Path(path))
+        self._calls.backup(Path(path))
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete decisions and their samples for good: all of them, or none and an error.
@@ -471,7 +473,7 @@ class Agent:
         ...     agent.status.samples
         0
         """
-        self._client.forget(ids)
+        self._calls.forget(ids)
 
     # -- the federation ---------------------------------------------------------------------------
 
@@ -536,7 +538,7 @@ class Agent:
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
             connected, session.welcome, session.refused, client.adopted, len(client.samples), wants,
-            self._client.expired, self._client.privacy(),
+            self._client.expired, session.answers.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.store import StoredRelease
+from fedglb.federation.agent.update_store import StoredRelease
 from fedglb.privacy import GaussianMechanism, NoisePlan
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size

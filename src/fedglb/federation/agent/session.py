@@ -16,6 +16,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.rewards import RewardTotals
+from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.wire.messages import (
     Downward,
     Goodbye,
@@ -111,7 +112,7 @@ class AgentSession:
     """
 
     def __init__(self, client: DurableClient, instance: str, software: str) -> None:
-        self.client = client
+        self.client, self.answers = client, UpdateAnswers(client)
         self.session = secrets.token_hex(8)
         self.welcome = False
         self.refused: str | None = None
@@ -119,7 +120,7 @@ class AgentSession:
         self.sums: AgentSums | None = None  # where only secure sums leave the agent
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
-        self._wanted = client.triggered_at()  # the step of a request that is not fulfilled
+        self._wanted = self.answers.triggered_at()  # the step of a request that is not fulfilled
         # What the application asked for: a later update than this one, which covers the samples
         # up to this sequence number.
         self._requested: tuple[int, int] | None = None
@@ -153,8 +154,8 @@ class AgentSession:
     def ask(self) -> None:
         """Remember that the application wants an update with all samples so far."""
         with self._adopted:
-            self._requested = self.client.newest()
-            self._wanted = max(1, self.client.clock())
+            self._requested = self.answers.newest()
+            self._wanted = max(1, self.client.clock)
 
     @property
     def wants(self) -> int:
@@ -174,7 +175,7 @@ class AgentSession:
         if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
             return False  # signatures, noise, the disk
         passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
-        return not passes or self.client.is_quick()
+        return not passes or self.answers.is_quick()
 
     def receive(self, message: Downward) -> list[Upward]:
         """Handle a message and return the answers; one with invalid content is only logged."""
@@ -199,7 +200,7 @@ class AgentSession:
                 self.welcome, self.refused = True, None
                 log.info("admitted; the newest model is that of update %d", message.update)
                 if self.client.one_pass:
-                    self.client.note_released(message.released)
+                    self.answers.note_released(message.released)
                 # the trigger may have fired before anybody could be told
                 request = self.request()
                 out: list[Upward] = [] if request is None else [request]
@@ -230,23 +231,23 @@ class AgentSession:
     def _answered(self, message: CovarianceRequest | Evaluate) -> Upward:
         """Answer a request; if it is a repetition, with the answer that was given before."""
         asked = (type(message), message.update, getattr(message, "round", 0))
-        if self._answer[0] == asked and self.client.takes_part(message.update):
+        if self._answer[0] == asked and self.answers.takes_part(message.update):
             return self._answer[1]
         found: Covariance | ModelSums | BatchSums | Derivatives | None
         if isinstance(message, CovarianceRequest):
-            if self.client.lacks(message):
+            if message.model > self.client.adopted:
                 return self.beat()  # it says which model is held: the coordinator sends the other
             one_pass = self.client.one_pass
-            found = (self.client.release if one_pass else self.client.freeze)(message)
+            found = (self.answers.release if one_pass else self.answers.freeze)(message)
         else:
-            found = self.client.evaluate(message)
+            found = self.answers.evaluate(message)
         if found is None:
             return Withdrawal(message.update)
         self._answer = (asked, found)
         return found
 
     def _adopt(self, message: NewModel) -> list[Upward]:
-        if not self.client.adopt(message):
+        if not self.answers.adopt(message):
             return []
         log.info("the model of update %d is adopted", message.update)
         self.welcome = True  # only members get models
@@ -255,14 +256,14 @@ class AgentSession:
         with self._adopted:
             self._adopted.notify_all()
             asked = self._requested
-            if asked is not None and message.update > asked[0] and self.client.covers(asked[1]):
+            if asked is not None and message.update > asked[0] and self.answers.covers(asked[1]):
                 self._requested = None
             # Samples that came during the update may fire the trigger at once. A client that was
             # excluded from the update (none of its samples is covered) does not ask again before
             # its next sample, unless the application asked.
-            self._wanted = self.client.triggered_at() if message.covered else 0
+            self._wanted = self.answers.triggered_at() if message.covered else 0
             if self._requested is not None:
-                self._wanted = max(1, self.client.clock())
+                self._wanted = max(1, self.client.clock)
             request = self.request()
         return [] if request is None else [request]
 

@@ -11,7 +11,7 @@ import logging
 import numpy as np
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.secure_sums import member as sums
 from fedglb.federation.secure_sums.member import SumMember
@@ -38,20 +38,20 @@ class AgentSums:
 
     Parameters
     ----------
-    client
-        The client with its file.
+    answers
+        What the agent answers in updates.
     rules
         What was agreed on.
     keys
         The session keys of this process.
     """
 
-    def __init__(self, client: DurableClient, rules: SumRules, keys: KeyRing) -> None:
-        self._client = client
-        self._member = SumMember(rules, keys, client.sum_secret(), client)
+    def __init__(self, answers: UpdateAnswers, rules: SumRules, keys: KeyRing) -> None:
+        self._answers = answers
+        self._member = SumMember(rules, keys, answers.sum_secret(), answers)
 
     @classmethod
-    def of(cls, bundle: Bundle, client: DurableClient, session: str) -> AgentSums | None:
+    def of(cls, bundle: Bundle, answers: UpdateAnswers, session: str) -> AgentSums | None:
         """Return an agent's part in the sums of its federation, None where it has none.
 
         Raises
@@ -66,7 +66,7 @@ class AgentSums:
             rules.federation, rules.roster, bundle.client, bundle.generation, session,
             bundle.signing_key(),
         )  # fmt: skip
-        return cls(client, rules, keys)
+        return cls(answers, rules, keys)
 
     def key(self) -> SessionKey:
         """Return this process's key, which follows every hello."""
@@ -86,7 +86,7 @@ class AgentSums:
 
         That is the one that is held, or none: θ = 0, where the coordinator has lost its own.
         """
-        return digest in (self._client.model_digest(), NO_MODEL)
+        return digest in (self._answers.model_digest(), NO_MODEL)
 
     def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
         """Return the answer; None where there is none, and the log says why.
@@ -112,11 +112,11 @@ class AgentSums:
                 call = sums.SumCall(
                     update, message.attempt, message.members, message.digest, message.transcript
                 )
-                held = NO_MODEL if message.digest == NO_MODEL else self._client.model_digest()
+                held = NO_MODEL if message.digest == NO_MODEL else self._answers.model_digest()
                 masked = self._member.call(
-                    call, held, lambda: self._client.to_release(update, held)
+                    call, held, lambda: self._answers.to_release(update, held)
                 )
-                name = self._client.name
+                name = self._member.keys.name
                 return MaskedSum(name, update, message.attempt, masked.view(np.int64))
             case AllHere():
                 seed = self._member.consent(message.update, message.transcript)
