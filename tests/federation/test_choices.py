@@ -74,7 +74,7 @@ class InProcess:
                 decision = calls.choose(arms[t, i], t=t + 1)
                 out.append(decision)
                 step = calls.observe(decision.id, float(rewards[t, i, decision.arm]))
-                if step and part.want(step):
+                if step and part.note_trigger(step):
                     self.deliver(part, part.request())
         return out
 

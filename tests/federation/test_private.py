@@ -13,7 +13,7 @@ import fedglb as fg
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.schedule_status import privacy_of, schedule_of
-from fedglb.federation.wire.messages import Goodbye, Rejected, Welcome, Withdrawal
+from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol.batches import sums_of
@@ -423,7 +423,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
             file.unlink()
         (tmp_path / "old.db").rename(tmp_path / "a.db")
         running.come_back("a")
-        running.until(lambda: node.agent_session.welcome)
+        running.until(lambda: node.agent_session.admitted)
         batches = node.learner.protocol_client.batches
         assert (batches.taken, batches.released) == (7, 2)
         assert "the file is an old copy" in caplog.text
@@ -449,7 +449,7 @@ def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(t
         running.crash()
         assert running.session.driver.released == {"a": 1, "b": 1, "c": 1}
         running.until(running.everybody_here)
-        assert {m.released for m in running.heard("down", Welcome)[-3:]} == {1}
+        assert {m.released for m in running.heard("down", Admitted)[-3:]} == {1}
         node = running.nodes["a"]
         running.say(node, Goodbye())
         node.close()
@@ -457,8 +457,8 @@ def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(t
         for file in tmp_path.glob("a.db*"):
             file.unlink()
         running.come_back("a")
-        running.until(lambda: node.agent_session.welcome)
-        assert running.heard("down", Welcome, "a")[-1].released == 0
+        running.until(lambda: node.agent_session.admitted)
+        assert running.heard("down", Admitted, "a")[-1].released == 0
         assert running.file.released() == {"b": 1, "c": 1}
         node.feed(2)
         running.until(lambda: running.shared(2))

@@ -101,7 +101,7 @@ def test_another_model(evil):
         assert evil.refuses(name, SumOffer(evil.slot + 1, other))
     evil.offer()
     for name in NAMES:
-        assert evil.refuses(name, evil.call(model=other))
+        assert evil.refuses(name, evil.call(digest=other))
 
 
 def test_small_sets_strangers_and_sets_without_the_one_who_is_asked(evil):

@@ -199,7 +199,7 @@ class Federated:
                     whole = False
                     with fg.AgentClient(self.urls[name], patience=PATIENCE) as client:
                         held = client.status
-                        if held.welcome and held.model == status.model and not held.wants:
+                        if held.admitted and held.model == status.model and not held.requested_at:
                             load.one_more(name, client)
             return whole and all(m.model == status.model for m in status.members)
 

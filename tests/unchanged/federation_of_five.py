@@ -39,7 +39,7 @@ def digests(folder: Path) -> dict[str, str]:
                 reward = float(rewards[t, i, decision.arm])
                 asked = node.calls.observe(decision.id, reward)
                 if asked:
-                    node.agent_session.want(asked)
+                    node.agent_session.note_trigger(asked)
                     running.request(node.name)
                     running.until(lambda: running.shared(len(steps) + 1))
                     model = running.coordinator.model

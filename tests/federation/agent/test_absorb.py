@@ -39,7 +39,7 @@ def test_it_is_as_if_each_had_been_observed(tmp_path, rng, algorithm, updated):
         other.observe(other.choose([x]).id, reward)
     assert state(one) == state(other)
     assert one.status.samples == 47
-    assert one.status.wants == other.status.wants
+    assert one.status.requested_at == other.status.requested_at
     for agent in agents:
         feed(agent, np.random.default_rng(4), 5)
     assert state(one) == state(other)

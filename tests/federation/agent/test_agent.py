@@ -440,7 +440,7 @@ def test_alone_there_is_nobody_to_ask(agent):
     with pytest.raises(Unavailable, match="bundle"):
         agent.request_update()
     status = agent.status
-    assert (status.connected, status.welcome, status.refused, status.model) == (
+    assert (status.connected, status.admitted, status.refused, status.model) == (
         False, False, None, 0,
     )  # fmt: skip
 

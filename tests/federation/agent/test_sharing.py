@@ -75,7 +75,7 @@ def test_closing_one_leaves_the_others_and_the_last_takes_the_thread(running, se
         assert hold([agents["a"], agents["c"]], 1)
     assert threads() == []
     with opened(running, tmp_path, "b", 2) as again:
-        eventually(lambda: again.status.welcome, "admission")
+        eventually(lambda: again.status.admitted, "admission")
         assert threads() == ["fedglb-agents"]
         again.request_update()
         assert again.wait_for_model(2, PATIENCE)
@@ -174,7 +174,7 @@ def opened(name):
     agent = fg.Agent.open(f"{files}/{name}-of-script.db", fg.Problem(dim=3),
                           bundle=f"{bundles}/{name}", beat=0.1)
     agent.observe(agent.choose([[1.0, 0.0, 0.0]]).id, 1.0)
-    while not agent.status.welcome:
+    while not agent.status.admitted:
         time.sleep(0.01)
     return agent
 def update(agent, number):

@@ -31,7 +31,7 @@ def said_to(out, client):
 
 def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     node = running.nodes["b"]
-    node.agent_session.want(2**50)
+    node.agent_session.note_trigger(2**50)
     running.request("b")
     running.until(lambda: "invalid" in running.kinds())
     assert "t = 1125899906842624" in texts(running, "invalid")[0]

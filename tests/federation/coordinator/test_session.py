@@ -12,11 +12,11 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Heartbeat,
     Hello,
     HelloRequest,
     Rejected,
-    Welcome,
     Withdrawal,
 )
 from fedglb.protocol.messages import (
@@ -233,7 +233,7 @@ def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
     assert len(running.heard("down", HelloRequest)) == 3
     running.run(2 * TICK)
     assert running.everybody_here()
-    assert len(running.heard("down", Welcome)) == 3
+    assert len(running.heard("down", Admitted)) == 3
     assert not running.heard("down", NewModel)  # all hold it
 
 

@@ -314,6 +314,6 @@ def test_a_client_that_is_left_out_again_and_again():
 
 def test_no_update_for_a_day():
     updates = [update(1, NOW - 2 * DAY)]
-    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["quiet"]
+    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["no_updates"]
     assert standing(happened(updates=updates), started=NOW - 9 * DAY, present=0) == []
     assert standing(happened(updates=updates), started=NOW - 60.0) == []  # it has just started

@@ -28,7 +28,7 @@ def test_an_agent_reports_only_if_it_was_told_to(tmp_path):
         with Agent.open(path, fg.Problem(dim=2), report_rewards=report) as agent:
             for reward in (1.0, 0.0, 1.0):
                 agent.observe(agent.choose([[1.0, 0.0]]).id, reward)
-            agent._session.welcome = True
+            agent._session.admitted = True
             beat = agent._session.beat()
         assert isinstance(beat, Heartbeat)
         if report:

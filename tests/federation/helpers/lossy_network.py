@@ -75,7 +75,7 @@ class Node:
             self.ids.append(decision.id)
             step = self.calls.observe(decision.id, float(self.rng.random() < 0.5))
             if step:
-                self.agent_session.want(step)
+                self.agent_session.note_trigger(step)
 
 
 class Harness:

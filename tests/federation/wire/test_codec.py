@@ -19,6 +19,7 @@ from fedglb.federation.wire import codec as wire
 from fedglb.federation.wire.arrays import most_numbers
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Downward,
     Goodbye,
     Heartbeat,
@@ -26,7 +27,6 @@ from fedglb.federation.wire.messages import (
     HelloRequest,
     Rejected,
     Upward,
-    Welcome,
     Withdrawal,
 )
 from fedglb.federation.wire.sum_messages import (
@@ -103,8 +103,8 @@ def upward(d: int) -> list[Upward]:
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
-        Welcome(4),
-        Welcome(4, BIG),
+        Admitted(4),
+        Admitted(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
@@ -270,7 +270,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
         "agreement": NO_FACTS,
     },
-    Heartbeat: {"update": NO_COUNT, "wants": NO_COUNT, "rewards": NO_NUMBERS_GIVEN},
+    Heartbeat: {"update": NO_COUNT, "requested_at": NO_COUNT, "rewards": NO_NUMBERS_GIVEN},
     Goodbye: {},
     Withdrawal: {"update": NO_COUNT},
     SyncRequest: {"t": NO_COUNT, "update": NO_COUNT},
@@ -287,7 +287,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
     },
-    Welcome: {"update": NO_COUNT, "released": NO_COUNT},
+    Admitted: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
     SessionKeys: {"keys": NO_KEYS},

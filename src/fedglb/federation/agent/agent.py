@@ -23,7 +23,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.parts.global_update import Newton
 from fedglb.problem import Problem
 from fedglb.provenance import release
@@ -187,7 +187,7 @@ class Agent:
         try:
             with as_agents(path):
                 agreement = _with_which_it_was_made(store, agreement, choices[1:])
-            warm_up(agreement, alone=found is None)
+            preload(agreement, alone=found is None)
             with as_agents(path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
@@ -288,7 +288,7 @@ class Agent:
         step = self._calls.observe(id, reward)
         if self._session.rewards is not None:
             self._session.rewards.add(reward)
-        self._want(step)
+        self._request(step)
 
     def absorb(self, X: ArrayLike, y: ArrayLike, *, key: str | None = None) -> int:
         """Learn from samples of the past, as if each had been chosen and observed, in order.
@@ -330,12 +330,12 @@ class Agent:
         2
         """
         count, step = self._calls.absorb(X, y, key)
-        self._want(step)
+        self._request(step)
         return count
 
-    def _want(self, step: int) -> None:
+    def _request(self, step: int) -> None:
         """Ask for an update if the trigger has fired, in this step."""
-        if step and self._session.want(step) and self._connection is not None:
+        if step and self._session.note_trigger(step) and self._connection is not None:
             self._connection.wake()
 
     # -- the log ----------------------------------------------------------------------------------
@@ -534,11 +534,11 @@ class Agent:
         self._client.check()
         session, client = self._session, self._client.protocol_client
         # Read before the model: if the request is gone by then, the model has fulfilled it.
-        wants = session.wants
+        requested_at = session.requested_at
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
-            connected, session.welcome, session.refused, client.adopted, len(client.samples), wants,
-            self._client.expired, session.answers.privacy(),
+            connected, session.admitted, session.refused, client.adopted, len(client.samples),
+            requested_at,            self._client.expired, session.answers.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:

@@ -112,8 +112,8 @@ class AgentConnection:
         await self._send(self._session.hello())
 
     def _refused(self, reason: str) -> None:
-        """Say in the agent's status why there is no connection; the next welcome ends that."""
-        self._session.welcome, self._session.refused = False, reason
+        """Say in the agent's status why there is no connection; admission ends that."""
+        self._session.admitted, self._session.refused = False, reason
 
     async def _received(self, _: str, payload: bytes) -> None:
         """Answer at once, or let a pass begin; messages that come meanwhile wait for its end."""

@@ -18,6 +18,7 @@ from fedglb.federation.agent.releases import PrivacySpent
 from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.wire.messages import (
+    Admitted,
     Downward,
     Goodbye,
     Heartbeat,
@@ -25,7 +26,6 @@ from fedglb.federation.wire.messages import (
     HelloRequest,
     Rejected,
     Upward,
-    Welcome,
     Withdrawal,
 )
 from fedglb.federation.wire.sum_messages import (
@@ -60,7 +60,7 @@ class AgentStatus:
     ----------
     connected
         Whether there is a connection to the NATS server.
-    welcome
+    admitted
         Whether the coordinator has admitted the agent.
     refused
         Why the server does not let it connect (revoked, expired), or why the coordinator has not
@@ -71,7 +71,7 @@ class AgentStatus:
     samples
         How many samples the agent has: decisions with a reward, without those forgotten, and
         samples that were absorbed.
-    wants
+    requested_at
         The step of a request for an update that has not been fulfilled yet, 0 for none.
     expired
         How many decisions have expired without a reward so far.
@@ -89,11 +89,11 @@ class AgentStatus:
     """
 
     connected: bool
-    welcome: bool
+    admitted: bool
     refused: str | None
     model: int
     samples: int
-    wants: int
+    requested_at: int
     expired: int = 0
     privacy: PrivacySpent | None = None
 
@@ -114,16 +114,17 @@ class AgentSession:
     def __init__(self, client: DurableClient, instance: str, software: str) -> None:
         self.client, self.answers = client, UpdateAnswers(client)
         self.session = secrets.token_hex(8)
-        self.welcome = False
+        self.admitted = False
         self.refused: str | None = None
         self.rewards: RewardTotals | None = None  # what is reported, if that was agreed to
         self.sums: AgentSums | None = None  # where only secure sums leave the agent
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
-        self._wanted = self.answers.triggered_at()  # the step of a request that is not fulfilled
-        # What the application asked for: a later update than this one, which covers the samples
-        # up to this sequence number.
-        self._requested: tuple[int, int] | None = None
+        #: The step of a request for an update that is not fulfilled, 0 for none.
+        self.requested_at = self.answers.triggered_at()
+        # The application asked for a later update than this one, which covers the samples up to
+        # this sequence number.
+        self._asked: tuple[int, int] | None = None
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
 
@@ -135,38 +136,33 @@ class AgentSession:
 
     def beat(self) -> Heartbeat | Hello:
         """Return a heartbeat, which repeats a request for an update; before admission, hello."""
-        if not self.welcome:
+        if not self.admitted:
             return self.hello()
         rewards = None if self.rewards is None else self.rewards.numbers()
-        return Heartbeat(self.client.adopted, self._wanted, rewards)
+        return Heartbeat(self.client.adopted, self.requested_at, rewards)
 
-    def want(self, step: int) -> bool:
+    def note_trigger(self, step: int) -> bool:
         """Remember that the trigger fired in this step; return whether to send a request now.
 
         Only the first request is sent at once; heartbeats repeat it. So an agent that learns
         fast does not flood the coordinator.
         """
         with self._adopted:
-            first = self._wanted == 0
-            self._wanted = step
+            first = self.requested_at == 0
+            self.requested_at = step
             return first
 
     def ask(self) -> None:
-        """Remember that the application wants an update with all samples so far."""
+        """Remember that the application asks for an update with all samples so far."""
         with self._adopted:
-            self._requested = self.answers.newest()
-            self._wanted = max(1, self.client.clock)
-
-    @property
-    def wants(self) -> int:
-        """The step of a request for an update that is not fulfilled, 0 for none."""
-        return self._wanted
+            self._asked = self.answers.newest()
+            self.requested_at = max(1, self.client.clock)
 
     def request(self) -> SyncRequest | None:
         """Return the request for an update, if one is wanted."""
-        if not self._wanted:
+        if not self.requested_at:
             return None
-        return SyncRequest(self.client.name, self._wanted, self.client.adopted)
+        return SyncRequest(self.client.name, self.requested_at, self.client.adopted)
 
     # -- what it answers -------------------------------------------------------------------------
 
@@ -196,8 +192,8 @@ class AgentSession:
                 return [self._answered(message)]
             case NewModel():
                 return self._adopt(message)
-            case Welcome():
-                self.welcome, self.refused = True, None
+            case Admitted():
+                self.admitted, self.refused = True, None
                 log.info("admitted; the newest model is that of update %d", message.update)
                 if self.client.one_pass:
                     self.answers.note_released(message.released)
@@ -208,7 +204,7 @@ class AgentSession:
             case Rejected():
                 if message.reason != self.refused:
                     log.warning("refused by the coordinator: %s", message.reason)
-                self.welcome, self.refused = message.member, message.reason
+                self.admitted, self.refused = message.member, message.reason
             case HelloRequest():
                 return [self.hello()]
         return []
@@ -250,20 +246,20 @@ class AgentSession:
         if not self.answers.adopt(message):
             return []
         log.info("the model of update %d is adopted", message.update)
-        self.welcome = True  # only members get models
+        self.admitted = True  # only members get models
         in_it = bool(message.covered) or self.client.one_pass  # there nobody counts samples
         self.refused = None if in_it else self.refused
         with self._adopted:
             self._adopted.notify_all()
-            asked = self._requested
+            asked = self._asked
             if asked is not None and message.update > asked[0] and self.answers.covers(asked[1]):
-                self._requested = None
+                self._asked = None
             # Samples that came during the update may fire the trigger at once. A client that was
             # excluded from the update (none of its samples is covered) does not ask again before
             # its next sample, unless the application asked.
-            self._wanted = self.answers.triggered_at() if message.covered else 0
-            if self._requested is not None:
-                self._wanted = max(1, self.client.clock)
+            self.requested_at = self.answers.triggered_at() if message.covered else 0
+            if self._asked is not None:
+                self.requested_at = max(1, self.client.clock)
             request = self.request()
         return [] if request is None else [request]
 

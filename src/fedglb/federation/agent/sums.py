@@ -13,10 +13,8 @@ import numpy as np
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.secure_sums import member as sums
 from fedglb.federation.secure_sums.member import SumMember
-from fedglb.federation.secure_sums.session_keys import MissingKeys, SignedKey
-from fedglb.federation.secure_sums.session_keys import SessionKeys as KeyRing
+from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys, SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
 from fedglb.federation.wire.messages import Upward, Withdrawal
 from fedglb.federation.wire.sum_messages import (
@@ -109,12 +107,9 @@ class AgentSums:
                 return SumReady(message.update) if ready else Withdrawal(message.update)
             case SumCall():
                 update = message.update
-                call = sums.SumCall(
-                    update, message.attempt, message.members, message.digest, message.transcript
-                )
                 held = NO_MODEL if message.digest == NO_MODEL else self._answers.model_digest()
                 masked = self._member.call(
-                    call, held, lambda: self._answers.to_release(update, held)
+                    message, held, lambda: self._answers.to_release(update, held)
                 )
                 name = self._member.keys.name
                 return MaskedSum(name, update, message.attempt, masked.view(np.int64))

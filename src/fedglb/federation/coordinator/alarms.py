@@ -26,11 +26,11 @@ _STANDING = {
     "limited": _HOUR,
     "samples": _DAY,
     "restored": _DAY,
-    "rival": 5 * _MINUTE,  # repeated as long as it is so
+    "duplicate_coordinator": 5 * _MINUTE,  # repeated as long as it is so
 }
 _LAST, _OFTEN = 10, 3  # left out of so many of the last updates
 _ENDS_SOON = 30 * _DAY
-_QUIET = _DAY
+_NO_UPDATES = _DAY
 #: A stored name: scripts that read ``fedglb federation status --json`` wait for it.
 AlarmKind: TypeAlias = Literal[
     "stopped",  # the coordinator does not run
@@ -43,10 +43,10 @@ AlarmKind: TypeAlias = Literal[
     "limited",  # a client sends more than it may
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
-    "rival",  # another coordinator of this federation is there
+    "duplicate_coordinator",  # another coordinator of this federation is there
     "left_out",  # a client was left out of several of the last updates
     "certificate",  # a certificate ends soon, or has ended
-    "quiet",  # clients are present, and there was no update for a day
+    "no_updates",  # clients are present, and there was no update for a day
 ]
 
 
@@ -89,11 +89,11 @@ def alarms_of(
     out += _of_certificates(certificates, now)
     out += _of_events(history, newest, now)
     out += _of_updates(history.updates)
-    quiet_since = max(newest or 0.0, started or 0.0)
-    if started is not None and present and not scheduled and now - quiet_since > _QUIET:
-        hours = int((now - quiet_since) / _HOUR)
+    since = max(newest or 0.0, started or 0.0)
+    if started is not None and present and not scheduled and now - since > _NO_UPDATES:
+        hours = int((now - since) / _HOUR)
         text = f"no update for {hours} hours, with {present} clients present"
-        out.append(Alarm("quiet", text, quiet_since))
+        out.append(Alarm("no_updates", text, since))
     return tuple(out)
 
 

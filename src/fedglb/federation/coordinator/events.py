@@ -21,7 +21,7 @@ EventKind: TypeAlias = Literal[
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
     "ended",  # no update will begin any more: the schedule or the privacy budget is at its end
-    "rival",  # another coordinator of this federation is there
+    "duplicate_coordinator",  # another coordinator of this federation is there
 ]
 
 

@@ -115,7 +115,7 @@ class _Client:
     reported: float | None = None
 
 
-class Gate:
+class RateLimiter:
     """Decides which payloads are read at all.
 
     Parameters
@@ -127,7 +127,7 @@ class Gate:
 
     Examples
     --------
-    >>> gate = Gate(Rates(others=Rate(1.0, burst=2)), answer_size=1000)
+    >>> gate = RateLimiter(Rates(others=Rate(1.0, burst=2)), answer_size=1000)
     >>> [gate.admits("a", b"garbage", now=0.0) for _ in range(4)]
     [True, True, False, False]
     >>> gate.admits("b", b"garbage", now=0.0), gate.admits("a", b"garbage", now=1.0)
@@ -178,7 +178,7 @@ class Gate:
 
         Examples
         --------
-        >>> gate = Gate(Rates(), answer_size=1000)
+        >>> gate = RateLimiter(Rates(), answer_size=1000)
         >>> for _ in range(1000):
         ...     gate.count("a", "hello")
         >>> gate.count("b", "hello")
@@ -197,7 +197,7 @@ class Gate:
 
         Examples
         --------
-        >>> gate = Gate(Rates(), answer_size=1000)
+        >>> gate = RateLimiter(Rates(), answer_size=1000)
         >>> gate.count("a", "hello")
         >>> gate.reports(0.0, pause=60.0), gate.reports(1.0, pause=60.0)
         ([('a', {'hello': 1})], [])

@@ -19,17 +19,17 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
 from fedglb.federation.coordinator import status_socket
 from fedglb.federation.coordinator.board import Board
+from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
 from fedglb.federation.coordinator.events import CoordinatorEvent
 from fedglb.federation.coordinator.history import MOST_UPDATES, History
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.rival import Presence, describe
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.damage import as_coordinators, remedy
 from fedglb.federation.errors import Superseded, Unavailable
 from fedglb.federation.names import COORDINATOR, down, present, up
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
@@ -112,7 +112,7 @@ class Service:
         after: int = 0,
         board: Board | None = None,
     ) -> None:
-        warm_up(bundle.agreement)
+        preload(bundle.agreement)
         self._bundle = bundle
         self._board = Board() if board is None else board
         self._history, self._began = History(store.last_updates(MOST_UPDATES)), time.time()
@@ -128,7 +128,7 @@ class Service:
         self._presence, self._both = Presence(), present(bundle.federation)
         self._announced = 0  # times on this connection
         self._listens_until: float | None = None  # None: it speaks to clients
-        self._rival: Superseded | None = None
+        self._superseded: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
         self._hears_all_until = 0.0
         self._seen: set[str] = set()
@@ -183,8 +183,8 @@ class Service:
         """Handle messages in the order of their arrival, and the clock in between."""
         next_tick = next_word = time.monotonic()
         while True:
-            if self._rival is not None:
-                raise self._rival
+            if self._superseded is not None:
+                raise self._superseded
             now = time.monotonic()
             if self._listens_until is not None:
                 if now < self._listens_until or not self._connection.connected:
@@ -246,12 +246,12 @@ class Service:
         if other is None:
             return
         if self._presence.yields_to(other, self.session.coordinator.started):
-            self._rival = Superseded(
+            self._superseded = Superseded(
                 f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
                 "and this one stops: it is the younger one, or knows of fewer updates. If this "
                 "one is to stay, stop the other first"
             )
-        elif self.session.note_rival(describe(other), time.monotonic()):
+        elif self.session.note_duplicate(describe(other), time.monotonic()):
             await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:

@@ -51,11 +51,11 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     Examples
     --------
     >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> data = encode(Heartbeat(update=3, wants=0), session="s1")
+    >>> data = encode(Heartbeat(update=3, requested_at=0), session="s1")
     >>> data[:4]
     b'fgb\x02'
     >>> decode_up(data, client="shop-17", dim=10)
-    ('s1', Heartbeat(update=3, wants=0, rewards=None))
+    ('s1', Heartbeat(update=3, requested_at=0, rewards=None))
     """
     kind = _TYPES.get(type(message))
     if kind is None:
@@ -100,7 +100,7 @@ def kind_of(data: bytes) -> str | None:
     Examples
     --------
     >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> kind_of(encode(Heartbeat(update=3, wants=0), session="s1"))
+    >>> kind_of(encode(Heartbeat(update=3, requested_at=0), session="s1"))
     'Heartbeat'
     """
     if not data.startswith(_HEADER):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fedglb.federation.coordinator.rival import Presence
+from fedglb.federation.coordinator.duplicate_coordinator import Presence
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config
 from tests.federation.helpers.in_process import Serving, opened
@@ -20,7 +20,7 @@ SUPERSEDED = 3
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("rival"), ["a", "b"]) as out:
+    with federation(tmp_path_factory.mktemp("duplicate_coordinator"), ["a", "b"]) as out:
         yield out
 
 
@@ -45,7 +45,9 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(running, tmp
         assert "another coordinator of demo is there" in words
         assert "and this one stops: it is the younger one, or knows of fewer updates" in words
         assert "joined" not in second.stdout  # it said nothing to clients
-        assert first.texts("rival")[0].startswith("another coordinator of this federation is there")
+        assert first.texts("duplicate_coordinator")[0].startswith(
+            "another coordinator of this federation is there"
+        )
         agent.request_update()
         assert agent.wait_for_model(1, PATIENCE)  # the first goes on
         assert not first.texts("rejected")
