@@ -12,7 +12,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.schedule_status import privacy_of, schedule_of
+from fedglb.federation.coordinator.status import privacy_of, schedule_of
 from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size

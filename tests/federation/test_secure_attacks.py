@@ -12,7 +12,7 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
-from fedglb.federation.agent.accept import accept_roster
+from fedglb.federation.agent.sums import accept_roster
 from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey

@@ -15,7 +15,7 @@ import numpy as np
 import fedglb as fg
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.status import CoordinatorStatus
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.problem_table import ProblemTable
@@ -161,7 +161,7 @@ class Federated:
 
     def status(self) -> CoordinatorStatus | None:
         """What the coordinator says of itself; None: it does not answer."""
-        return status_socket.ask(self.path(COORDINATOR))
+        return board.ask(self.path(COORDINATOR))
 
     def __enter__(self) -> Federated:
         for name in (SERVER, COORDINATOR, *self.names):

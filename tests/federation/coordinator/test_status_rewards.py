@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent
-from fedglb.federation.agent.rewards import RECENT, RewardTotals
+from fedglb.federation.agent.session import RECENT, RewardTotals
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.wire.messages import Heartbeat
 from tests.federation.helpers.lossy_network import joined, texts

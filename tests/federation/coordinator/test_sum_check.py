@@ -8,8 +8,9 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.sum_check import check_sum
-from fedglb.privacy.fixed_point import pack, quantised, size
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol.batches import sums_of
+from tests.privacy.packing import pack, quantised
 
 CLIENTS = 6
 PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, reward_limit=2.0)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from secrets import token_bytes
 
 import numpy as np
 
 from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.secure_sums.attempts import SumAttempts
-from fedglb.federation.secure_sums.masks import WordArray
+from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray
 from fedglb.federation.secure_sums.member import SumMember, SumState
 from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.session_keys import KeyRing
@@ -74,7 +75,7 @@ class Group:
         self.roster = roster_of(self.names)
         self.rules = SumRules(FEDERATION, self.roster, b"a" * 32, self.minimum, self.last)
         self.rng = np.random.default_rng(self.seed)
-        self.secrets = {name: SumMember.new_secret() for name in self.names}
+        self.secrets = {name: token_bytes(SEED_SIZE) for name in self.names}
         self.sent: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for name in self.names:
             self.logs[name] = Log()

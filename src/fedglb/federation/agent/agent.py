@@ -16,8 +16,7 @@ from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.rewards import RewardTotals
-from fedglb.federation.agent.session import AgentSession, AgentStatus
+from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents

@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
-from fedglb.federation.agent.rewards import RewardTotals
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.wire.messages import (
     Admitted,
@@ -45,11 +47,13 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:  # an agent that is alone needs no cryptography
     from fedglb.federation.agent.sums import AgentSums
 
 log = logging.getLogger(__name__)
+_RECENT = 1000  # rewards
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,37 @@ class AgentStatus:
     requested_at: int
     expired: int = 0
     privacy: PrivacySpent | None = None
+
+
+class RewardTotals:
+    """Number and sum of the rewards, which an agent reports if its owner agreed; thread-safe.
+
+    Examples
+    --------
+    >>> totals = RewardTotals()
+    >>> for reward in (1.0, 0.0, 1.0):
+    ...     totals.add(reward)
+    >>> totals.numbers().tolist()  # count and sum, of all and of the last thousand
+    [3.0, 2.0, 3.0, 2.0]
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count, self._total = 0, 0.0
+        self._recent: deque[float] = deque(maxlen=_RECENT)
+
+    def add(self, reward: float) -> None:
+        """Count a reward."""
+        with self._lock:
+            self._count += 1
+            self._total += float(reward)
+            self._recent.append(float(reward))
+
+    def numbers(self) -> FloatArray:
+        """Return count and sum since the process started, then of the last thousand."""
+        with self._lock:
+            recent = len(self._recent), sum(self._recent)
+            return np.array([self._count, self._total, *recent], dtype=np.float64)
 
 
 class AgentSession:

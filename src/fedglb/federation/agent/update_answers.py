@@ -15,8 +15,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent, Releases
 from fedglb.federation.agent.update_store import AdoptedModel, Snapshot, StoredRelease
-from fedglb.federation.secure_sums.state import SumState
-from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
+from fedglb.federation.secure_sums.transcript import NO_MODEL, SumState, model_digest
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
 from fedglb.protocol.batches import Batches

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedglb.federation.agent.log_frames import STORED
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.secure_sums.state import SumState
+from fedglb.federation.secure_sums.transcript import SumState
 from fedglb.federation.sqlite import fact, on_disk, set_fact, transaction
 from fedglb.protocol.persistence import Arrays
 from fedglb.typing import FloatArray, IntArray

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.events import EventStatus, History, UpdateStatus
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 #: Events that are an alarm for so many seconds, unless what ends them comes first.

@@ -17,11 +17,9 @@ from pathlib import Path
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
-from fedglb.federation.coordinator import status_socket
-from fedglb.federation.coordinator.board import Board
+from fedglb.federation.coordinator.board import Board, answering
 from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
-from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.history import MOST_UPDATES, History
+from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
@@ -305,6 +303,6 @@ async def _until_signal(service: Service, state: str | Path) -> None:
     for sign in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it without this
             loop.add_signal_handler(sign, task.cancel)
-    async with status_socket.answering(state, service.status):
+    async with answering(state, service.status):
         with contextlib.suppress(asyncio.CancelledError):
             await task

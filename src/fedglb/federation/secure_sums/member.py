@@ -6,15 +6,13 @@ An offer may be left out: it only tells the coordinator who is there.
 
 from __future__ import annotations
 
-import secrets as system
 from collections.abc import Callable
 from typing import Protocol
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, masked, own_seed
 from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys
-from fedglb.federation.secure_sums.state import SumState
-from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.federation.secure_sums.transcript import SumRules, SumState
 from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
 
@@ -68,11 +66,6 @@ class SumMember:
         self.rules, self.keys = rules, keys
         self._secret, self._log = secret, log
         self._answer: tuple[bytes, WordArray] | None = None  # the newest transcript and its vector
-
-    @staticmethod
-    def new_secret() -> bytes:
-        """Return a secret for a new file."""
-        return system.token_bytes(SEED_SIZE)
 
     @property
     def state(self) -> SumState:
