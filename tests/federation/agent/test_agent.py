@@ -25,11 +25,10 @@ from fedglb.kernels.decide import EXPLORATION
 from fedglb.kernels.philox import uniforms
 from fedglb.protocol.choosing import stream_of
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
-from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=3)
 ARMS = np.eye(3)
-OLD_DEFAULT = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
+UCB = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def clock(monkeypatch):
 
 
 def test_score_and_width_are_those_of_the_bound(path, rng):
-    agent = Agent.open(path, PROBLEM, algorithm=OLD_DEFAULT)
+    agent = Agent.open(path, PROBLEM, algorithm=UCB)
     feed(agent, rng, 20)
     for count in (1, 2, 7, 300):
         table = arms(rng, count)
@@ -487,26 +486,13 @@ def test_a_file_of_another_agreement_is_refused_by_name(path, problem, algorithm
         assert agent.status.samples == 1
 
 
-def test_a_new_file_has_the_default_and_an_old_one_goes_on_with_its_own(path, rng):
-    """Files made when FedGLB-UCB was the default open without naming an algorithm."""
-    with Agent.open(path, PROBLEM) as agent:
-        assert client(agent).algorithm == fg.fedglb_auto()
-    with Agent.open(path, PROBLEM) as agent:
-        assert client(agent).algorithm == fg.fedglb_auto()
-    old = path.with_name("old.db")
-    with Agent.open(old, PROBLEM, algorithm=OLD_DEFAULT) as agent:
-        feed(agent, rng, 4)
-        state = client(agent).to_arrays()
-    with Agent.open(old, PROBLEM, explore=0.5) as agent:
-        assert agent._client.agreement.algorithm == OLD_DEFAULT
-        assert equal_arrays(client(agent).to_arrays(), state)
-    with pytest.raises(InvalidInput, match=r"^problem\.dim"):
-        Agent.open(old, fg.Problem(dim=4))
-    with pytest.raises(InvalidInput, match=r"^algorithm\."):
-        Agent.open(old, PROBLEM, algorithm=fg.fedglb_auto())
+def test_the_default_algorithm_is_that_of_new_files_only(path):
+    for _ in range(2):
+        with Agent.open(path, PROBLEM) as agent:
+            assert client(agent).algorithm == fg.fedglb_auto()
     other = path.with_name("other.db")
-    Agent.open(other, PROBLEM, algorithm=fg.n_ons_glm()).close()
-    with pytest.raises(InvalidInput, match=r"^algorithm\."):  # never the default of anything
+    Agent.open(other, PROBLEM, algorithm=UCB).close()
+    with pytest.raises(InvalidInput, match=r"^algorithm\."):
         Agent.open(other, PROBLEM)
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
+from fedglb.algorithms import Algorithm, fedglb_auto
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
 from fedglb.federation.agent.application_calls import ApplicationCalls
@@ -23,7 +23,6 @@ from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
-from fedglb.parts.global_update import Newton
 from fedglb.problem import Problem
 from fedglb.provenance import release
 
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from fedglb.federation.bundle import Bundle
 
 ALONE = "alone"  # the name of an agent without a federation
-#: What an agent alone runs if it is not told: the first in a new file. A file that was made when
-#: another one was the default goes on with that.
-_DEFAULTS = (fedglb_auto(), fedglb_ucb(threshold=10.0, solver=Newton()))
 
 
 class Agent:
@@ -107,8 +103,8 @@ class Agent:
         bundle
             The folder that ``fedglb federation init`` made for this client; None: alone.
         algorithm
-            None: the federation's; alone, that of the file, and `fedglb_auto` for a new one, which
-            needs no tuning. (Alone it learns from the agent's own samples, and makes no updates.)
+            None: the federation's; alone, `fedglb_auto`, which needs no tuning. (Alone it learns
+            from the agent's own samples, and makes no updates.)
         feature_map
             The map from data to arms, where the federation agreed on one.
         explore
@@ -169,13 +165,11 @@ class Agent:
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
         if found is None:
-            choices = _DEFAULTS if algorithm is None else (algorithm,)
-            agreement = Agreement(problem, choices[0], 1, feature_map=digest)
+            agreement = Agreement(problem, algorithm or fedglb_auto(), 1, feature_map=digest)
         else:
-            choices, agreement = (found.agreement.algorithm,), found.agreement
+            agreement = found.agreement
             _same(agreement, problem, algorithm, digest)
-        for each in choices:
-            rules.applied_to(each)  # refuses before there is a file
+        rules.applied_to(agreement.algorithm)  # refuses before there is a file
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
             allowed = "False in a private federation: sums of rewards would be told as they are"
@@ -184,8 +178,6 @@ class Agent:
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable, wait)
         try:
-            with as_agents(path):
-                agreement = _with_which_it_was_made(store, agreement, choices[1:])
             preload(agreement, alone=found is None)
             with as_agents(path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
@@ -567,21 +559,6 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     if found.client == COORDINATOR:
         raise InvalidInput("bundle", str(folder), "a client's; this is the coordinator's")
     return found
-
-
-def _with_which_it_was_made(
-    store: AgentStore, first: Agreement, others: Sequence[Algorithm]
-) -> Agreement:
-    """Return the agreement whose algorithm a file has; the first for a new file, or if none is."""
-    before = _algorithm_facts(store.agreed or {})
-    if not before or _algorithm_facts(first.facts()) == before:
-        return first
-    every = (dataclasses.replace(first, algorithm=each) for each in others)
-    return next((a for a in every if _algorithm_facts(a.facts()) == before), first)
-
-
-def _algorithm_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in facts.items() if name.split(".")[0] == "algorithm"}
 
 
 def _same(
