@@ -227,7 +227,7 @@ def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
     standings = request.getfixturevalue(expected)
     rng = np.random.default_rng(2)
     with Kept(tmp_path, NAMES, agreed) as kept:
-        kept.start(COORDINATOR, Fault("before", "INSERT INTO facts", 1))  # tables, all empty
+        kept.start(COORDINATOR, Fault("before", "REPLACE INTO facts", 1))  # tables, all empty
         eventually(lambda: kept.revive() or kept.deaths, "the first death")
         # a client's row is written when it first comes, and when it changes
         kept.kill(

@@ -99,7 +99,7 @@ def test_a_file_of_another_version(tmp_path, kind, found, supported, remedy):
 
 
 @pytest.mark.parametrize(
-    ("kind", "remedy"), [("agent", "an agent of its own"), ("coordinator", "stop the other")]
+    ("kind", "remedy"), [("agent", "its own agent"), ("coordinator", "stop the other")]
 )
 def test_what_to_do_about_a_file_that_is_open(tmp_path, kind, remedy):
     first = connect(tmp_path / "f.db", SCHEMA, kind, 1)

@@ -12,8 +12,7 @@ from fedglb.protocol.messages import Message
 def preload(agreement: Agreement, *, alone: bool = False) -> None:
     """Choose, learn and update once and discard the result, so that no client waits for kernels.
 
-    Whoever is `alone` makes no updates. In a process with many agents of one federation, the first
-    has done it for all.
+    An agent that is `alone` makes no updates. Many agents of one federation in a process share it.
     """
     facts = frozenset(agreement.facts().items()), alone
     if facts not in _done:

@@ -77,7 +77,7 @@ def test_another_version_is_told_so(running):
     [answer] = said_to(out, "b")
     assert isinstance(answer, Rejected)
     assert answer.reason == (
-        "message = 'wire format 9' is not allowed: give a message of wire format 2"
+        "message = 'wire format 9' is not allowed: give a message of wire format 1"
     )
 
 

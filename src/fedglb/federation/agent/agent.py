@@ -172,7 +172,7 @@ class Agent:
         rules.applied_to(agreement.algorithm)  # refuses before there is a file
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
-            allowed = "False in a private federation: sums of rewards would be told as they are"
+            allowed = "False in a private federation: reported sums of rewards have no noise"
             raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
@@ -362,8 +362,8 @@ class Agent:
     def export_batches(self, rows: int = 100_000) -> Iterator[pl.DataFrame]:
         """Return the log as `export` does, piece by piece: for logs that do not fit into memory.
 
-        It is read through a connection of its own and, where it is long, by a process of its own of
-        low priority. So no other call waits for it.
+        It is read through a separate connection and, if it is long, by a separate process of low
+        priority. So no other call waits for it.
 
         Parameters
         ----------
@@ -488,8 +488,8 @@ class Agent:
             raise Unavailable(f"{algorithm.name} makes no global updates")
         if self._client.agreement.times:
             raise Unavailable(
-                f"{algorithm.name} makes its updates on a schedule that was agreed on: nobody can "
-                "ask for one, as that would tell something of the samples"
+                f"{algorithm.name} makes its updates on a schedule that was agreed on: a client "
+                "cannot ask for one, because the request would reveal something about its samples"
             )
         self._session.ask()
         self._connection.wake()

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _LONGEST_KEY = 200
 _UNKEPT = "-unkept"  # in the id of a decision that is not in the file
-_AT_ONCE = 100  # decisions that expire with one choice, at most: nobody waits for millions
+_AT_ONCE = 100  # decisions that expire in one call, at most: millions would take seconds
 _ROWS = 10_000  # samples that are copied at once
 _LOG_EVERY = 60.0  # seconds between two lines of the log about expired decisions
 _PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
@@ -400,7 +400,7 @@ def _same_request(
     decision, count, x = before
     same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x))
     if not same or decision.arm_id != (None if ids is None else ids[decision.arm]):
-        raise InvalidInput("key", key, "one of its own to each request: this was another one's")
+        raise InvalidInput("key", key, "another key: this one belongs to another request")
     return decision
 
 

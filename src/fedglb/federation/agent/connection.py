@@ -27,17 +27,7 @@ _chance = random.SystemRandom()  # not the application's generator, whose stream
 
 
 class AgentConnection:
-    """Connects an agent, says hello, answers, and sends a heartbeat.
-
-    Parameters
-    ----------
-    bundle
-        Where to connect, and with which certificate.
-    session
-        The conversation that it carries.
-    beat
-        Seconds between two heartbeats, at most.
-    """
+    """Connects an agent, says hello, answers, and sends heartbeats, `beat` seconds apart at most."""
 
     def __init__(self, bundle: Bundle, session: AgentSession, beat: float) -> None:
         self._bundle, self._session, self._beat = bundle, session, beat

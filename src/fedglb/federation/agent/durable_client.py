@@ -28,17 +28,6 @@ class DurableClient:
     Every change takes `locked()` and then calls `ready()`. It sets `stale` before it writes to the
     file and clears it once memory has followed: if a signal's exception (Ctrl-C) comes in between,
     the next call reads the file again.
-
-    Parameters
-    ----------
-    name
-        The client's name in its federation.
-    agreement
-        What the federation agreed on.
-    store
-        The client's file, which this object closes.
-    rules
-        How often to explore, and when decisions expire.
     """
 
     def __init__(

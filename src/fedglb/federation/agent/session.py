@@ -67,9 +67,8 @@ class AgentStatus:
     admitted
         Whether the coordinator has admitted the agent.
     refused
-        Why the server does not let it connect (revoked, expired), or why the coordinator has not
-        admitted it or has excluded it from an update, in the coordinator's text; None: nothing of
-        that has happened.
+        Why the server refuses the connection (revoked, expired), or why the coordinator has not
+        admitted the agent or has excluded it from an update; None: it is not refused.
     model
         The update whose model the agent uses, 0 before the first.
     samples
@@ -136,14 +135,7 @@ class RewardTotals:
 class AgentSession:
     """The agent's side of the conversation with the coordinator.
 
-    Parameters
-    ----------
-    client
-        The client that takes part.
-    instance
-        The identity of its file.
-    software
-        What the agent says it is, for the coordinator's log.
+    `instance` identifies the agent's file; `software` is for the coordinator's log.
     """
 
     def __init__(self, client: DurableClient, instance: str, software: str) -> None:
@@ -202,7 +194,7 @@ class AgentSession:
     # -- what it answers -------------------------------------------------------------------------
 
     def answers_soon(self, message: Downward) -> bool:
-        """Return whether `receive` takes a millisecond or so, so that nobody need wait for it."""
+        """Return whether `receive` takes about a millisecond: it may run in the event loop."""
         if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
             return False  # signatures, noise, the disk
         passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
@@ -229,10 +221,10 @@ class AgentSession:
                 return self._adopt(message)
             case Admitted():
                 self.admitted, self.refused = True, None
-                log.info("admitted; the newest model is that of update %d", message.update)
+                log.info("admitted; the newest model is of update %d", message.update)
                 if self.client.one_pass:
                     self.answers.note_released(message.released)
-                # the trigger may have fired before anybody could be told
+                # the trigger may have fired before admission
                 request = self.request()
                 out: list[Upward] = [] if request is None else [request]
                 return out if self.sums is None else [self.sums.key(), *out]
@@ -282,7 +274,7 @@ class AgentSession:
             return []
         log.info("the model of update %d is adopted", message.update)
         self.admitted = True  # only members get models
-        in_it = bool(message.covered) or self.client.one_pass  # there nobody counts samples
+        in_it = bool(message.covered) or self.client.one_pass  # whose messages count no samples
         self.refused = None if in_it else self.refused
         with self._adopted:
             self._adopted.notify_all()

@@ -2,7 +2,7 @@
 
 A sample is a decision that has its reward. Its sequence number counts rewards in the order in
 which they came, which is the order of learning. The client's state itself is not written after
-every reward: it is that of the last adopted model, with the later samples replayed on top.
+every reward: it follows from the last adopted model and the later samples, replayed on top.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ class AgentStore:
         return None if row is None else int(row[0])
 
     def outcome(self, number: int, prefix: str) -> Outcome | Literal["unknown"]:
-        """Return what became of a decision; "unknown": there is none with this id."""
+        """Return what became of a decision; "unknown": no decision has this id."""
         row = self._db.execute(
             "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
             (number, prefix),
@@ -326,7 +326,7 @@ class AgentStore:
     ) -> None:
         """Delete decisions and withdraw from an update; `scrub` is to follow.
 
-        `batches` are those of releases that had some of them, without these.
+        `batches` are the reduced batches of releases that had some of them.
         """
         with transaction(self._db):
             self.updates.withdraw(withdraw_from, batches)
@@ -383,7 +383,7 @@ class AgentStore:
         return Samples.over(X, y, n), SampleNumbers(numbers)
 
     def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
-        """Return the sequence numbers of those of the decisions that are samples."""
+        """Return the sequence numbers of the decisions that have a reward."""
         found: set[int] = set()
         for number in numbers:
             row = self._db.execute(
@@ -394,7 +394,7 @@ class AgentStore:
         return found
 
     def waiting(self, number: int, prefix: str) -> Pending | None:
-        """Return a decision that waits for its reward; None: it does not, or there is none."""
+        """Return a decision that waits for its reward; None: no such decision waits."""
         row = self._db.execute(
             f"SELECT made, t, x FROM decisions WHERE number = ? AND prefix = ? AND {_WAITS}",
             (number, prefix),
@@ -408,7 +408,7 @@ class AgentStore:
         return int(self._db.execute(f"SELECT count(*) FROM decisions WHERE {_WAITS}").fetchone()[0])
 
     def oldest_waiting(self, most: int) -> Iterator[tuple[int, float]]:
-        """Yield number and time of the decisions that wait, oldest first, at most so many."""
+        """Yield number and time of the decisions that wait, oldest first, `most` at most."""
         rows = self._db.execute(
             f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY number LIMIT ?", (most,)
         )

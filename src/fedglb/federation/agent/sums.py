@@ -36,17 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class AgentSums:
-    """Answers what the coordinator says about secure sums.
-
-    Parameters
-    ----------
-    answers
-        What the agent answers in updates.
-    rules
-        What was agreed on.
-    keys
-        The session keys of this process.
-    """
+    """Answers the coordinator's messages about secure sums."""
 
     def __init__(self, answers: UpdateAnswers, rules: SumRules, keys: KeyRing) -> None:
         self._answers = answers
@@ -91,7 +81,7 @@ class AgentSums:
         return digest in (self._answers.model_digest(), NO_MODEL)
 
     def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
-        """Return the answer; None where there is none, and the log says why.
+        """Return the answer; None: no answer, and the log says why.
 
         `Withdrawal` says that the others need not wait.
         """
@@ -136,12 +126,11 @@ def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
     Parameters
     ----------
     path
-        The agent's file, which nobody has open.
+        The agent's file, which must be closed.
     bundle
         The member's folder with the new roster.
     digest
-        The roster's digest, as the owners of the other agents have it too. It is compared with
-        that of the folder's roster, so that nothing is accepted unseen.
+        The digest that the owners of the other agents have too; the folder's roster must have it.
 
     Returns
     -------
@@ -155,13 +144,13 @@ def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
     """
     roster, own = roster_to_accept(bundle), Bundle.read(bundle)
     if digest.lower() != roster.digest.hex():
-        allowed = f"{roster.digest.hex()}, that of {bundle}, if the other owners have it too"
+        allowed = f"{roster.digest.hex()}, the digest in {bundle}, if the other owners have it too"
         raise InvalidInput("roster", digest, allowed)
     if roster.keys.get(own.client) != own.certificate().public_key:
         allowed = f"a roster with the key of {own.client}: this one has another key, or none"
         raise InvalidInput("roster", digest, allowed)
     if not Path(path).is_file():
-        raise InvalidInput("path", str(path), "an agent's file; there is none")
+        raise InvalidInput("path", str(path), "an agent's file; it does not exist")
     store = AgentStore(path, "power")
     try:
         with as_agents(path):

@@ -148,7 +148,7 @@ class UpdateAnswers:
                 durable.ready()
                 same = durable.protocol_client is client and durable.releases is released
                 if not same or client.adopted != adopted:
-                    continue  # the prepared sums are discarded: nobody has seen them
+                    continue  # discard the prepared sums: they were not sent
                 stored = StoredRelease(
                     update, time.time(), first, last, theta, made.batch, made.numbers
                 )
@@ -229,7 +229,7 @@ class UpdateAnswers:
     def to_release(self, update: int, digest: bytes) -> IntArray:
         """Return the numbers to be masked, with fresh noise.
 
-        `digest` is that of the model at which sums are taken: the one that is held, or `NO_MODEL`
+        `digest` identifies the model at which sums are taken: the one that is held, or `NO_MODEL`
         after the coordinator has lost its file; then sums are taken at θ = 0.
 
         The batch has all samples so far. It counts as released when `write_sum_state` says that

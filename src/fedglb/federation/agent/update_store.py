@@ -83,13 +83,7 @@ class StoredRelease:
 
 
 class UpdateStore:
-    """What is read from and written to an agent's file in global updates.
-
-    Parameters
-    ----------
-    db
-        The file, as `AgentStore` has opened it.
-    """
+    """What is read from and written to an agent's file, opened by `AgentStore`, in updates."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -190,7 +184,7 @@ class UpdateStore:
     def withdraw(self, update: int | None, batches: Mapping[int, IntArray] | None) -> None:
         """Inside a transaction that deletes samples: withdraw from an update that has some of them.
 
-        `batches` are those of the releases that had some of the samples, without these.
+        `batches` are the reduced batches of releases that had some of the samples.
         """
         for number, batch in (batches or {}).items():
             row = (_whole(batch), number)

@@ -1,7 +1,6 @@
-"""What an operator should look at: alarms, derived from what has happened lately.
+"""Alarms: what an operator should look at, derived from recent events.
 
-An alarm is no event: it stands as long as its reason does. docs/operate.md says for each kind what
-to do.
+An alarm stands as long as its reason does. docs/operate.md says for each kind what to do.
 """
 
 from __future__ import annotations
@@ -16,19 +15,19 @@ import msgspec
 from fedglb.federation.coordinator.events import EventStatus, History, UpdateStatus
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-#: Events that are an alarm for so many seconds, unless what ends them comes first.
+#: For how many seconds an event of each kind is an alarm, unless something ends it first.
 _STANDING = {
     "rejected": _HOUR,  # until the client is admitted
     "invalid": _HOUR,
     "ignored": _HOUR,
     "abandoned": _DAY,  # until an update leads to a model
-    "waiting": 5 * _MINUTE,  # repeated as long as it is so
+    "waiting": 5 * _MINUTE,  # repeated while it lasts
     "limited": _HOUR,
     "samples": _DAY,
     "restored": _DAY,
-    "duplicate_coordinator": 5 * _MINUTE,  # repeated as long as it is so
+    "duplicate_coordinator": 5 * _MINUTE,  # repeated while it lasts
 }
-_LAST, _OFTEN = 10, 3  # left out of so many of the last updates
+_LAST, _OFTEN = 10, 3  # an alarm: left out of 3 of the last 10 updates
 _ENDS_SOON = 30 * _DAY
 _NO_UPDATES = _DAY
 #: A stored name: scripts that read ``fedglb federation status --json`` wait for it.

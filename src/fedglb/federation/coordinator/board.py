@@ -31,8 +31,8 @@ class Board:
     Parameters
     ----------
     read_certificates
-        Returns whose certificate ends when (Unix times). It may take a while: it is called in a
-        thread of its own.
+        Returns when each member's certificate ends (Unix times). It may take a while: it is called
+        in another thread.
     """
 
     def __init__(self, read_certificates: Callable[[], Mapping[str, float]] | None = None) -> None:

@@ -1,7 +1,7 @@
 """Coordinators of one federation notice each other, and one of them stops.
 
-Two of them would each start updates under the same numbers. Their certificate is the same, so only
-they can say who they are: on a subject of their own, every second.
+Two of them would start updates under the same numbers. They have the same certificate, so the
+server cannot tell them apart: each announces itself every second, on a subject that only they use.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Presence:
 
     The one that knows of fewer updates stops; of two that know the same, the younger one. So a
     second one that is started by mistake stops, and so does one that slept (a virtual machine)
-    while another took its place. A coordinator that was killed says nothing any more: nobody
-    stops because of it. Both sides come to the same result: never do both stop.
+    while another took its place. Both sides come to the same result, so one of them goes on. A
+    coordinator that was killed announces nothing, and stops no other.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Presence:
         return msgspec.json.encode(Announcement(self.id, self.place, self.started, update))
 
     def read(self, payload: bytes) -> Announcement | None:
-        """Return what another coordinator says; None: it is one's own word, or none at all."""
+        """Return another coordinator's announcement; None: it is this one's, or malformed."""
         try:
             found = msgspec.json.decode(payload, type=Announcement)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -28,7 +28,7 @@ EventKind: TypeAlias = Literal[
     "limited",  # a client sends more than it may, and some of it was dropped unread
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
-    "ended",  # no update will begin any more: the schedule or the privacy budget is at its end
+    "ended",  # no further update begins: the schedule or the privacy budget has ended
     "duplicate_coordinator",  # another coordinator of this federation is there
 ]
 

@@ -66,7 +66,7 @@ class ReportedRewards:
             return "numbers that are not finite"
         count, total, recent_count, recent_total = values
         if any(c != int(c) or not 0 <= c < _LARGEST for c in (count, recent_count)):
-            return "a count that is none"
+            return "not a count"
         if recent_count > count:
             return f"{recent_count:.0f} recent rewards of {count:.0f}"
         for some, their_sum in ((count, total), (recent_count, recent_total)):

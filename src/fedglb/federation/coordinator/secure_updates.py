@@ -1,11 +1,11 @@
 """Global updates whose sums are secure ones: called for, agreed to, opened.
 
-If keys or models of some members are not known to be those of now, the sum is offered first, to
-learn who is ready. Otherwise the call is the first message: it costs a round trip less.
+If a member's key or model may be outdated, the sum is offered first, to learn who is ready.
+Otherwise the call is the first message, which saves a round trip.
 
-Until all of a set have sent their masked numbers, who is gone is left out and the others are called
-again. From then on there is this sum or none: if somebody does not agree to it in time the update
-is lost, and its samples' weights in later ones make up for it.
+Until all members of a set have sent their masked numbers, missing members are left out and the
+others are called again. From then on there is this sum or none: if a member does not agree in time
+the update is lost, and the weights of its samples in later updates make up for it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,7 @@ log = logging.getLogger(__name__)
 class SecureUpdateDriver(UpdateDriver):
     """An `UpdateDriver` that gets sums over all clients of a set, and nothing of a single one.
 
-    Parameters
-    ----------
-    agreement, store, policy, emit, after
-        As for `UpdateDriver`. An update needs as many clients as a set has at least.
-    rules
-        What was agreed on about sums.
+    An update needs at least as many clients as the `rules` of the sums demand.
     """
 
     def __init__(
@@ -67,7 +62,7 @@ class SecureUpdateDriver(UpdateDriver):
         self.rules = rules
         self.sums: SumAttempts | None = None  # of the update in progress
         self._keys: dict[str, SignedKey] = {}  # of each member's newest session
-        self._told: dict[str, dict[str, bytes]] = {}  # by member: whose keys it was sent
+        self._sent_keys: dict[str, dict[str, bytes]] = {}  # by member: the keys that it was sent
         self._stage: tuple[object, ...] = ()
         self._model = 0  # the update whose model the sums are taken at
 
@@ -87,7 +82,7 @@ class SecureUpdateDriver(UpdateDriver):
             return []
         verify(self.rules.federation, self.rules.roster, key)
         self._keys[client] = key
-        self._told.pop(client, None)  # another process: it has nobody's key
+        self._sent_keys.pop(client, None)  # a new process: it has no keys of others
         if self.sums is not None and self.sums.is_stale(key):
             return self._call(now)
         return self._go_on(now)
@@ -102,7 +97,7 @@ class SecureUpdateDriver(UpdateDriver):
     def receive_sum(
         self, client: str, message: SumReady | MaskedSum | Consent, now: float
     ) -> list[Addressed]:
-        """Take what a member says about a sum; what nobody waits for is dropped."""
+        """Take what a member says about a sum; stale messages are ignored."""
         sums = self.sums
         if sums is None or message.update != sums.slot:
             return []
@@ -125,7 +120,7 @@ class SecureUpdateDriver(UpdateDriver):
     # -- members come and go ---------------------------------------------------------------------
 
     def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Addressed]:
-        """Go on without these clients, as long as nobody has agreed to a sum with them."""
+        """Go on without these clients, unless members have agreed to a sum with them."""
         leaving = list(clients)
         if self.sums is None:
             return super().exclude(leaving, why, now)
@@ -272,12 +267,12 @@ class SecureUpdateDriver(UpdateDriver):
         self, client: str, sums: SumAttempts, again: bool
     ) -> list[tuple[str, int, str, bytes, bytes]]:
         """Return the keys of the set that a member was not sent yet; all of them if `again`."""
-        told = self._told.setdefault(client, {})
+        sent = self._sent_keys.setdefault(client, {})
         if again:
-            told.clear()
+            sent.clear()
         out = []
         for name, key in sums.keys.items():
-            if name != client and told.get(name) != key.digest:
-                told[name] = key.digest
+            if name != client and sent.get(name) != key.digest:
+                sent[name] = key.digest
                 out.append((name, key.generation, key.session, key.key, key.signature))
         return out

@@ -83,23 +83,7 @@ class Inbox:
 
 
 class Service:
-    """Runs a federation's coordinator until it is cancelled.
-
-    Parameters
-    ----------
-    bundle
-        The coordinator's own.
-    store
-        Where its state is kept.
-    policy
-        How long it waits for clients, and what it allows them.
-    on_event
-        Called with every event.
-    after
-        See `CoordinatorSession`.
-    board
-        Where its status is shown.
-    """
+    """Runs a federation's coordinator until it is cancelled; see `CoordinatorSession`."""
 
     def __init__(
         self,

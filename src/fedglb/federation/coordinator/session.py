@@ -75,15 +75,11 @@ class CoordinatorSession:
 
     Parameters
     ----------
-    agreement, store, policy
-        What is agreed on, where the state is kept, how long clients are waited for.
-    on_event
-        Called with every event.
     after
         The number of the last update, if the coordinator's file was lost: agents hold its model,
         and accept only models of later updates.
     wall
-        The clock of updates on a schedule: it returns a Unix time, and goes on while nobody runs.
+        The clock of scheduled updates: it returns a Unix time.
     rules
         What was agreed on about secure sums; None: sums are not secure ones.
     """
@@ -292,8 +288,8 @@ class CoordinatorSession:
     def _unknown_model(self, client: str, update: int) -> str | None:
         """Return why a client that holds this model is not admitted, or None if it may hold it.
 
-        Nobody can verify the number. So it is bounded, and the operator is told who says it and
-        what most others say.
+        The number cannot be verified. So it is bounded, and the operator is shown who claims it and
+        what most others claim.
         """
         newest = self.coordinator.started
         if update <= max(self.coordinator.finished, self.driver.lost_up_to):
@@ -310,8 +306,8 @@ class CoordinatorSession:
         )
         if above:
             text += (
-                f" (of {len(self._claims)} such clients at least half hold that of update {most} "
-                f"or an earlier one; a later one, if you trust them: {', '.join(above)})"
+                f" (of {len(self._claims)} such clients at least half hold the model of update "
+                f"{most} or an earlier one; {', '.join(above)} claim a later one)"
             )
         return text
 
@@ -413,8 +409,8 @@ class CoordinatorSession:
             return self._reject_message(client, str(error), now)
 
     def _refuse_request(self, client: str, now: float) -> list[Outgoing]:
-        """Tell a client that nobody can ask for an update here."""
-        why = "updates are on a schedule that was agreed on: nobody can ask for one"
+        """Tell a client that updates are on a schedule."""
+        why = "updates are on a schedule that was agreed on: a client cannot ask for one"
         if not self._emit_rarely("ignored", client, f"{client} asks for an update; {why}", now):
             return []
         return [self._encode(client, Rejected(why, member=True))]
@@ -493,7 +489,7 @@ class CoordinatorSession:
     def _emit_rarely(
         self, kind: EventKind, client: str, text: str, now: float, **facts: object
     ) -> bool:
-        """Report an event that a client can cause at will, unless there was one just before."""
+        """Report an event that clients can repeat, at most every ten seconds."""
         if now - self._emitted.get((client, kind), -_QUIET) < _QUIET:
             return False
         self._emitted[client, kind] = now

@@ -1,6 +1,6 @@
-"""What can be seen of a coordinator: one frozen picture of its state, without any sample or model.
+"""The status of a coordinator: one snapshot without samples or models.
 
-The live page, `fedglb federation status` and the metrics all show this picture, so they agree.
+The live page, `fedglb federation status` and the metrics show the same snapshot.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class CertificateStatus(msgspec.Struct, frozen=True):
-    """Whose certificate ends when (a Unix time)."""
+    """When a member's certificate ends, a Unix time."""
 
     name: str
     ends: float
@@ -91,11 +91,11 @@ class ScheduleStatus(msgspec.Struct, frozen=True):
     updates
         How many times it has.
     done
-        How many of them are past, with an update of their own or made up for by a later one.
+        How many of them are past; one update may make up for several.
     start, next
         When it started, and when the next update is due, as Unix times; None: not yet, and never.
     ended
-        Why no update will begin any more; None: one will.
+        Why no further update begins; None: one does.
     """
 
     updates: int
@@ -216,7 +216,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> CoordinatorStatus:
-        """Return what `to_json` made bytes of; `msgspec.MsgspecError` if it is something else."""
+        """Return the status that `to_json` encoded; other data raise `msgspec.MsgspecError`."""
         return msgspec.json.decode(data, type=cls)
 
 

@@ -1,4 +1,4 @@
-"""Who did not answer in time is asked last, and then not at all for a growing while."""
+"""Clients that did not answer in time are asked last, then not at all for a growing while."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _INVALID = "invalid sum: a member sent bad data"
 def check_sum(
     numbers: IntArray, setting: Setting, clients: int, most_samples: int | None = None
 ) -> None:
-    """Raise `InvalidInput` unless so many honest clients could have this sum.
+    """Raise `InvalidInput` unless `clients` honest clients could have this sum.
 
     With weights f ≤ 1, v = Σ f x r and H = Σ f w xxᵀ over n samples at most, where ‖x‖ ≤ 1,
     |r| ≤ G and c ≤ w ≤ k: so 0 ≼ H ≼ kn, and by Cauchy and Schwarz

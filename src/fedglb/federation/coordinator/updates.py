@@ -45,14 +45,8 @@ LONGEST_PAUSE = 4.0  # seconds between two resends
 class UpdateDriver:
     """Drives the protocol's `Coordinator` by messages and by the clock, and writes its file.
 
-    Parameters
-    ----------
-    agreement, store, policy
-        What is agreed on, where the state is kept, how long clients are waited for.
-    emit
-        Called with the kind, the text and the facts of every event.
-    after
-        The number of the last update, if the coordinator's file was lost.
+    Each method returns the messages to be sent. `emit` is called with every event; `after` is the
+    number of the last update if the coordinator's file was lost.
     """
 
     def __init__(
@@ -141,7 +135,7 @@ class UpdateDriver:
     def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
         """Return how many samples each participant has; nothing as long as one has not said it."""
         update, leaving = self.coordinator.update, set(without)
-        if not isinstance(update, Update):  # nobody says it in a one-pass update
+        if not isinstance(update, Update):  # one-pass answers do not say it
             return {}
         names = [str(client) for client in update.participants if client not in leaving]
         found = {c: update.gathered[c].samples for c in names if c in update.gathered}
@@ -205,7 +199,7 @@ class UpdateDriver:
         """Go on without a model: a client holds a later one, which was lost with the file.
 
         Clients whose sums are taken at the model must all take them at the same one. They hold
-        different ones now, so the next update asks for sums at θ = 0, which everybody can give.
+        different ones now, so the next update asks for sums at θ = 0, which each can compute.
         (In a one-pass update each client then takes them at the model that it holds.)
         """
         solver = self.coordinator.algorithm.global_update
@@ -270,7 +264,7 @@ class UpdateDriver:
 
     @property
     def ended(self) -> str | None:
-        """Why no update will begin any more; None: one will, or there is no schedule."""
+        """Why no further update begins; None: one does, or there is no schedule."""
         most, count = self.coordinator.algorithm.most_updates, len(self.timetable.times)
         if self.coordinator.budget_spent:
             return f"the privacy budget is spent: it was for {most} updates, and no more begin"
@@ -296,7 +290,7 @@ class UpdateDriver:
         """Return `start`, for an update without the clients that are not asked for a while.
 
         They stay members, and get its model; their samples are in a later one. If too few would
-        remain, everybody is asked.
+        remain, all are asked.
         """
 
         def action() -> list[Message]:
@@ -372,7 +366,7 @@ class UpdateDriver:
 
     def _write_started(self, now: float) -> None:
         coordinator = self.coordinator
-        self._interrupted = None  # this update, whoever asked for it, replaces that one
+        self._interrupted = None  # this update replaces it
         asked_by = None if coordinator.update is None else coordinator.update.asked_by
         asked_by = None if asked_by is None else str(asked_by)
         started = UpdateStarted(coordinator.started, coordinator.t, asked_by)

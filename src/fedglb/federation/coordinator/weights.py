@@ -1,6 +1,6 @@
 """How much one client may weigh in an update: a multiple of what the median client does.
 
-An update weights clients by their number of samples, which nobody can verify. A client above the
+An update weights clients by their number of samples, which cannot be verified. A client above the
 limit is left out, not scaled down: scaled sums are the sums of no samples, so neither the fit nor
 the confidence sets would be what is proven of them.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fedglb.errors import integer, number
 
-_JUMP, _SMALL = 10, 1000  # times as many samples as before, and more than so many in all
+_JUMP, _SMALL = 10, 1000  # a jump: over 10 times as many samples, and over 1000 more
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class WeightRule:
 
 
 def remark(client: str, before: int, now: int) -> str | None:
-    """Return what to say of a client's number of samples beside that of its last answer, if much.
+    """Return a remark on a client's number of samples if it fell or jumped since its last answer.
 
     Examples
     --------
