@@ -10,7 +10,6 @@ import pytest
 
 from fedglb.federation.coordinator.duplicate_coordinator import Presence
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.operator import nats_config
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.json_processes import coordinator
 from tests.federation.helpers.nats_federation import PATIENCE, federation
@@ -86,18 +85,3 @@ def test_never_do_both_stop_and_of_two_that_know_each_other_one_does():
 @pytest.mark.parametrize("payload", [b"", b"{}", b"\xff", b'{"id": 1}', b"[" * 10_000])
 def test_what_is_no_announcement_is_ignored(payload):
     assert Presence().read(payload) is None
-
-
-def test_with_a_list_of_members_from_before_a_coordinator_works_as_before(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        path = running.folder / "server" / nats_config.ACCOUNTS
-        path.write_text(path.read_text().replace(', "fed.demo.coordinator"', ""))
-        running.kill()
-        running.start()
-        with (
-            Serving(running, tmp_path / "state.db") as serving,
-            opened(running, tmp_path, "a", 5) as agent,
-        ):
-            serving.wait("joined", client="a")
-            agent.request_update()
-            assert agent.wait_for_model(1, PATIENCE)

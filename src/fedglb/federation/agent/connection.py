@@ -27,7 +27,7 @@ _chance = random.SystemRandom()  # not the application's generator, whose stream
 
 
 class AgentConnection:
-    """Connects an agent, says hello, answers, and sends heartbeats, `beat` seconds apart at most."""
+    """Connects an agent, says hello, answers, and sends heartbeats at most `beat` seconds apart."""
 
     def __init__(self, bundle: Bundle, session: AgentSession, beat: float) -> None:
         self._bundle, self._session, self._beat = bundle, session, beat

@@ -53,7 +53,7 @@ if TYPE_CHECKING:  # an agent that is alone needs no cryptography
     from fedglb.federation.agent.sums import AgentSums
 
 log = logging.getLogger(__name__)
-_RECENT = 1000  # rewards
+RECENT = 1000  # rewards
 
 
 @dataclass(frozen=True)
@@ -102,21 +102,12 @@ class AgentStatus:
 
 
 class RewardTotals:
-    """Number and sum of the rewards, which an agent reports if its owner agreed; thread-safe.
-
-    Examples
-    --------
-    >>> totals = RewardTotals()
-    >>> for reward in (1.0, 0.0, 1.0):
-    ...     totals.add(reward)
-    >>> totals.numbers().tolist()  # count and sum, of all and of the last thousand
-    [3.0, 2.0, 3.0, 2.0]
-    """
+    """Number and sum of the rewards, which an agent reports if its owner agreed; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count, self._total = 0, 0.0
-        self._recent: deque[float] = deque(maxlen=_RECENT)
+        self._recent: deque[float] = deque(maxlen=RECENT)
 
     def add(self, reward: float) -> None:
         """Count a reward."""

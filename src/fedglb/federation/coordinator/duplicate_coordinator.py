@@ -34,18 +34,6 @@ class Presence:
     second one that is started by mistake stops, and so does one that slept (a virtual machine)
     while another took its place. Both sides come to the same result, so one of them goes on. A
     coordinator that was killed announces nothing, and stops no other.
-
-    Examples
-    --------
-    >>> old, new = Presence(started=100.0), Presence(started=200.0)
-    >>> new.yields_to(new.read(old.announce(update=3)), update=3)
-    True
-    >>> old.yields_to(old.read(new.announce(update=3)), update=3)
-    False
-    >>> old.yields_to(old.read(new.announce(update=9)), update=3)
-    True
-    >>> old.read(old.announce(update=3)) is None  # its own
-    True
     """
 
     started: float = field(default_factory=time.time)

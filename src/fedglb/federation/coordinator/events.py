@@ -84,15 +84,7 @@ class EventStatus(msgspec.Struct, frozen=True):
 
 
 class History:
-    """What is remembered of the past, in memory; it begins with the updates of the file.
-
-    Examples
-    --------
-    >>> history = History()
-    >>> history.add(CoordinatorEvent("joined", "a has joined", {"client": "a"}), at=1.0)
-    >>> history.counts["joined"], history.events[-1].text
-    (1, 'a has joined')
-    """
+    """What is remembered of the past, in memory; it begins with the updates of the file."""
 
     def __init__(self, updates: Iterable[UpdateFinished] = ()) -> None:
         self.updates: deque[UpdateStatus] = deque(map(_shown, updates), maxlen=MOST_UPDATES)

@@ -36,16 +36,6 @@ class ReportedRewards:
     ----------
     rewards
         The smallest and the largest reward; infinite where there is no bound.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> reported = ReportedRewards((0.0, 1.0))
-    >>> reported.objection("a", "s1", np.array([3.0, 2.0, 3.0, 2.0]))
-    >>> reported.of("a").total
-    2.0
-    >>> reported.objection("a", "s1", np.array([2.0, 2.0, 2.0, 2.0]))
-    '2 rewards after 3'
     """
 
     def __init__(self, rewards: tuple[float, float]) -> None:

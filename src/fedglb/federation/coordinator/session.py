@@ -348,6 +348,7 @@ class CoordinatorSession:
     # -- what members say ------------------------------------------------------------------------
 
     def _handle_member(self, client: str, message: Upward, now: float) -> list[Outgoing]:
+        secure = self._secure
         match message:
             case Goodbye():
                 out = self._leave(client, "it said goodbye", now)
@@ -360,28 +361,20 @@ class CoordinatorSession:
                 return self._deliver(self.driver.withdraw(client, now) if current else [])
             case SyncRequest():
                 return self._handle_request(client, message.t, message.update, now)
-            case SessionKey() | SumReady() | MaskedSum() | Consent():
-                return self._handle_sum(client, message, now)
-        assert isinstance(message, Message)
         try:
+            match message:
+                case SessionKey() | SumReady() | MaskedSum() | Consent() if secure is None:
+                    allowed = "messages of a federation without secure sums"
+                    raise InvalidInput("message", message.name, allowed)
+                case SessionKey() if secure is not None:
+                    session = self.members.session(client)
+                    return self._deliver(secure.note_key(client, session, message, now))
+                case SumReady() | MaskedSum() | Consent() if secure is not None:
+                    return self._deliver(secure.receive_sum(client, message, now))
+            assert isinstance(message, Message)
             self._check(message)
             self._note_samples(client, message, now)
             return self._deliver(self.driver.receive(message, now))
-        except InvalidInput as error:
-            return self._reject_message(client, str(error), now)
-
-    def _handle_sum(
-        self, client: str, message: SessionKey | SumReady | MaskedSum | Consent, now: float
-    ) -> list[Outgoing]:
-        secure = self._secure
-        try:
-            if secure is None:
-                allowed = "messages of a federation without secure sums"
-                raise InvalidInput("message", message.name, allowed)
-            if isinstance(message, SessionKey):
-                session = self.members.session(client)
-                return self._deliver(secure.note_key(client, session, message, now))
-            return self._deliver(secure.receive_sum(client, message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
 

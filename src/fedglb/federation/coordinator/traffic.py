@@ -13,13 +13,6 @@ class Traffic:
 
     The protocol's `Ledger` counts every message of an update once, as the simulator does; this
     counts each time that one is sent or received, in bytes of payload.
-
-    Examples
-    --------
-    >>> traffic = Traffic()
-    >>> traffic.add("Heartbeat", "up", 40)
-    >>> traffic.messages, traffic.size
-    (1, 40)
     """
 
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)

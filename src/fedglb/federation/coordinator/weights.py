@@ -28,14 +28,6 @@ class WeightRule:
         So many samples are allowed in any case: a new federation has a small median.
     clients
         So many clients with samples make a median, at least.
-
-    Examples
-    --------
-    >>> rule = WeightRule()
-    >>> rule.limit({"a": 500, "b": 700, "c": 10**9}, typical=0)
-    14000
-    >>> rule.limit({"a": 5, "b": 900}, typical=0) is None  # too few clients
-    True
     """
 
     times: int = 20
@@ -71,15 +63,7 @@ class WeightRule:
 
 
 def remark(client: str, before: int, now: int) -> str | None:
-    """Return a remark on a client's number of samples if it fell or jumped since its last answer.
-
-    Examples
-    --------
-    >>> remark("a", before=500, now=400)
-    'a has 400 samples and had 500: some were forgotten, or an old backup was restored'
-    >>> remark("a", before=500, now=600) is None
-    True
-    """
+    """Return a remark on a client's number of samples if it fell or jumped since its last answer."""
     both = f"{client} has {now} samples and had {before}"
     if now < before:
         return f"{both}: some were forgotten, or an old backup was restored"
