@@ -63,7 +63,7 @@ class WeightRule:
 
 
 def remark(client: str, before: int, now: int) -> str | None:
-    """Return a remark on a client's number of samples if it fell or jumped since its last answer."""
+    """Return a remark if a client's number of samples fell or jumped since its last answer."""
     both = f"{client} has {now} samples and had {before}"
     if now < before:
         return f"{both}: some were forgotten, or an old backup was restored"
