@@ -22,7 +22,7 @@ from fedglb.federation.coordinator.events import Emit
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.sum_check import check_sum
-from fedglb.federation.coordinator.updates import LONGEST_PAUSE, Addressed, UpdateDriver
+from fedglb.federation.coordinator.updates import Addressed, UpdateDriver
 from fedglb.federation.secure_sums.attempts import SumAttempts
 from fedglb.federation.secure_sums.session_keys import SignedKey, verify
 from fedglb.federation.secure_sums.transcript import SumRules, model_digest
@@ -141,24 +141,15 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- the clock -------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> list[Addressed]:
-        """Say again what was not answered, or go on without those whose time is over."""
-        sums = self.sums
-        if sums is None:
-            return super().tick(now)
-        missing, limit = sums.missing(), self.policy.time_limit
-        if now - self._asked_at > limit:
-            for client in missing:
-                self.stragglers.missed(client, now)
-            if sums.phase == "all here":
-                names = ", ".join(missing)
-                return self._lose(f"{names} did not agree to the sum within {limit:g} s", now)
-            return self.exclude(missing, f"no answer within {limit:g} s", now)
-        if now >= self._resend_at:
-            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
-            self._resend_at = now + self._pause
-            return self._say(missing, again=True)
-        return []
+    def _give_up_on(self, missing: list[str], within: str, now: float) -> list[Addressed]:
+        """Go on without these clients, or lose the update if their numbers are in the sum."""
+        if self.sums is not None and self.sums.phase == "all here":
+            return self._lose(f"{', '.join(missing)} did not agree to the sum {within}", now)
+        return super()._give_up_on(missing, within, now)
+
+    def _requests(self) -> list[Addressed]:
+        """Return what was asked and not answered, with all keys."""
+        return self._say(self.missing(), again=True)
 
     # -- from stage to stage ---------------------------------------------------------------------
 
@@ -216,8 +207,7 @@ class SecureUpdateDriver(UpdateDriver):
         sums = self.sums
         assert sums is not None
         self._stage = (sums.slot, sums.phase, sums.attempt)
-        self._asked_at, self._pause = now, self.policy.resend
-        self._resend_at = now + self._pause
+        self._wait_for_answers(now)
         return self._say(sums.missing())
 
     def _open(self, sums: SumAttempts, now: float) -> list[Addressed]:

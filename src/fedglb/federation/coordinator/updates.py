@@ -39,7 +39,7 @@ Addressed: TypeAlias = tuple[str, Downward]
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
 #: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
 FARTHEST = 2**32
-LONGEST_PAUSE = 4.0  # seconds between two resends
+_LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
 class UpdateDriver:
@@ -221,15 +221,28 @@ class UpdateDriver:
         if self.idle:
             return []
         if now - self._asked_at > self.policy.time_limit:
-            missing = [str(client) for client in self.coordinator.missing()]
+            missing = self.missing()
             for client in missing:
                 self.stragglers.missed(client, now)
-            return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
+            return self._give_up_on(missing, f"within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
-        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+        self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
         self._resend_at = now + self._pause
+        return self._requests()
+
+    def _give_up_on(self, missing: list[str], within: str, now: float) -> list[Addressed]:
+        """Go on without the clients whose time is over."""
+        return self.exclude(missing, f"no answer {within}", now)
+
+    def _requests(self) -> list[Addressed]:
+        """Return the requests that are not answered yet, to be sent again."""
         return _addressed(self.coordinator.outstanding())
+
+    def _wait_for_answers(self, now: float) -> None:
+        """Give all clients the full time to answer a new request."""
+        self._asked_at, self._pause = now, self.policy.resend
+        self._resend_at = now + self._pause
 
     def restart_interrupted(self, now: float) -> list[Addressed]:
         """Start the update that a crash interrupted again, under the next number."""
@@ -357,8 +370,8 @@ class UpdateDriver:
         rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
         if current != self._round:
-            self._round, self._asked_at, self._pause = current, now, self.policy.resend
-            self._resend_at = now + self._pause
+            self._round = current
+            self._wait_for_answers(now)
         elif answered > self._answered and self._resend_at > now:
             self._resend_at = now + self._pause  # answers come in: those that miss may be next
         self._answered = answered
