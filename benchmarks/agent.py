@@ -238,7 +238,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
 
     Returns the seconds of each choice and of each adoption.
     """
-    client, offered = agent._client, arms()
+    answers, offered = agent._session.answers, arms()
     model = SharedModel(1, 10.0 * np.eye(D), np.array([3.0]), np.zeros(D), None, None)
     adopted: list[float] = []
     chosen: list[float] = []
@@ -246,7 +246,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
     def adopt() -> None:
         for update in range(2, times + 2):
             start = time.perf_counter()
-            client.adopt(NewModel("alone", update, 0, model))
+            answers.adopt(NewModel("alone", update, 0, model))
             adopted.append(time.perf_counter() - start)
 
     with _beside(adopt, threading.Event()):

@@ -23,7 +23,7 @@ from fedglb.algorithms.catalog import build, parameters
 from fedglb.environments import Recorded, Synthetic
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.warm_up import warm_up as update_once
+from fedglb.federation.preload import preload as update_once
 from fedglb.links import LINKS, Poisson
 from fedglb.parts.choice import (
     Bayes,

@@ -12,7 +12,7 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, stored_name
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
 from fedglb.parts.choice import Choice
@@ -315,5 +315,5 @@ def test_a_table_builds_the_same_agreement():
 )
 def test_every_agreement_can_be_rehearsed(agreement):
     before = agreement.facts()
-    warm_up(agreement)
+    preload(agreement)
     assert agreement.facts() == before

@@ -31,12 +31,12 @@ def said_to(out, client):
 
 def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     node = running.nodes["b"]
-    node.agent_session.want(2**50)
+    node.agent_session.note_trigger(2**50)
     running.request("b")
     running.until(lambda: "invalid" in running.kinds())
     assert "t = 1125899906842624" in texts(running, "invalid")[0]
     assert running.coordinator.t == 0
-    assert all(n.learner.clock() < 10 for n in running.nodes.values())
+    assert all(n.learner.clock < 10 for n in running.nodes.values())
     ask(running, "a")
     running.until(running.shared)
 
@@ -77,7 +77,7 @@ def test_another_version_is_told_so(running):
     [answer] = said_to(out, "b")
     assert isinstance(answer, Rejected)
     assert answer.reason == (
-        "message = 'wire format 9' is not allowed: give a message of wire format 2"
+        "message = 'wire format 9' is not allowed: give a message of wire format 1"
     )
 
 

@@ -16,7 +16,7 @@ from fedglb.parts.confidence.one_pass_set import _ellipsoid, smallest_set
 from fedglb.parts.global_update import Passed
 from fedglb.parts.mixture import component
 from fedglb.parts.self_concordance import lower_curvature
-from fedglb.privacy.fixed_point import pack, unpack
+from fedglb.privacy.fixed_point import unpack
 from tests.parts.confidence.mixture_data import (
     IDENTITY,
     LOGISTIC,
@@ -27,6 +27,7 @@ from tests.parts.confidence.mixture_data import (
     in_ball,
     log_evidence,
 )
+from tests.privacy.packing import pack
 
 LINKS = [LOGISTIC, POISSON, IDENTITY]
 NOISE = 0.7  # R of the identity link
