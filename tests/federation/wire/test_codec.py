@@ -233,7 +233,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x02" + msgspec.msgpack.encode(body)
+    return b"fgb\x01" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -396,11 +396,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 2, 3, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 2\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 1\b") as caught:
             decode(data, "c", D)
         assert caught.value.version == version
 
@@ -408,14 +408,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x02\x80", b"fgb\x02", b"fgb\x02\xc1", b"fgb\x02\x80",
-        b"fgb\x02\xdf\xff\xff\xff\xff", b"fgb\x02\xdd\xff\xff\xff\xff", b"fgb\x02\x81" * 9999,
-        b"fgb\x02" + b"\x81\xa1x" * 99_999, b"fgb\x02\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x02\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x02" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x01\x80", b"fgb\x01", b"fgb\x01\xc1", b"fgb\x01\x80",
+        b"fgb\x01\xdf\xff\xff\xff\xff", b"fgb\x01\xdd\xff\xff\xff\xff", b"fgb\x01\x81" * 9999,
+        b"fgb\x01" + b"\x81\xa1x" * 99_999, b"fgb\x01\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x01\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x01" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

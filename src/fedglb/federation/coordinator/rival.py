@@ -51,7 +51,6 @@ class Presence:
     started: float = field(default_factory=time.time)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     place: str = field(default_factory=lambda: f"{socket.gethostname()}, process {os.getpid()}")
-    heard_itself: bool = False
 
     def announce(self, update: int) -> bytes:
         """Return what to say; `update` is the number of the last update."""
@@ -63,10 +62,7 @@ class Presence:
             found = msgspec.json.decode(payload, type=Announcement)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        if found.id == self.id:
-            self.heard_itself = True
-            return None
-        return found
+        return None if found.id == self.id else found
 
     def yields_to(self, other: Announcement | None, update: int) -> bool:
         """Return whether this one has to stop."""

@@ -126,7 +126,6 @@ class Service:
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
         self._presence, self._both = Presence(), present(bundle.federation)
-        self._announced = 0  # times on this connection
         self._listens_until: float | None = None  # None: it speaks to clients
         self._rival: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
@@ -150,7 +149,7 @@ class Service:
                 self.session.gate.count(client, "waiting")
 
         async def on_connect() -> None:
-            self._announced, self._listens_until = 0, time.monotonic() + _LISTEN
+            self._listens_until = time.monotonic() + _LISTEN
             await self._announce()
 
         subjects = [every_client, self._both]
@@ -231,15 +230,9 @@ class Service:
             await self._connection.listen([*(up(federation, c) for c in heard), self._both])
 
     async def _announce(self) -> None:
-        """Tell other coordinators that this one is there.
-
-        A server whose list of members was written by an earlier release does not allow it: then
-        one does not hear one's own word, and does not go on.
-        """
-        if self._presence.heard_itself or self._announced < 3:
-            self._announced += 1
-            word = self._presence.announce(self.session.coordinator.started)
-            await self._connection.publish(self._both, word)
+        """Tell other coordinators that this one is there."""
+        word = self._presence.announce(self.session.coordinator.started)
+        await self._connection.publish(self._both, word)
 
     async def _hear_coordinator(self, payload: bytes) -> None:
         other = self._presence.read(payload)

@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.federation.wire.packets import PacketType
 
-VERSION = 2
+VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
@@ -33,8 +33,8 @@ class OtherVersion(Malformed):
 
     Examples
     --------
-    >>> str(OtherVersion(1))
-    "message = 'wire format 1' is not allowed: give a message of wire format 2"
+    >>> str(OtherVersion(2))
+    "message = 'wire format 2' is not allowed: give a message of wire format 1"
     """
 
     def __init__(self, version: int) -> None:
