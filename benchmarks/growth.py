@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 import fedglb as fg
-from fedglb.studies.reproduce import load_study
+from fedglb.studies.results.study import load_study
 
 HORIZONS = (250, 500, 1000, 2000, 4000)
 CLIENTS = (5, 10, 20, 50, 100, 200, 400)
