@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.studies.reproduce import race as race_module
-from fedglb.studies.reproduce.plan import read_plan
-from fedglb.studies.reproduce.race import LOOKS, Entrant, race, run_while_it_can_win
-from fedglb.studies.reproduce.rule import mean, score
-from fedglb.studies.reproduce.search import candidates, searches
-from tests.studies.reproduce.test_plan import FILE
+from fedglb.studies.run import race as race_module
+from fedglb.studies.run.race import LOOKS, Entrant, race, run_while_it_can_win
+from fedglb.studies.run.rule import mean, score
+from fedglb.studies.run.search import candidates, searches
+from fedglb.studies.spec.plan import read_plan
+from tests.studies.spec.test_plan import FILE
 
 #: Full searches of the package's studies, made smaller: `record_searches.py`.
 RECORDED = sorted((Path(__file__).parent / "searches").glob("*.npz"))

@@ -18,11 +18,11 @@ import polars as pl
 
 from fedglb.algorithms.catalog import parameters
 from fedglb.errors import Place
-from fedglb.studies import SweepResult
-from fedglb.studies.reproduce.plan import INFIMUM, Plan, SearchTable, left_alone
-from fedglb.studies.reproduce.race import Raced
-from fedglb.studies.reproduce.rule import FOR_EACH_RULE, RULE, STOPPED, loss, mean, score
+from fedglb.studies.results.store import SweepResult
+from fedglb.studies.run.race import Raced
+from fedglb.studies.run.rule import FOR_EACH_RULE, RULE, STOPPED, loss, mean, score
 from fedglb.studies.spec.algorithms import as_tables, family
+from fedglb.studies.spec.plan import INFIMUM, Plan, SearchTable, left_alone
 
 #: Runs the sweep of these tables and returns its result; the text describes it to the user.
 RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]

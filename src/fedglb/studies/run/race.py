@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,12 @@ from fedglb.io.atomic import atomic_write
 from fedglb.provenance import cores, identity
 from fedglb.simulation.compare import advance
 from fedglb.simulation.compiled import CompiledEngine
-from fedglb.studies import Experiment, SweepFailed
-from fedglb.studies.reproduce.rule import mean, score
-from fedglb.studies.run.local import Call, WorkerDied, run_calls
+from fedglb.studies.run.local import WorkerDied, run_calls
+from fedglb.studies.run.rule import mean, score
 from fedglb.studies.run.schedule import MOST_DEATHS
+from fedglb.studies.run.sweep import SweepFailed
 from fedglb.studies.run.task import LARGEST, Sources, experiment_here, leave_with
+from fedglb.studies.spec.experiment import Experiment
 
 #: How often a candidate is looked at, in all its steps.
 LOOKS = 50
@@ -90,19 +91,26 @@ def race(
     """
     count = cores() if jobs is None else jobs
     folder.mkdir(exist_ok=True)
-    found = {i: made for i, e in enumerate(entrants) if (made := _read(folder / e.file()))}
+    kept = ((i, _read(folder / entrant.file())) for i, entrant in enumerate(entrants))
+    found = {i: made for i, made in kept if made is not None}
     failures: dict[int, str] = {}
     deaths = 0
     while missing := [i for i in range(len(entrants)) if i not in found and i not in failures]:
-        calls: list[Call] = [(_work, (i, *_sent(entrants[i]), os.getpid()), {}) for i in missing]
+        some = [(i, entrants[i]) for i in missing]
+        results: Iterable[tuple[int, Raced | str]]
+        if count == 1:
+            results = (_run(i, e.experiment, e.before, e.limit) for i, e in some)
+        else:
+            sent = ((i, Sources.of(e.experiment), e.before, e.limit, os.getpid()) for i, e in some)
+            results = run_calls(((_work, arguments) for arguments in sent), count)
         try:
-            for i, made in run_calls(calls, count):
+            for i, result in results:
                 deaths = 0
-                if isinstance(made, str):
-                    failures[i] = made
+                if isinstance(result, str):
+                    failures[i] = result
                     continue
-                atomic_write(folder / entrants[i].file(), msgspec.json.encode(made))
-                found[i] = made
+                atomic_write(folder / entrants[i].file(), msgspec.json.encode(result))
+                found[i] = result
                 ended(len(found))
         except WorkerDied:
             deaths += 1
@@ -124,20 +132,21 @@ def _read(path: Path) -> Raced | None:
         return None
 
 
-def _sent(entrant: Entrant) -> tuple[Sources, tuple[tuple[float, ...], ...], float]:
-    return Sources.of(entrant.experiment), entrant.before, entrant.limit
-
-
 def _work(
     number: int, sources: Sources, before: tuple[tuple[float, ...], ...], limit: float, parent: int
 ) -> tuple[int, Raced | str]:
-    """Run a candidate in a worker; return its number, and its result or why there is none."""
-    started = None if os.getpid() == parent else parent
-    if started is not None:
-        leave_with(started)
-    experiment = experiment_here(sources, started)
+    """Run a candidate in a worker process."""
+    leave_with(parent)
+    experiment = experiment_here(sources, parent)
     if isinstance(experiment, str):
         return number, f"search: {experiment}"
+    return _run(number, experiment, before, limit)
+
+
+def _run(
+    number: int, experiment: Experiment, before: Sequence[Sequence[float]], limit: float
+) -> tuple[int, Raced | str]:
+    """Run a candidate; return its number, and its result or why there is none."""
     try:
         return number, run_while_it_can_win(experiment, before, limit)
     except Exception as error:

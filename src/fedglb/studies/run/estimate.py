@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,12 @@ from typing import Any
 from fedglb.errors import integer, under
 from fedglb.provenance import cores
 from fedglb.simulation.compare import compare
-from fedglb.studies import Experiment, read_experiment
-from fedglb.studies.reproduce.across import each_value, varied
-from fedglb.studies.reproduce.panels import each_panel
-from fedglb.studies.reproduce.plan import Plan, read_plan
-from fedglb.studies.reproduce.search import candidates, with_choice
 from fedglb.studies.results.parts import part, recorded_steps, to_bytes
+from fedglb.studies.run.search import candidates, with_choice
 from fedglb.studies.run.task import LARGEST
+from fedglb.studies.spec.experiment import Experiment, read_experiment
 from fedglb.studies.spec.grid import values
+from fedglb.studies.spec.plan import Plan, read_plan
 
 #: The probe doubles its horizon until it has taken this long, in seconds.
 LONG_ENOUGH = 1.5
@@ -50,7 +48,7 @@ class Estimate:
     bytes
         About what the folder takes.
     probe_runs, probe_steps, probe_seconds
-        What was measured: so many runs side by side, of so many steps, took so long.
+        What was measured: the number of runs side by side, their steps, and the time they took.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Estimate:
 def estimate(
     source: str | Path | Mapping[str, Any], profile: str | None = None, jobs: int | None = None
 ) -> Estimate:
-    """Say what `reproduce` would take; some seconds of its own runs are played to measure it.
+    """Estimate what `reproduce` takes; this plays some seconds of its runs.
 
     Parameters
     ----------
@@ -97,42 +95,27 @@ def estimate(
     plan = read_plan(source, profile)
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
-    tables = with_choice(plan.tables, every[0]) if every else plan.tables
-    if panels := list(each_panel(plan).values()):
-        return _in_panels(plan, panels, count)
-    key = varied(plan.tables)
-    across = list(each_value(plan, key).values()) if key else [tables]
-    tables = across[0]
-    whole = _read(plan, tables)
-    probe = _probe(plan, tables, whole.horizon)
-    search_runs, search_steps = 0, whole.horizon
+    tables = [with_choice(plan.tables, every[0])] if every else [c.tables for c in plan.cells]
+    wholes = [_read(plan, each) for each in tables]
+    probes: dict[str, _Probe] = {}  # one for each panel: the value of the axis matters little
+    seconds, size = 0.0, float(_PAGE)
+    for cell, each, whole in zip(plan.cells, tables, wholes, strict=True):
+        if cell.panel not in probes:
+            probes[cell.panel] = _probe(plan, each, whole.horizon)
+        probe = probes[cell.panel]
+        seconds += whole.runs * probe.seconds(whole.horizon)
+        size += whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point
+    search_runs = search_steps = 0
     if plan.search is not None:
         search_runs = len(every) * len(plan.search.algorithm) * len(plan.search.seeds)
         search_steps = plan.search.horizon or whole.horizon
-    runs = whole.runs * len(across)
-    seconds = runs * probe.seconds(whole.horizon) + search_runs * probe.seconds(search_steps)
-    points = runs * len(recorded_steps(whole.horizon))
-    points += search_runs * len(recorded_steps(search_steps))
+        seconds += search_runs * probe.seconds(search_steps)
+        size += search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
     return Estimate(
-        plan.name, plan.profile, len(whole.configurations) * len(across), len(whole.seeds),
-        whole.interactions, search_runs, search_steps * whole.env.clients, count, seconds / count,
-        _PAGE + int(points * probe.bytes_per_point), probe.runs, probe.steps, probe.took,
-    )  # fmt: skip
-
-
-def _in_panels(plan: Plan, panels: Sequence[dict[str, Any]], jobs: int) -> Estimate:
-    """Measure each panel's runs; what is said of the probe is the last panel's."""
-    seconds, size, configurations, interactions = 0.0, _PAGE, 0, 0
-    for tables in panels:
-        whole = _read(plan, tables)
-        probe = _probe(plan, tables, whole.horizon)
-        seconds += whole.runs * probe.seconds(whole.horizon)
-        size += int(whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point)
-        configurations += len(whole.configurations)
-        interactions = max(interactions, whole.interactions)
-    return Estimate(
-        plan.name, plan.profile, configurations, len(whole.seeds), interactions, 0, 0, jobs,
-        seconds / jobs, size, probe.runs, probe.steps, probe.took,
+        plan.name, plan.profile, sum(len(each.configurations) for each in wholes),
+        len(whole.seeds), max(each.interactions for each in wholes), search_runs,
+        search_steps * whole.env.clients, count, seconds / count, int(size), probe.runs,
+        probe.steps, probe.took,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Record full searches: `python -m tests.studies.reproduce.record_searches FOLDER`.
+"""Record full searches: `python -m tests.studies.run.record_searches FOLDER`.
 
 All candidates are run to the end. Each file has the regret of every run at evenly spaced steps:
 what a search that stops candidates would have seen. `test_race.py` replays them. Names after the
@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import fedglb as fg
-from fedglb.studies.reproduce.plan import read_plan
-from fedglb.studies.reproduce.search import candidates, searches
+from fedglb.studies.run.search import candidates, searches
+from fedglb.studies.spec.plan import read_plan
 
 #: How many steps of each run are kept.
 POINTS = 50

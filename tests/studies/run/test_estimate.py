@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fedglb.studies import read_experiment
-from fedglb.studies.reproduce import estimate, reproduce
-from fedglb.studies.reproduce.estimate import _Probe, shortened
-from tests.studies.reproduce.test_plan import FILE
+from fedglb.studies.run.estimate import _Probe, estimate, shortened
+from fedglb.studies.run.reproduce import reproduce
+from tests.studies.spec.test_plan import FILE
 
 
 def test_runs_and_interactions_are_counted(tmp_path):

@@ -8,11 +8,11 @@ import polars as pl
 import pytest
 
 import fedglb as fg
-from fedglb.studies.reproduce.plan import read_plan
-from fedglb.studies.reproduce.race import Raced
-from fedglb.studies.reproduce.rule import mean, score
-from fedglb.studies.reproduce.search import candidates, choose
-from tests.studies.reproduce.test_plan import FILE
+from fedglb.studies.run.race import Raced
+from fedglb.studies.run.rule import mean, score
+from fedglb.studies.run.search import candidates, choose
+from fedglb.studies.spec.plan import read_plan
+from tests.studies.spec.test_plan import FILE
 
 
 def searched(**changes):

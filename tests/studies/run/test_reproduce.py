@@ -16,12 +16,14 @@ import pytest
 import fedglb as fg
 from fedglb.io.lock import exclusive_lock
 from fedglb.io.toml import to_toml
-from fedglb.studies.reproduce import load_study, read_plan, reproduce
-from fedglb.studies.reproduce.search import candidates, searches
 from fedglb.studies.results import store
-from tests.studies.reproduce.test_plan import FILE
+from fedglb.studies.results.study import load_study
+from fedglb.studies.run.reproduce import reproduce
+from fedglb.studies.run.search import candidates, searches
+from fedglb.studies.spec.plan import read_plan
+from tests.studies.spec.test_plan import FILE
 
-module = importlib.import_module("fedglb.studies.reproduce.reproduce")  # the function hides it
+module = importlib.import_module("fedglb.studies.run.reproduce")  # the function hides it
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
-"""The file of a study: that of a sweep, plus a title, profiles and a search for parameters."""
+"""The file of a study: a sweep's, plus a title, profiles, a search, an axis and panels."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +17,27 @@ from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
 from fedglb.problem import Problem
-from fedglb.studies import Experiment
-from fedglb.studies.report import MEASURES
-from fedglb.studies.report.study import QUICK
 from fedglb.studies.spec.algorithms import as_tables
-from fedglb.studies.spec.document import STUDY_KEYS
+from fedglb.studies.spec.document import CHANGES, STUDY_KEYS
+from fedglb.studies.spec.experiment import Experiment
 from fedglb.studies.spec.grid import choices
 
-#: The experiments that come with the package: the paper's figures, and what goes with them.
-EXPERIMENTS = ("synthetic", "covertype", "magic", "mushroom", "solvers")
-#: Those across values of the environment: where does federating pay?
-ACROSS = ("heterogeneity", "drift", "delay", "participation")
-#: Those across values of a parameter of an algorithm.
-IN_PANELS = ("privacy",)
-FULL = "full"
+#: The experiments that come with the package.
+EXPERIMENTS = (
+    "synthetic", "covertype", "magic", "mushroom", "solvers", "heterogeneity", "drift", "delay",
+    "participation", "privacy",
+)  # fmt: skip
+QUICK, FULL = "quick", "full"
+#: The two ways to count communication, with the label of their axis.
+MEASURES = {
+    "transfers": "communication: transfers (messages that carry numbers)",
+    "scalars": "communication: scalars (numbers transferred)",
+}
 #: How a search chooses: one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
-#: What may stand in place of a table.
+#: Types allowed in place of a table.
 _TABLES = {"problem": Mapping | Problem | str, "environment": Mapping | Environment | str}
-INFIMUM = "infimum"  # as a value of c_μ: the link's own infimum on the ball
+INFIMUM = "infimum"  # as a value of c_μ: the link's infimum on the ball
 
 
 class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +72,25 @@ class StudyTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True)
+class PlannedCell:
+    """One sweep of a study: a panel at one value of the axis.
+
+    Attributes
+    ----------
+    panel
+        The panel's title; "" in a study without panels.
+    value
+        Of the varied key of `[environment]`; None where no such key is varied.
+    tables
+        The sweep's tables.
+    """
+
+    panel: str
+    value: float | None
+    tables: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Plan:
     """What `reproduce` does; made by `read_plan`.
 
@@ -77,15 +99,20 @@ class Plan:
     name, title, profile
         A short name, a title of one line, and which profile of the file this is.
     measure
-        What communication is counted in: "transfers" or "scalars".
+        The unit of communication: "transfers" or "scalars".
     tables
         The sweep's tables, before the search has filled in what it chooses.
+    cells
+        The sweeps: panels × values of the axis. A study without an axis has one.
     search
         The values that are tried to choose the parameters; None: the file gives them.
     source
         The file, for messages.
-    across, panels
-        Of a study across values of a parameter: which one, and what each panel changes.
+    axis, against
+        The key of `[environment]`, or parameter of algorithms, on the axis, and the algorithm that
+        ratios are to; "" where there is none.
+    full
+        Of a quick study: the size of the full one, and the command that runs it.
     """
 
     name: str
@@ -93,10 +120,12 @@ class Plan:
     profile: str
     measure: str
     tables: dict[str, Any]
+    cells: tuple[PlannedCell, ...]
     search: SearchTable | None
     source: str
-    across: AcrossTable | None = None
-    panels: tuple[dict[str, Any], ...] = ()
+    axis: str = ""
+    against: str = ""
+    full: dict[str, Any] = field(default_factory=dict)
 
 
 def find(name: str | Path) -> Path:
@@ -110,8 +139,8 @@ def find(name: str | Path) -> Path:
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
-    if text not in (known := (*EXPERIMENTS, *ACROSS, *IN_PANELS)):
-        raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, known)}")
+    if text not in EXPERIMENTS:
+        raise InvalidInput("NAME", text, f"a TOML file, or {names_near(text, EXPERIMENTS)}")
     inside = Path(str(resources.files("fedglb"))) / "experiments"  # of an installed package
     folder = inside if inside.is_dir() else Path(__file__).parents[4] / "experiments"
     return folder / f"{text}.toml"
@@ -134,18 +163,17 @@ def read_plan(
     Examples
     --------
     >>> plan = read_plan("synthetic")
-    >>> plan.profile, plan.measure, plan.tables["horizon"]
-    ('quick', 'transfers', 500)
-    >>> read_plan("synthetic", "full").tables["horizon"]
-    2000
+    >>> plan.profile, plan.measure, plan.tables["horizon"], plan.full["horizon"]
+    ('quick', 'transfers', 500, 2000)
+    >>> [cell.value for cell in read_plan("delay").cells]
+    [0.0, 10.0, 30.0, 100.0]
     """
-    if isinstance(source, Experiment):
-        source = source.tables
-    if isinstance(source, Mapping):
-        where, raw = "experiment", dict(source)
+    given = source.tables if isinstance(source, Experiment) else source
+    if isinstance(given, Mapping):
+        where, raw, command = "experiment", dict(given), 'reproduce(…, "full")'
     else:
-        path = find(source)
-        where, raw = str(path), read_file(path)
+        path = find(given)
+        where, raw, command = str(path), read_file(path), f"fedglb reproduce {given} --full"
     with under(source=where):
         profiles = _profiles(raw)
     chosen = (QUICK if QUICK in profiles else FULL) if profile is None else profile
@@ -155,41 +183,110 @@ def read_plan(
     own = {key: raw[key] for key in STUDY_KEYS if key in raw}
     study = convert(own, StudyTables, where)
     tables = {key: value for key, value in raw.items() if key not in STUDY_KEYS}
+    name = str(tables.get("name", "experiment"))
     with under(source=where):
         for key in ("problem", "environment", "defaults"):
             if not isinstance(tables.get(key, {}), _TABLES.get(key, Mapping)):
                 raise InvalidInput(key, tables[key], "a table")
-        said = tables.get("environment", {})
-        real = isinstance(said, Mapping) and "dataset" in said
+        environment = tables.get("environment", {})
+        real = isinstance(environment, Mapping) and "dataset" in environment
         measure = study.measure or ("scalars" if real else "transfers")
         one_of("measure", measure, MEASURES)
+        axis, cells = _cells(study, tables)
         if study.search is not None:
             _check(study.search, tables)
-    name = str(tables.get("name", "experiment"))
+        full = {"command": command, **_size(rest)} if chosen == QUICK else {}
     return Plan(
-        name, study.title or name, chosen, measure, tables, study.search, where, study.across,
-        tuple(study.panel),
+        name, study.title or name, chosen, measure, tables, cells, study.search, where, axis,
+        "" if study.across is None else study.across.against, full,
     )  # fmt: skip
 
 
-def full_size(source: str | Path | Mapping[str, Any] | Experiment) -> dict[str, Any]:
-    """Return how large a study is in full, and the command that runs it.
+def _cells(study: StudyTables, tables: dict[str, Any]) -> tuple[str, tuple[PlannedCell, ...]]:
+    """Return the axis, "" for none, and the sweeps: panels × values."""
+    environment = tables.get("environment", {})
+    lists = [
+        key
+        for key in CHANGES
+        if isinstance(environment, Mapping) and isinstance(environment.get(key), list)
+    ]
+    axes = [*([study.across.parameter] if study.across else []), *lists]
+    if len(axes) > 1:
+        allowed = f"one number: {axes[0]} is on the axis already, and a study has one axis"
+        raise InvalidInput(("environment", axes[1]), environment[axes[1]], allowed)
+    if not axes:
+        if study.panel:
+            allowed = "no panels without an axis: add [across], or a list in [environment]"
+            raise InvalidInput("panel", f"{len(study.panel)} tables", allowed)
+        return "", (PlannedCell("", None, tables),)
+    if study.search is not None:
+        allowed = f"no search beside the axis {axes[0]}: list the settings, and the best is shown"
+        raise InvalidInput("search", "a table", allowed)
+    panels: dict[str, dict[str, Any]] = {} if study.panel else {"": tables}
+    for i, panel in enumerate(study.panel):
+        title = panel.get("title")
+        if not isinstance(title, str) or not title.strip() or title in panels:
+            raise InvalidInput(("panel", i, "title"), title, "text, another one in each panel")
+        changes = {key: value for key, value in panel.items() if key != "title"}
+        panels[title] = merged(tables, changes)
+    cells: list[PlannedCell] = []
+    for title, each in panels.items():
+        if not lists:
+            cells.append(PlannedCell(title, None, each))
+            continue
+        for value in _values(lists[0], each):
+            changed = merged(each, {"environment": {lists[0]: value}})
+            cells.append(PlannedCell(title, float(value), changed))
+    return axes[0], tuple(cells)
 
-    Examples
-    --------
-    >>> full_size("synthetic")["horizon"], full_size("synthetic")["command"]
-    (2000, 'fedglb reproduce synthetic --full')
-    """
-    tables = read_plan(source, FULL).tables
+
+def _values(key: str, tables: Mapping[str, Any]) -> Sequence[float]:
+    """Return the values of a key of `[environment]`; raise unless they are increasing numbers."""
+    values = tables["environment"][key]
+    place: Place = ("environment", key)
+    if not isinstance(values, list):
+        raise InvalidInput(place, values, "a list: this key is on the axis")
+    for i, value in enumerate(values):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidInput((*place, i), value, "a number")
+    if len(values) < 2 or any(a >= b for a, b in pairwise(values)):
+        raise InvalidInput(place, values, "at least two values, in increasing order")
+    return values
+
+
+def check_axis(plan: Plan, experiments: Sequence[Experiment]) -> None:
+    """Refuse a parameter of which no algorithm has two values, and an unknown `against`."""
+    if not plan.against:
+        return
+    key = plan.axis
+    with under("across", source=plan.source):
+        for experiment in experiments:
+            made = experiment.configurations
+            families = {each.preset: set[object]() for each in made}
+            for each in made:
+                families[each.preset].add(each.parameters.get(key))
+            if not any(len(found - {None}) > 1 for found in families.values()):
+                numbers = {
+                    k for m in made for k, v in m.parameters.items() if isinstance(v, int | float)
+                }
+                known = names_near(key, sorted(numbers))
+                allowed = f"a number that an algorithm of the file has two values of: {known}"
+                raise InvalidInput("parameter", key, allowed)
+            fixed = [name for name, found in families.items() if found == {None}]
+            if plan.against not in fixed:
+                allowed = f"an algorithm without {key}: {names_near(plan.against, fixed)}"
+                raise InvalidInput("against", plan.against, allowed)
+
+
+def _size(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how large the sweep of these tables is."""
     seeds = tables.get("seeds")
     count = seeds if isinstance(seeds, int) else len(seeds or [])
-    given = as_tables(tables["algorithm"])
+    given = as_tables(tables.get("algorithm", []))
     grid = choices(given, tables.get("defaults", {}), count, sys.maxsize)
     environment = tables.get("environment", {})
     clients = environment.get("clients") if isinstance(environment, Mapping) else None
-    tables_given = isinstance(source, Mapping | Experiment)
     return {
-        "command": 'reproduce(…, "full")' if tables_given else f"fedglb reproduce {source} --full",
         "seeds": count, "horizon": tables.get("horizon"),
         "clients": getattr(environment, "clients", clients), "configurations": len(grid),
     }  # fmt: skip
