@@ -15,15 +15,15 @@ import msgspec
 import pytest
 
 from fedglb.federation.coordinator.board import Board
-from fedglb.service.page.listen import Listen
-from fedglb.service.page.server import serving
-from fedglb.service.page.words import size
-from tests.federation.coordinator.test_page import EVIL, picture
+from fedglb.service.coordinator import serving
+from fedglb.service.listening import Listen
+from fedglb.service.pages import size
 from tests.federation.helpers.browser import chromium
 from tests.federation.helpers.json_processes import agent, coordinator
 from tests.federation.helpers.nats_federation import federation, table
 from tests.federation.helpers.nats_process import free_port
 from tests.federation.helpers.recorded import stream
+from tests.service.test_coordinator import EVIL, picture
 
 PATIENCE = 300.0  # seconds: a machine may be busy
 ROWS = """rows => Object.fromEntries(rows.map(row => [row.querySelector(".name").textContent, {
