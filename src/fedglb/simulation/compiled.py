@@ -115,10 +115,9 @@ class CompiledEngine(Engine):
 
     def _hold(self, model: SharedModel | None) -> None:
         """Let clients choose and learn with a model, and with its λ where it has one."""
-        self.setting = self.setting.in_force(model)
-        algorithm, problem, setting = self.algorithm, self.env.problem, self.setting
+        algorithm, problem = self.algorithm, self.env.problem
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
-        self._choosing = choosing = Choosing.after(algorithm, setting, model, self.seed)
+        self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
         self._params = KernelParams(
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
@@ -126,7 +125,7 @@ class CompiledEngine(Engine):
             decide=0 if simple(algorithm.choice) else address_of(decide, DECIDE),
             choice=choosing.loop_params,
             functions=problem.functions,
-            step_constants=np.array(local.constants(setting), dtype=float),
+            step_constants=np.array(local.constants(choosing.setting), dtype=float),
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
@@ -255,7 +254,7 @@ class CompiledEngine(Engine):
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
         asked = {0, last} if self._models[0] is None else {0}
         for i in asked:
-            local.adopt(self.setting, self._state(i), model)
+            local.adopt(self._choosing.setting, self._state(i), model)
         for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
             if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
                 allowed = f'engine="reference": the state after {local}.adopt depends on the client'
@@ -267,9 +266,9 @@ class CompiledEngine(Engine):
         """Let client i adopt the model, and learn again what of its own that does not cover."""
         a, state, covered = self.learners, self._state(i), self.coordinator.covered.get(i)
         first = 0 if covered is None else covered.samples
-        local = self.algorithm.local_update
-        local.adopt(self.setting, state, model)
-        local.replay(self.setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
+        local, setting = self.algorithm.local_update, self._choosing.setting
+        local.adopt(setting, state, model)
+        local.replay(setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
         self._note(slice(i, i + 1), model, first)
 
     def _note(self, who: slice, model: SharedModel, covered: int | IntArray) -> None:
@@ -318,14 +317,15 @@ class CompiledEngine(Engine):
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
         a = self.learners
-        client = Client(i, self.algorithm, self.setting, self.seed, self.noise)
-        client.state = self._state(i)
-        client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
-        client.covered, client.frozen = int(self._covered[i]), int(self._frozen[i])
-        client.hold(self._models[i])
-        client.sums.add(client.samples)
-        client.update, client.adopted = int(self._took_part[i]), int(self._adopted[i])
-        client.last_t = self._last_step(i)
+        numbers = {
+            "covered": int(self._covered[i]), "frozen": int(self._frozen[i]),
+            "update": int(self._took_part[i]), "adopted": int(self._adopted[i]),
+            "last_t": self._last_step(i),
+        }  # fmt: skip
+        client = Client.with_state(
+            i, self.algorithm, self.setting, Samples.over(a.X[i], a.y[i], int(a.counts[i])),
+            self._state(i), numbers, self.seed, self.noise,
+        )  # fmt: skip
         if client.batches is not None and len(self._last_batch):
             client.batches.closed = {j: each[i] for j, each in self._batches.items()}
             client.batches.taken = client.frozen
