@@ -65,10 +65,10 @@ class Watched(OnePassRadius):
         W[np.tril_indices(d)] = numbers[SET_CENTRE + d :]
         W = W + np.tril(W, -1).T
         kappa = matrix_bound(setting, len(self.old) + 1)
-        A = shifted(objective.covariance, kappa, setting.ridge)
-        assert objective.moment is not None
+        assert objective.one_pass is not None
+        A = shifted(objective.one_pass.H, kappa, setting.ridge)
         theta = np.empty(d)
-        minimise_quadratic(A, objective.moment, setting.problem.S, theta)
+        minimise_quadratic(A, objective.one_pass.v, setting.problem.S, theta)
         r, linearisation = four_terms(setting, A, kappa, self)
         centre = numbers[SET_CENTRE : SET_CENTRE + d]
         self.noted.append(

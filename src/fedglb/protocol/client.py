@@ -15,7 +15,6 @@ from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
-from fedglb.protocol.batches import Batches
 from fedglb.protocol.checks import check_model
 from fedglb.protocol.choosing import Choosing
 from fedglb.protocol.learner import Learner
@@ -28,6 +27,7 @@ from fedglb.protocol.messages import (
     Message,
     NewModel,
 )
+from fedglb.protocol.one_pass import Batches
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
 from fedglb.samples import Samples

@@ -8,8 +8,6 @@ bit.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from fedglb.algorithms import Algorithm
@@ -25,12 +23,10 @@ from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
-from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.batches import Release, sums_of
 from fedglb.protocol.choosing import Choosing, simple
-from fedglb.protocol.messages import ClientId
+from fedglb.protocol.messages import BatchSums, ClientId, Covariance, Message, ModelSums
+from fedglb.protocol.one_pass import Release, sums_of
 from fedglb.samples import Samples
-from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
 from fedglb.simulation.engine import Engine
 from fedglb.simulation.play import (
     ASKS,
@@ -98,9 +94,9 @@ class CompiledEngine(Engine):
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
         self.one_pass = solver is not None and solver.one_pass
-        self._batches: dict[int, IntArray] = {}  # of all clients, as `Batches` has them of one
+        self._batches: dict[int, IntArray] = {}  # of all clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
-        self.matrices = np.zeros((L, d, d))  # the sums of `OwnSums`, of all clients
+        self.matrices = np.zeros((L, d, d))  # the sums of all clients' `OwnSums`
         self.vectors = np.zeros((L, d))
         self._merged = Merged.empty(L, d)
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
@@ -178,28 +174,22 @@ class CompiledEngine(Engine):
             return
         played = self.recorder.log.interactions
         for t in range(first, last + 1):
-            self.count_centralised(int(played[t - 1]) - self.coordinator.syncs)
+            new = int(played[t - 1]) - self.coordinator.syncs
+            self.coordinator.count_centralised(new, self.env.clients)
             self.recorder.counted(t, t, self.coordinator)
 
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
-        if self.one_pass:
-            self._update_once(t)
-            return
-        self._sum_up()
-        counts = self.learners.counts.tolist()
-        shared = self.at_model or self.algorithm.local_update.shares_moment
-        vectors = self.vectors.copy() if shared else itertools.repeat(None)
-        parts = map(Contribution, counts, self.matrices.copy(), vectors)
-        gathered: dict[ClientId, Contribution] = dict(enumerate(parts))
+        """Make a global update with all clients, or with `client` alone, and adopt its model."""
         solver = self.algorithm.global_update
         assert solver is not None
         who = slice(None)
         if solver.alone:
             assert client is not None
-            who, gathered = slice(client, client + 1), {client: gathered[client]}
-        model, recipients = bulk_update(self.coordinator, t, client, gathered, self._answer)
+            who = slice(client, client + 1)
+        first = self._releases() if self.one_pass else self._contributions(who)
+        model, recipients = self.coordinator.update_in_memory(t, client, first, self._answer)
         self._frozen[who], self._took_part[who] = (
             self.learners.counts[who], self.coordinator.finished,
         )  # fmt: skip
@@ -216,18 +206,21 @@ class CompiledEngine(Engine):
             self._summed[:] = -1  # they are sums at the model before
         self._record()
 
-    def _record(self) -> None:
-        record = self.coordinator.last_update
-        assert record is not None
-        holder, solver = self.holder(record), self.algorithm.global_update
-        if solver is not None and solver.alone:  # it may hold an older model than the newest
-            client = self.client(holder)
-            self.recorder.updated(record, client.choosing, client.state)
-        else:
-            self.recorder.updated(record, self._choosing, self._state(holder))
+    def _contributions(self, who: slice) -> dict[ClientId, Message]:
+        """Return what some clients answer to the request for an update; their sums go with it."""
+        self._sum_up()
+        number, counts = self.coordinator.started + 1, self.learners.counts.tolist()
+        M, vectors = self.matrices.copy(), self.vectors.copy()
+        ids = range(len(counts))[who]
+        if self.at_model:
+            return {i: ModelSums(i, number, counts[i], vectors[i], M[i]) for i in ids}
+        shared = self.algorithm.local_update.shares_moment
+        return {
+            i: Covariance(i, number, counts[i], M[i], vectors[i] if shared else None) for i in ids
+        }
 
-    def _update_once(self, t: int) -> None:
-        """Make a one-pass update: every client releases what it has got since the last."""
+    def _releases(self) -> dict[ClientId, Message]:
+        """Return what clients release in a one-pass update: all samples since the last."""
         a, number, model = self.learners, self.coordinator.started + 1, self.coordinator.model
         theta = np.zeros(a.X.shape[2]) if model is None else model.theta
         assert theta is not None
@@ -238,12 +231,17 @@ class CompiledEngine(Engine):
             releases = plan.encoded(self._batches, number)
             releases += np.stack([self.noise.draw(i, number, plan) for i in range(len(batch))])
         self._last_batch, self._last_release = batch, releases
-        self._frozen[:], self._took_part[:] = a.counts, number
-        model = bulk_one_pass(self.coordinator, t, releases)
-        self._hold(model)
-        self._adopt(model)
-        self._covered[:] = a.counts
-        self._record()
+        return {i: BatchSums(i, number, numbers) for i, numbers in enumerate(releases)}
+
+    def _record(self) -> None:
+        record = self.coordinator.last_update
+        assert record is not None
+        holder, solver = self.holder(record), self.algorithm.global_update
+        if solver is not None and solver.alone:  # it may hold an older model than the newest
+            client = self.client(holder)
+            self.recorder.updated(record, client.choosing, client.state)
+        else:
+            self.recorder.updated(record, self._choosing, self._state(holder))
 
     def _adopt(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.

@@ -9,7 +9,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.sum_check import check_sum
 from fedglb.privacy.fixed_point import pack, quantised, size
-from fedglb.protocol.batches import sums_of
+from fedglb.protocol.one_pass import sums_of
 
 CLIENTS = 6
 PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, reward_limit=2.0)

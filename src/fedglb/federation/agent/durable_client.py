@@ -43,7 +43,6 @@ from fedglb.federation.secure_sums.transcript import NO_MODEL, model_digest
 from fedglb.kernels.scoring import into_columns
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
-from fedglb.protocol.batches import Batches
 from fedglb.protocol.client import Adoption
 from fedglb.protocol.messages import (
     BatchSums,
@@ -54,6 +53,7 @@ from fedglb.protocol.messages import (
     ModelSums,
     NewModel,
 )
+from fedglb.protocol.one_pass import Batches
 from fedglb.protocol.own_sums import OwnSums
 from fedglb.samples import Samples
 from fedglb.typing import BoolArray, FloatArray, IntArray

@@ -29,7 +29,8 @@ from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.wire.messages import Downward
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
-from fedglb.protocol.update import IDLE, Update
+from fedglb.protocol.one_pass import OnePassUpdate
+from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
@@ -137,7 +138,7 @@ class UpdateDriver:
     def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
         """Return how many samples each participant has; nothing as long as one has not said it."""
         update, leaving = self.coordinator.update, set(without)
-        if not isinstance(update, Update):  # nobody says it in a one-pass update
+        if update is None or isinstance(update, OnePassUpdate):  # that has no numbers of samples
             return {}
         names = [str(client) for client in update.participants if client not in leaving]
         found = {c: update.gathered[c].samples for c in names if c in update.gathered}

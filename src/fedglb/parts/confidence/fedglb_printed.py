@@ -116,6 +116,7 @@ class FedGLBPrinted(Confidence[OnsState]):
     ) -> tuple[float, ...]:
         """Return r_g(δ) and β_global."""
         problem, n = setting.problem, objective.samples
+        assert objective.covariance is not None
         spread = 0.5 * log_det(np.eye(problem.dim) + objective.covariance) + math.log(
             1.0 / setting.delta
         )

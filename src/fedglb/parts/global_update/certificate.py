@@ -130,21 +130,19 @@ def gap(
     """
     setting = objective.setting
     problem, ridge, n = setting.problem, setting.ridge, objective.samples
+    M = objective.covariance
+    assert M is not None
     bounds = []
     if ball:
         bounds.append(
             ball_curvature_bound(
-                theta, gradient, multiplier, objective.covariance, problem.slope_infimum,
+                theta, gradient, multiplier, M, problem.slope_infimum,
                 problem.S, ridge, n,
             )
         )  # fmt: skip
     else:
         bounds.append(ridge_bound(gradient, ridge, n))
-        bounds.append(
-            curvature_bound(
-                theta, gradient, objective.covariance, problem.link, problem.S, ridge, n
-            )
-        )
+        bounds.append(curvature_bound(theta, gradient, M, problem.link, problem.S, ridge, n))
     if hessian is not None:
         bounds.append(
             newton_bound(

@@ -1,10 +1,14 @@
-"""What a client releases under a one-pass update: sums over batches of its samples, and noise."""
+"""One-pass updates: what a client releases of its samples, once, and how they become a model.
+
+A client closes a batch of samples per update and sends the sums of its batches, with noise where
+there is privacy. The coordinator only needs the sum over clients.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,15 +27,21 @@ from fedglb.kernels.one_pass import (
     UNIT,
     add_all_releases,
 )
-from fedglb.privacy.fixed_point import BITS, size
+from fedglb.parts.global_update import Objective, OnePassSums, Passed, Solve
+from fedglb.privacy.fixed_point import BITS, size, unpack
 from fedglb.privacy.fixed_point import LARGEST as LARGEST_NUMBER
 from fedglb.privacy.noise import NoiseSource
 from fedglb.privacy.sensitivity import residual_bound
-from fedglb.protocol.messages import ClientId
+from fedglb.protocol.messages import BatchSums, ClientId, Covariance, Message
 from fedglb.protocol.persistence import Arrays, from_arrays, nested, prefixed, to_arrays
+from fedglb.protocol.update import GATHERING, SOLVING, Contribution, Update, UpdateRecord
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
+
+_DEVIATIONS = 64.0  # of noise: more than any honest client ever draws
+
+# -- what a client releases --------------------------------------------------------------------
 
 
 def limits(setting: Setting) -> FloatArray:
@@ -157,7 +167,7 @@ class Batches:
     ) -> None:
         self._client, self._setting, self._source = client, setting, source
         self._most = algorithm.most_updates
-        self.taken = 0  # so many of the client's samples, the oldest ones, are in batches
+        self.taken = 0  # number of samples in batches, the oldest ones
         self.closed: dict[int, IntArray] = {}  # by the update that took them in
         self.last: Release | None = None
 
@@ -238,3 +248,158 @@ class Batches:
             self.closed = dict(zip(arrays["updates"].tolist(), rows, strict=True))
         if last := nested(arrays, "last"):
             self.last = from_arrays(Release, last)
+
+
+# -- the update, at the coordinator ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SumOfReleases:
+    """The sum of what clients released in one update, and how many they were."""
+
+    clients: int
+    numbers: IntArray
+
+
+@dataclass
+class OnePassUpdate(Update):
+    """An update in progress that ends when all participants have sent their sums.
+
+    Parameters
+    ----------
+    earlier
+        The sums of the updates before, by their numbers.
+    total
+        The sum over all participants; None until it is known.
+    """
+
+    earlier: Mapping[int, SumOfReleases] = field(default_factory=dict)
+    total: SumOfReleases | None = None
+
+    @property
+    def phase(self) -> int:
+        """GATHERING; SOLVING while the model is computed."""
+        return GATHERING if self.total is None else SOLVING
+
+    @property
+    def first_answer(self) -> type[Message]:
+        """The only message that participants send."""
+        return BatchSums
+
+    @property
+    def complete(self) -> bool:
+        """Whether all answers or their sum have arrived, so that it can `advance`."""
+        return self.total is not None or super().complete
+
+    def accept(self, message: BatchSums) -> None:
+        """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
+        check_numbers(message.numbers, self.setting)
+        check_size(message.numbers, self.setting)
+        self.gathered[message.client] = message
+
+    def accept_total(self, clients: int, numbers: IntArray) -> None:
+        """Accept the sum over this many clients, where nobody knows its terms; or raise."""
+        check_numbers(numbers, self.setting)
+        self.total = SumOfReleases(clients, numbers)
+
+    def advance(self) -> None:
+        """Add up what was sent, and fit the model."""
+        if self.total is None:
+            terms = [message.numbers for message in self.gathered.values()]
+            self.total = SumOfReleases(len(terms), np.sum(terms, axis=0, dtype=np.int64))
+        self.rounds = 1
+        self.solve = Solve(self.solver, self._objective())
+
+    def _objective(self) -> Objective:
+        """Return what is fitted, and the earlier models where the radius needs them."""
+        assert self.total is not None
+        each = {**self.earlier, self.number: self.total}
+        fitted = self._objective_of(each)
+        if not self.algorithm.confidence.needs_path:
+            return fitted
+        # earlier models follow from what was released, so that nobody has to keep them
+        path: list[Passed] = []
+        numbers, theta = sorted(each), np.zeros(self.setting.problem.dim)
+        for last in numbers:
+            part = self._objective_of({j: each[j] for j in numbers if j <= last})
+            assert part.one_pass is not None
+            path.append(Passed(last, each[last].clients, theta, part.one_pass.v, part.one_pass.H))
+            if last < self.number:
+                solution = Solve(self.solver, part).solution
+                assert solution is not None
+                theta = solution.theta
+        assert fitted.one_pass is not None
+        return replace(fitted, one_pass=replace(fitted.one_pass, path=tuple(path)))
+
+    def _objective_of(self, released: Mapping[int, SumOfReleases]) -> Objective:
+        """Return what is fitted at the last of some updates: the sums over all samples so far."""
+        plan, b, d = self.setting.noise, max(released), self.setting.problem.dim
+        releases = {j: each.numbers.astype(float) for j, each in released.items()}
+        numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
+        v, H = unpack(np.asarray(numbers), d)
+        noise = (0.0, 0.0)
+        if plan is not None:  # clients come and go: each release has the noise of its own
+            row = plan.factors.decoder[b - 1]
+            shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
+            noise = plan.vector_share * shares, plan.matrix_share * shares
+        return Objective(
+            setting=self.setting,
+            samples=1,  # omitted for privacy
+            covariance=None,
+            matrix=self.algorithm.local_update.prior(self.setting) * np.eye(d) + H,
+            previous=self.previous,
+            one_pass=OnePassSums(v, H, noise),
+        )
+
+    def fitted(self) -> dict[ClientId, Contribution]:
+        """Return an empty contribution per participant: what each one sent is not kept."""
+        nothing = np.zeros((0, 0))
+        return {c: Covariance(c, self.number, 0, nothing) for c in self.participants}
+
+    def record(self) -> UpdateRecord:
+        """Return the record of this update; the number of samples is omitted for privacy."""
+        assert self.solution is not None
+        nan = float("nan")
+        return UpdateRecord(
+            self.t, self.asked_by, 0, self.rounds, nan, nan, self.solution.projected
+        )
+
+
+def check_numbers(numbers: IntArray, setting: Setting) -> None:
+    """Raise unless this is a release, or a sum of releases."""
+    m = size(setting.problem.dim)
+    if numbers.shape != (m,) or numbers.dtype != np.int64:
+        given = f"{numbers.dtype} of shape {numbers.shape}"
+        raise InvalidInput("numbers", given, f"{m} whole numbers of 64 bits")
+
+
+def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
+    """Raise unless one client may release this: so that no sum over clients overflows 64 bits.
+
+    Parameters
+    ----------
+    numbers
+        What it releases.
+    setting
+        The setting of the federation.
+    samples
+        How many samples a client may have; None: as many as fit.
+    """
+    room = (2**63 - 1) // setting.clients
+    if samples is not None:
+        room = min(room, _most_of(setting, samples))
+    largest = max(int(numbers.max()), -int(numbers.min()))  # whole numbers of any size
+    if largest > room:
+        raise InvalidInput("numbers", largest, f"whole numbers within ±{room}")
+
+
+def _most_of(setting: Setting, samples: int) -> int:
+    """Return what no honest client with this many samples exceeds: sums, and 64σ of noise.
+
+    Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
+    """
+    top, plan = LARGEST_NUMBER, setting.noise
+    if plan is None:
+        return int(samples * top * 2.0**BITS)
+    own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS
+    return int(own + _DEVIATIONS * float(plan.scales().max()))
