@@ -75,10 +75,10 @@ class Adoption:
 
 
 class Client(Learner):
-    """One client of a federation: a state machine without input or output of its own.
+    """One client of a federation: a state machine without input or output.
 
-    `choose` and `observe` are the application's calls, `receive` takes the coordinator's messages;
-    whoever calls them delivers the messages that they return.
+    The application calls `choose` and `observe`; `receive` takes the coordinator's messages. The
+    caller delivers the messages that they return.
 
     Parameters
     ----------
@@ -127,9 +127,9 @@ class Client(Learner):
         self.frozen = 0  # how many the update in progress covers
         self.update = 0  # the update in progress, or the last one that this client took part in
 
-    def learn(self, x: FloatArray, y: float) -> None:
+    def _learn(self, x: FloatArray, y: float) -> None:
         """Append a sample, add it to the sums, and let the local update learn from it."""
-        super().learn(x, y)
+        super()._learn(x, y)
         self.sums.add(self.samples)
 
     def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
@@ -158,7 +158,7 @@ class Client(Learner):
         for k, value in enumerate(rewards):
             self.setting.problem.check_reward(float(value), f"y[{k}]")
         for x, value in zip(table, rewards, strict=True):
-            self.learn(x, float(value))
+            self._learn(x, float(value))
 
     def receive(self, message: Message) -> list[Message]:
         """Handle a message from the coordinator; repeated and stale ones are ignored.

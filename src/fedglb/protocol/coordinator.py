@@ -57,7 +57,7 @@ class Holding:
 
 
 class Coordinator:
-    """The coordinator of a federation: a state machine without input or output of its own.
+    """The coordinator of a federation: a state machine without input or output.
 
     Every method returns the messages that are to be delivered. It sees sums over samples, never
     a sample. It keeps each client's contribution to the model, so that an update can exclude a
@@ -74,8 +74,7 @@ class Coordinator:
         The identities of the members; others `join` later. Sums are taken in their sorted order,
         in whatever order they joined or answer.
     reward_limit
-        The largest |reward|, where the link's rewards have no bound: without one, nobody can say
-        how large a gradient may be.
+        The largest |reward|, where the link's rewards have no bound: it bounds gradients.
 
     Raises
     ------
@@ -156,7 +155,7 @@ class Coordinator:
         Parameters
         ----------
         client
-            Who leaves; one that is no member changes nothing.
+            The client that leaves; an unknown one changes nothing.
 
         Returns
         -------
@@ -167,14 +166,14 @@ class Coordinator:
         return self.exclude(client)
 
     def drop_samples(self, client: ClientId) -> list[Message]:
-        """Go on without the samples of `client`, which has lost them: none that it has is covered.
+        """Go on without the samples of `client`, which has lost them.
 
         Where updates do not refit, those that the model has stay in it.
 
         Parameters
         ----------
         client
-            Who has lost its samples.
+            The client that has lost its samples.
 
         Returns
         -------
@@ -229,7 +228,7 @@ class Coordinator:
 
     @property
     def participants(self) -> Mapping[ClientId, None]:
-        """Who takes part in the update in progress."""
+        """The clients that take part in the update in progress."""
         return {} if self.update is None else self.update.participants
 
     def missing(self) -> list[ClientId]:
@@ -328,14 +327,14 @@ class Coordinator:
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it.
 
-        Without members there is nothing to be done; nor where the privacy budget is spent.
+        Without members, or once the privacy budget is spent, nothing happens.
 
         Parameters
         ----------
         t
             The step.
         client
-            Who asked for it; None: nobody, it is a schedule's.
+            The client that asked for it; None: a schedule did.
 
         Returns
         -------
@@ -364,7 +363,7 @@ class Coordinator:
         Parameters
         ----------
         *clients
-            Who is left out; who takes no part changes nothing.
+            The clients that are left out; those that take no part change nothing.
 
         Returns
         -------
@@ -388,7 +387,23 @@ class Coordinator:
             self.update = None
 
     def start_update(self, t: int, client: ClientId | None) -> Update:
-        """Start an update with all members, or alone, without sending any request; as `begin`."""
+        """Start an update with all members, or alone, without sending any request.
+
+        Parameters
+        ----------
+        t, client
+            As for `begin`.
+
+        Returns
+        -------
+        Update
+            The update in progress.
+
+        Raises
+        ------
+        InvalidInput
+            As `begin`.
+        """
         solver = self.algorithm.global_update
         if solver is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
@@ -448,6 +463,11 @@ class Coordinator:
         """Count as the paper does for a centralised learner, which has no updates.
 
         Each interaction is one update with one round, and a gradient to each client.
+
+        Parameters
+        ----------
+        interactions, clients
+            The new interactions, and the number of clients.
         """
         self.syncs += interactions
         self.rounds += interactions
@@ -456,7 +476,7 @@ class Coordinator:
             self.ledger.add("Centralised", "down", clients * interactions, dim)
 
     def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
-        """End the update in progress, which has a solution; return the model, and who gets it."""
+        """Return the model of the update in progress, which is solved and ends, and who gets it."""
         update = self.update
         assert update is not None
         self.model = model = update.model()

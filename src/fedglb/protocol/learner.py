@@ -243,12 +243,12 @@ class Learner:
         bool
             Whether the trigger fired: then the caller sends a `sync_request`.
         """
-        self.learn(x, y)
+        self._learn(x, y)
         self.last_t = max(self.last_t, t)
         # The next model overwrites what this step changed; if none comes, nothing is lost.
         return self.triggered(t)
 
-    def learn(self, x: FloatArray, y: float) -> None:
+    def _learn(self, x: FloatArray, y: float) -> None:
         """Append a sample and let the local update learn from it."""
         index = self.samples.append(x, y)
         self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)

@@ -67,26 +67,9 @@ def sums_of(
 ) -> IntArray:
     """Return the sums of each client's rows first[i] … last[i] − 1 at the model θ.
 
-    Parameters
-    ----------
-    setting
-        The setting of the run.
-    theta
-        The model in force, shape (d,).
-    X, y
-        Samples of all clients, shapes (N, n, d) and (N, n).
-    first, last
-        Which of them, shape (N,).
-
-    Returns
-    -------
-    array
-        Whole numbers, shape (N, d + d(d+1)/2), in units of 2⁻³⁰.
-
-    Raises
-    ------
-    InvalidInput
-        If rewards are so large, or samples so many, that a sum over all clients may overflow.
+    X and y have the samples of N clients, shapes (N, n, d) and (N, n). The sums are whole numbers
+    in units of 2⁻³⁰, shape (N, d + d(d+1)/2). Raises `InvalidInput` if rewards or the number of
+    samples are too large: a sum over all clients could overflow.
     """
     _check_room(setting, theta, y, first, last)
     numbers = np.zeros((len(X), size(setting.problem.dim)), dtype=np.int64)
@@ -100,7 +83,7 @@ def sums_of(
 def _check_room(
     setting: Setting, theta: FloatArray, y: FloatArray, first: IntArray, last: IntArray
 ) -> None:
-    """Raise unless the sums of all clients fit into 63 bits: an overflow would hide nothing.
+    """Raise unless the sums of all clients fit into 63 bits.
 
     With noise, weighted sums of all batches are sent: all of a client's samples count, each as the
     largest that there is, so that the answer does not depend on rewards. Without, those in a batch.
@@ -131,14 +114,14 @@ class Release:
     Parameters
     ----------
     update
-        Its update.
+        The update's number.
     samples
         How many of the client's samples are in batches then, the oldest ones.
     batch
-        The sums of the batch that the update takes in. Without noise also those of the batches
-        before it whose updates led to no model: nothing else would ever bring these.
+        The sums of the batch that the update takes in. Without noise also those of earlier batches
+        whose updates led to no model.
     numbers
-        What is sent: the weighted sums of all batches, and the client's noise.
+        The message: weighted sums of all batches, with the client's noise.
     """
 
     update: int
@@ -189,24 +172,8 @@ class Batches:
     ) -> Release:
         """Return what would be released for an update, with fresh noise. Changes nothing.
 
-        Parameters
-        ----------
-        update
-            Its number.
-        samples, frozen
-            The client's samples, and how many of them the update takes in, the oldest ones.
-        theta, adopted
-            The model that the client holds, and the update that it came from.
-
-        Returns
-        -------
-        Release
-            For `commit`, once it is known that it will be sent.
-
-        Raises
-        ------
-        InvalidInput
-            If nothing may be released for this update.
+        The update takes in the first `frozen` samples; θ is the model that the client holds, of
+        the update `adopted`. Raises `InvalidInput` if nothing may be released for this update.
         """
         if (why := self.refusal(update)) is not None:
             raise InvalidInput("update", update, f"a later one within the budget: {why}")
@@ -338,7 +305,7 @@ class OnePassUpdate(Update):
         numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
         v, H = unpack(np.asarray(numbers), d)
         noise = (0.0, 0.0)
-        if plan is not None:  # clients come and go: each release has the noise of its own
+        if plan is not None:  # each release has the noise of the clients that were there
             row = plan.factors.decoder[b - 1]
             shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
             noise = plan.vector_share * shares, plan.matrix_share * shares
@@ -374,16 +341,9 @@ def check_numbers(numbers: IntArray, setting: Setting) -> None:
 
 
 def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
-    """Raise unless one client may release this: so that no sum over clients overflows 64 bits.
+    """Raise unless one client may release this: no sum over clients may overflow 64 bits.
 
-    Parameters
-    ----------
-    numbers
-        What it releases.
-    setting
-        The setting of the federation.
-    samples
-        How many samples a client may have; None: as many as fit.
+    `samples` limits how many samples a client may have; None: as many as fit.
     """
     room = (2**63 - 1) // setting.clients
     if samples is not None:

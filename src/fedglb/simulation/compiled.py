@@ -261,7 +261,7 @@ class CompiledEngine(Engine):
         self._note(slice(None), model, self.learners.counts)
 
     def _adopt_alone(self, i: int, model: SharedModel) -> None:
-        """Let client i adopt the model, and learn again what of its own that does not cover."""
+        """Let client i adopt the model, and replay its samples that the model does not cover."""
         a, state, covered = self.learners, self._state(i), self.coordinator.covered.get(i)
         first = 0 if covered is None else covered.samples
         local, setting = self.algorithm.local_update, self._choosing.setting
@@ -372,6 +372,6 @@ def check_compiled(algorithm: Algorithm) -> None:
         if getattr(type(part), method) is not getattr(kind, method):
             raise InvalidInput(
                 "engine", "compiled",
-                f'engine="reference" for {part}: it has a `{method}` of its own instead of '
+                f'engine="reference" for {part}: it overrides `{method}` instead of having '
                 f"{instead}",
             )  # fmt: skip
