@@ -16,8 +16,8 @@ from fedglb.federation.coordinator.status import privacy_of, schedule_of
 from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
-from fedglb.protocol.batches import sums_of
 from fedglb.protocol.messages import BatchSums, CovarianceRequest, SyncRequest
+from fedglb.protocol.one_pass import sums_of
 from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.lossy_network import (
     DIM,

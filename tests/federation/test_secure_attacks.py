@@ -19,8 +19,8 @@ from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.federation.wire.sum_messages import AllHere, Consent, SumOffer, SumReady
-from fedglb.protocol.batches import sums_of
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, MaskedSum
+from fedglb.protocol.one_pass import sums_of
 from tests.federation.helpers.evil_coordinator import EACH, NAMES, Evil, evil_federation
 from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.recorded import stream

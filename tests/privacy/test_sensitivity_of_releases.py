@@ -13,8 +13,8 @@ import pytest
 import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.privacy import NoisePlan
-from fedglb.protocol.batches import sums_of
 from fedglb.protocol.messages import CovarianceRequest, NewModel
+from fedglb.protocol.one_pass import sums_of
 from tests.links.families import Hyperbolic
 from tests.privacy.worst_case import worst
 

@@ -12,9 +12,14 @@ import fedglb as fg
 from fedglb.kernels.sums import add_derivatives, add_model_sums, add_moments, sum_loss
 from fedglb.links import LINKS
 from fedglb.parts.global_update import Query
-from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.bounds import Batch, limits, reward_range
-from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums
+from fedglb.protocol.checks import (
+    Batch,
+    check_covariance,
+    check_derivatives,
+    check_model_sums,
+    limits,
+    reward_range,
+)
 from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
 from fedglb.protocol.persistence import to_arrays
 from tests.protocol.driver import Federation, communicating, equal_arrays
@@ -75,7 +80,7 @@ def sums(X, y):
     d = X.shape[1]
     matrix, b = np.zeros((d, d)), np.zeros(d)
     add_moments(X, y, matrix, b)
-    return Contribution(X.shape[0], matrix, b)
+    return Covariance(0, 1, X.shape[0], matrix, b)
 
 
 def derivatives(link, X, y, theta):
@@ -108,7 +113,7 @@ def accepted(rng, link, n, d, norm, *, limit=LIMIT):
     check_covariance(dataclasses.replace(message, b=whole.b), None, rewards, linear, setting)
     query = Query(theta, hessian=True, loss=True)
     answer = derivatives(link, X[first:], y[first:], theta)
-    check_derivatives(answer, Batch(whole, before), limits(link, rewards, query), setting)
+    check_derivatives(answer, Batch.of(whole, before), limits(link, rewards, query), setting)
 
 
 @pytest.mark.some(3)
@@ -160,7 +165,7 @@ def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
     then = derivatives(link, X, y, there)
     if not (np.isfinite(then.gradient).all() and np.isfinite(then.hessian).all()):
         return False
-    batch = Batch(Contribution(n, answer.hessian, answer.gradient), slope=first.slope)
+    batch = Batch.of_hessian(answer, first.slope)
     then = dataclasses.replace(then, loss=None)
     check_derivatives(then, batch, limits(link, rewards, query), setting)
     return True

@@ -44,9 +44,7 @@ def test_the_engines_agree_for_every_link(link):
 @pytest.mark.parametrize("choice", [fg.Thompson(draws=2), fg.EpsilonGreedy(0.3)])
 def test_the_engines_agree_where_choices_are_random(choice):
     env = fg.Delayed(fg.Partial(PLAIN, 0.7), (0, 4))
-    reference, compiled = play(fg.fedglb_auto(choice=choice), env)
-    run = agree(reference, compiled)
-    assert_array_equal(run.propensities, compiled.result().propensities)
+    agree(*play(fg.fedglb_auto(choice=choice), env))
 
 
 @pytest.mark.parametrize("clients", [N, 1])

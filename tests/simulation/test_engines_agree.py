@@ -133,6 +133,8 @@ def agree(reference, compiled):
     assert_array_equal(one.theta, two.theta)
     assert {**one.parameters, "engine": "compiled"} == two.parameters
     assert one.privacy == two.privacy
+    for name in ("propensities", "propensity_errors"):
+        same({name: getattr(one, name)}, {name: getattr(two, name)})
     same(reference.coordinator.to_arrays(), compiled.coordinator.to_arrays())
     for i in range(reference.setting.clients):
         same(reference.client(i).to_arrays(), compiled.client(i).to_arrays())
@@ -272,8 +274,10 @@ def test_one_client_is_not_one_for_all():
 def test_past_the_refresh_of_the_inverse():
     """More than 1,024 samples per client without an update: A⁻¹ and the centre are recomputed."""
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    for name in ("N-ONS-GLM", "FedGLB-UCB3"):
-        algorithm = fg.fedglb_ucb_3(1, 0.2) if name == "FedGLB-UCB3" else ALGORITHMS[name]
+    for algorithm in (
+        fg.n_ons_glm(0.2), fg.fedglb_ucb_3(1, 0.2), fg.fedglb_mix(math.inf),
+        fg.fedglb_auto(math.inf),
+    ):  # fmt: skip
         agree(*play(algorithm, env, horizon=1100))
 
 
@@ -503,7 +507,9 @@ def test_compare_takes_any_iterable_and_nothing_else():
         fg.compare(fg.n_ons_glm(), env, 3)
 
 
-@pytest.mark.parametrize("size", [(1, 1, 1, 1), (1, 5, 1, 4), (2, 1, 3, 9), (3, 4, 1, 7)])
+@pytest.mark.parametrize(
+    "size", [(1, 1, 1, 1), (1, 1, 1, 3), (1, 5, 1, 4), (2, 1, 3, 9), (3, 4, 1, 7)]
+)
 def test_small_sizes(size):
     clients, arms, d, horizon = size
     env = fg.Synthetic(fg.Problem(d), clients, arms)
@@ -512,6 +518,8 @@ def test_small_sizes(size):
         fg.fedglb_ucb_3(horizon), fg.dislinucb(0.1), fg.one_ucb_glm(), fg.n_ucb_glm(),
         fg.fedglb_private(1), fg.fedglb_private(horizon),
         fg.fedglb_private(horizon, privacy=fg.GaussianMechanism(1.0, 1e-6)),
+        fg.fedglb_mix(0.1, fg.Thompson(draws=2)), fg.fedglb_auto(),
+        fg.fedglb_mix(0.1, fg.Certified(fg.Greedy(), 1.0)),
     ):  # fmt: skip
         agree(*play(algorithm, env, horizon=horizon))
 

@@ -305,7 +305,7 @@ class Environment(ABC):
 def generator(seed: int, role: Role) -> np.random.Generator:
     """Return the random numbers of one role under a seed.
 
-    Each role has a stream of its own, so that all algorithms of a comparison see the same arms
+    Each role has a separate stream, so that all algorithms of a comparison see the same arms
     and noise, however many numbers each role draws.
 
     Parameters

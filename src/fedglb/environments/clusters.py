@@ -195,7 +195,7 @@ def clustered(
     Raises
     ------
     InvalidInput
-        Where an argument is wrong, or the rows differ too little for so many clusters.
+        Where an argument is wrong, or the rows differ too little for this number of clusters.
     DataUnavailable
         Where the data set is not on this machine and cannot be downloaded.
 

@@ -30,7 +30,7 @@ class Delayed(Changed):
         The environment whose rewards come late.
     steps
         The delay, a whole number ≥ 0; or two of them (least, most): each reward then has a
-        delay of its own, uniform on least, …, most.
+        separate delay, uniform on least, …, most.
 
     Raises
     ------

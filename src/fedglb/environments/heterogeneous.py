@@ -1,4 +1,4 @@
-"""Clients that differ: each has a θ of its own around a common one."""
+"""Clients that differ: each has another θ around a common one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Heterogeneous(Changed):
-    """An environment whose clients differ: client i has a θᵢ of its own around the common θ.
+    """An environment whose clients differ: client i has its θᵢ around the common θ.
 
     θᵢ = ‖θ‖·(θ/‖θ‖ + spread·gᵢ) / ‖θ/‖θ‖ + spread·gᵢ‖ with gᵢ independent and uniform on the unit
     sphere: as long as θ, so within the ball of the problem. The angle φ between θᵢ and θ has

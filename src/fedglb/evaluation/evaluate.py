@@ -122,7 +122,7 @@ def evaluate(
         "normal" (default): estimate ± z standard errors, right as the log grows. "proven": holds
         for every length of the log, and is wider; only with "ips" and rewards in a bounded range.
     folds
-        For "dr" the log is cut into so many blocks, in order of time; the model that predicts a
+        For "dr" the log is cut into this many blocks, in order of time; the model that predicts a
         block is fitted to the blocks before it.
     ridge
         λ of the reward model. None: `Evidence()`, which chooses it from the data.

@@ -161,7 +161,7 @@ class ClientPolicy(Policy):
         of, choice = self.client, self.client.algorithm.choice
         inner = choice.rule if isinstance(choice, EpsilonGreedy) else choice
         algorithm = replace(of.algorithm, choice=inner)
-        copy = Client.from_arrays(of.id, algorithm, of.setting, of.to_arrays())
+        copy = Client.from_arrays(of.id, algorithm, of.agreed, of.to_arrays())
         object.__setattr__(self, "_epsilon", float(choice.epsilon))
         object.__setattr__(self, "client", copy)
 

@@ -13,7 +13,7 @@ from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
-#: A fit ends within so many posterior standard deviations of the minimum.
+#: A fit ends within this many posterior standard deviations of the minimum.
 _PRECISION = 1e-6
 
 

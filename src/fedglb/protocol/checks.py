@@ -1,18 +1,23 @@
-"""Checks of what clients and coordinator send each other; they raise before anything changes."""
+"""Checks of what clients and coordinator send each other; they raise before anything changes.
+
+No honest client's sums exceed these bounds, for any samples. A false answer within them cannot be
+detected: only the client sees its samples.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, array, integer, number
 from fedglb.kernels.linalg import asymmetry, cholesky, inverse_quadratic, is_definite
+from fedglb.links import Link
 from fedglb.model import SharedModel
-from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.bounds import MARGIN, Batch, Limits, trace
+from fedglb.parts.global_update import Query
 from fedglb.protocol.messages import ClientId, Covariance, Derivatives, ModelSums
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -21,6 +26,13 @@ from fedglb.typing import FloatArray
 LARGEST = 2**53
 _SQUARE_OVERFLOWS = 1e100
 _SLACK = 1e-8  # ‖x‖ may exceed 1 by rounding; relative to the number of samples
+# Relative. The extremes of a link are searched on a grid, which may be off by this much; rounding
+# errors of sums over up to 10⁹ samples are far smaller.
+MARGIN = 1e-3
+_UNIT = 2.0**-53
+_FAR = 700.0  # a link's functions may overflow at larger |z|
+_TINY = 1e-100  # of slopes
+_UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 
 
 def check_one_kind(ids: Sequence[ClientId]) -> None:
@@ -40,9 +52,146 @@ def check_identities(clients: Iterable[ClientId], most: int) -> list[ClientId]:
     return sorted(ids)
 
 
+# -- what sums can be ----------------------------------------------------------------------
+
+
+def trace(matrix: FloatArray) -> float:
+    """Return the trace, infinite where it overflows: e^z at an extreme θ."""
+    return float(sum(matrix.diagonal().tolist()))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The samples that a sum ranges over, and what is known of their M = Σ x xᵀ.
+
+    Parameters
+    ----------
+    samples
+        The number n.
+    lower, upper
+        lower ≼ M ≼ upper; the same array where M is known.
+    slack
+        An s for which M + sI, as computed and factored, is at least the true M + (s/2)I.
+    """
+
+    samples: int
+    lower: FloatArray
+    upper: FloatArray
+    slack: float
+
+    @classmethod
+    def of(cls, part: Covariance, before: Covariance | None = None) -> Batch:
+        """Return the samples of a covariance, less those of an earlier one."""
+        if before is None:
+            return cls(part.samples, part.matrix, part.matrix, _slack(part.samples, part.matrix))
+        matrix = part.matrix - before.matrix
+        slack = _slack(part.samples, part.matrix)
+        return cls(part.samples - before.samples, matrix, matrix, slack)
+
+    @classmethod
+    def of_hessian(cls, part: ModelSums, slope: tuple[float, float]) -> Batch:
+        """Return the samples of a Hessian Σ μ′ x xᵀ, with μ′ within these two numbers."""
+        n, (least, most) = part.samples, slope
+        # Below _TINY, weights may underflow and what is divided by them overflow: M ≼ nI.
+        upper = part.hessian / least if least > _TINY else n * np.eye(len(part.hessian))
+        return cls(n, part.hessian / most, upper, _slack(n, upper))
+
+
+def _slack(n: int, matrix: FloatArray) -> float:
+    """Return the slack of a sum of n terms.
+
+    The sum is off by at most n·u·Σ‖x‖², the Cholesky factor and a solve with it by 3d²·u·‖M‖; a
+    difference of two sums by twice as much as the larger one.
+    """
+    return float(16.0 * _UNIT * (n + len(matrix) ** 2) * (trace(matrix) + _UNDERFLOW))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one sample can add to the sums of a query.
+
+    Parameters
+    ----------
+    query
+        The query.
+    residual
+        The largest |μ(z) − y|.
+    slope
+        The smallest and the largest μ′(z).
+    loss
+        The smallest and the largest m(z) − y z.
+    """
+
+    query: Query
+    residual: float = math.inf
+    slope: tuple[float, float] = (-math.inf, math.inf)
+    loss: tuple[float, float] = (-math.inf, math.inf)
+
+
+def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
+    """Return the smallest and largest reward: the link's support, within ±limit if there is one."""
+    low, high = link.support
+    if limit is None:
+        return low, high
+    number("reward_limit", limit, above=0.0)
+    if max(low, -limit) > min(high, limit):
+        raise InvalidInput("reward_limit", limit, f"a limit that allows rewards in {link.support}")
+    return max(low, -limit), min(high, limit)
+
+
+def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
+    """Return the limits for |z| ≤ ‖θ‖ and y within `rewards`; infinite where there is no limit.
+
+    μ increases with z, and so the cumulant m, with m′ = μ, is convex.
+    """
+    reach = float(np.linalg.norm(query.theta)) * (1.0 + 1e-8) + 1e-8  # ‖x‖ ≤ 1, and rounding
+    if not reach <= _FAR:
+        return Limits(query)
+    low, high = rewards
+    means = link.mean(-reach), link.mean(reach)
+    size = max(abs(v) for v in (*means, *rewards))
+    residual = max(means[1] - low, high - means[0]) + MARGIN * size
+    everything = (-math.inf, math.inf)
+    return Limits(
+        query,
+        residual if math.isfinite(residual) else math.inf,
+        _slopes(link, reach) if query.hessian else everything,
+        _losses(link, reach, rewards) if query.loss and math.isfinite(size) else everything,
+    )
+
+
+def _slopes(link: Link, reach: float) -> tuple[float, float]:
+    least, most = link.c_mu(reach), link.k_mu(reach)
+    return least - MARGIN * abs(least), most + MARGIN * abs(most)
+
+
+def _losses(link: Link, reach: float, rewards: tuple[float, float]) -> tuple[float, float]:
+    """Extremes of a function that is convex in z and linear in y."""
+    corners = [link.loss(z, y) for z in (-reach, reach) for y in rewards]
+    least = min(link.loss(_inverse_mean(link, y, reach), y) for y in rewards)
+    size = max(abs(v) for v in (*corners, least)) + reach * max(abs(y) for y in rewards)
+    return least - MARGIN * size, max(corners) + MARGIN * size
+
+
+def _inverse_mean(link: Link, y: float, reach: float) -> float:
+    """The z with |z| ≤ reach where μ(z) is nearest to y."""
+    low, high = -reach, reach
+    if link.mean(low) >= y:
+        return low
+    if link.mean(high) <= y:
+        return high
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if link.mean(middle) < y else (low, middle)
+    return low
+
+
+# -- checks --------------------------------------------------------------------------------
+
+
 def check_covariance(
     message: Covariance,
-    covered: Contribution | None,
+    covered: Covariance | None,
     rewards: tuple[float, float],
     algorithm: Algorithm,
     setting: Setting,
@@ -58,18 +207,17 @@ def check_covariance(
     slack = _SLACK * (n + 1)
     if asymmetry(matrix) > slack:
         raise InvalidInput("matrix", "not symmetric", "a symmetric matrix")
-    whole = Contribution(n, matrix, None)
-    batch = Batch(whole, covered)
-    size = trace(batch.matrix)
+    batch = Batch.of(message, covered)
+    size = trace(batch.upper)
     if size > batch.samples + slack:
         raise InvalidInput(
             "trace of matrix", size, f"at most the number of samples, {batch.samples}"
         )
-    if not is_definite(1.0, batch.matrix, 0.0, batch.matrix, batch.slack):
+    if not is_definite(1.0, batch.upper, 0.0, batch.upper, batch.slack):
         raise InvalidInput("matrix", "indefinite", "a positive semi-definite matrix")
     b = _exactly("b", message.b, (d,), wanted=algorithm.local_update.shares_moment)
     if b is not None:
-        _check_sum("b", b, Batch(whole), max(abs(y) for y in rewards))
+        _check_sum("b", b, Batch.of(message), max(abs(y) for y in rewards))
 
 
 def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> None:
@@ -84,11 +232,10 @@ def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> No
     gradient = array("gradient", message.gradient, (d,))
     hessian = array("hessian", message.hessian, (d, d))
     _check_weights(hessian, n, limits.slope[1])
-    whole = Contribution(n, hessian, None)
     # its own rounding errors are a sum's, whatever the weights in it
-    if not is_definite(1.0, hessian, 0.0, hessian, Batch(whole).slack):
+    if not is_definite(1.0, hessian, 0.0, hessian, _slack(n, hessian)):
         raise InvalidInput("hessian", "indefinite", "a positive semi-definite matrix")
-    _check_sum("gradient", gradient, Batch(whole, slope=limits.slope), limits.residual)
+    _check_sum("gradient", gradient, Batch.of_hessian(message, limits.slope), limits.residual)
 
 
 def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
@@ -116,7 +263,7 @@ def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -
         return
     unit = largest if largest > _SQUARE_OVERFLOWS else 1.0  # e^z at an extreme θ
     scaled = value if unit == 1.0 else value / unit
-    length = math.sqrt(inverse_quadratic(batch.matrix, scaled, batch.slack)) * unit
+    length = math.sqrt(inverse_quadratic(batch.upper, scaled, batch.slack)) * unit
     bound = math.sqrt(batch.samples) * largest * (1.0 + MARGIN)
     if not length <= bound:
         allowed = f"at most {bound:g}, as {batch.samples} samples with this covariance can give"
@@ -142,15 +289,15 @@ def _check_weights(hessian: FloatArray, n: int, most: float) -> None:
 def _check_hessian(value: FloatArray, batch: Batch, slope: tuple[float, float]) -> None:
     """Raise unless `value` is symmetric, and between M times the smallest and largest slope."""
     least, most = slope
-    if batch.slope is not None:  # then M is only bounded
+    if batch.lower is not batch.upper:  # then M is only bounded
         _check_weights(value, batch.samples, most)
     slack = 2.0 * most * batch.slack
     # k·M may overflow (e^z at an extreme θ): then it bounds nothing
-    if not math.isfinite(slack + most * (batch.samples + 1.0 + trace(batch.matrix))):
+    if not math.isfinite(slack + most * (batch.samples + 1.0 + trace(batch.upper))):
         return
     if asymmetry(value) > slack:
         raise InvalidInput("hessian", "not symmetric", "a symmetric matrix")
-    if not is_definite(most, batch.matrix, -1.0, value, slack):
+    if not is_definite(most, batch.upper, -1.0, value, slack):
         raise InvalidInput("hessian", "too large", f"at most {most:g} times the covariance")
     if math.isfinite(least) and not is_definite(1.0, value, -least, batch.lower, slack):
         raise InvalidInput("hessian", "too small", f"at least {least:g} times the covariance")

@@ -28,7 +28,7 @@ class Choosing:
     Parameters
     ----------
     algorithm, setting, seed
-        The client's.
+        The client's; the setting has the λ in force.
     constants
         The numbers that the confidence needs and that no sample changes.
     terms
@@ -45,8 +45,8 @@ class Choosing:
     def after(
         cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
     ) -> Choosing:
-        """Return what choices need of a model, or before the first one."""
-        confidence = algorithm.confidence
+        """Return what choices need of a model, or before the first one; its λ is in force."""
+        confidence, setting = algorithm.confidence, setting.in_force(model)
         constants = np.array(confidence.constants(setting), dtype=float)
         return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
 

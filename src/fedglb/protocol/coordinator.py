@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
+from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
-from fedglb.protocol.assembly import Contribution, UpdateRecord
-from fedglb.protocol.bounds import reward_range
-from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind
-from fedglb.protocol.downloads import Holding, recipients
+from fedglb.parts.global_update import Query, Sums
+from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind, reward_range
 from fedglb.protocol.ledger import Entry, Ledger
 from fedglb.protocol.messages import (
     BatchSums,
@@ -27,7 +26,7 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
-from fedglb.protocol.one_pass_update import OnePassUpdate, SumOfReleases
+from fedglb.protocol.one_pass import OnePassUpdate, SumOfReleases
 from fedglb.protocol.persistence import (
     Arrays,
     from_arrays,
@@ -37,21 +36,33 @@ from fedglb.protocol.persistence import (
     to_arrays,
     unstack,
 )
-from fedglb.protocol.update import IDLE, Update
+from fedglb.protocol.update import IDLE, Contribution, Update, UpdateRecord
 from fedglb.setting import Setting
-from fedglb.typing import IntArray
+from fedglb.typing import FloatArray, IntArray
 
 _NUMBERS = ("syncs", "rounds", "started", "finished", "t")
 
 
+@dataclasses.dataclass(frozen=True)
+class Holding:
+    """What a client has of A, λI + Σ x xᵀ over all that it uploaded or was sent; its log det."""
+
+    matrix: FloatArray
+    log_det: float
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Holding:
+        """Return the holding with this matrix."""
+        return cls(matrix, log_det(matrix))
+
+
 class Coordinator:
-    """The coordinator of a federation: a state machine without input or output of its own.
+    """The coordinator of a federation: a state machine without input or output.
 
     Every method returns the messages that are to be delivered. It sees sums over samples, never
-    a sample. It keeps each client's cumulative covariance, so that an update can exclude a
+    a sample. It keeps each client's contribution to the model, so that an update can exclude a
     client: A, n and F then range over the samples of those that answered to the end. Where the
-    solver's updates are `alone`, the client that asked is the only participant, and gets the model,
-    or those get it that lack enough of it.
+    solver's updates are `alone`, the client that asked is the only participant.
 
     Parameters
     ----------
@@ -63,8 +74,7 @@ class Coordinator:
         The identities of the members; others `join` later. Sums are taken in their sorted order,
         in whatever order they joined or answer.
     reward_limit
-        The largest |reward|, where the link's rewards have no bound: without one, nobody can say
-        how large a gradient may be.
+        The largest |reward|, where the link's rewards have no bound: it bounds gradients.
 
     Raises
     ------
@@ -107,12 +117,10 @@ class Coordinator:
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None
-        self.covered: dict[
-            ClientId, Contribution
-        ] = {}  # what the model covers of each client's samples
-        self.holdings: dict[ClientId, Holding] = {}  # where the solver asks who lacks what of A
+        self.covered: dict[ClientId, Contribution] = {}  # what the model covers of each client
+        self.holdings: dict[ClientId, Holding] = {}  # where only clients that lag get the model
         self.releases: dict[int, SumOfReleases] = {}  # of one-pass updates, by their numbers
-        self.update: Update | OnePassUpdate | None = None  # the one in progress
+        self.update: Update | None = None  # the one in progress
         self.last_update: UpdateRecord | None = None  # the last one that led to a model
         self.started = 0  # the number of the last update that began
         self.finished = 0  # the number of the last one that led to a model
@@ -147,7 +155,7 @@ class Coordinator:
         Parameters
         ----------
         client
-            Who leaves; one that is no member changes nothing.
+            The client that leaves; an unknown one changes nothing.
 
         Returns
         -------
@@ -158,14 +166,14 @@ class Coordinator:
         return self.exclude(client)
 
     def drop_samples(self, client: ClientId) -> list[Message]:
-        """Go on without the samples of `client`, which has lost them: none that it has is covered.
+        """Go on without the samples of `client`, which has lost them.
 
         Where updates do not refit, those that the model has stay in it.
 
         Parameters
         ----------
         client
-            Who has lost its samples.
+            The client that has lost its samples.
 
         Returns
         -------
@@ -207,12 +215,6 @@ class Coordinator:
         covered = self.covered[client].samples if client in self.covered else 0
         return NewModel(client, self.finished, covered, model)
 
-    @property
-    def _alone(self) -> bool:
-        """Whether an update has one participant, the client that asked for it."""
-        solver = self.algorithm.global_update
-        return solver is not None and solver.alone
-
     def _check_member(self, client: ClientId) -> None:
         if client not in self.clients:
             raise InvalidInput("client", client, "a client of this federation")
@@ -226,7 +228,7 @@ class Coordinator:
 
     @property
     def participants(self) -> Mapping[ClientId, None]:
-        """Who takes part in the update in progress."""
+        """The clients that take part in the update in progress."""
         return {} if self.update is None else self.update.participants
 
     def missing(self) -> list[ClientId]:
@@ -243,7 +245,7 @@ class Coordinator:
     def receive(self, message: Message) -> list[Message]:
         """Handle a message from a client.
 
-        An answer that nobody waits for (repeated, or to what is over) is dropped unseen.
+        Stale replies are ignored.
 
         Parameters
         ----------
@@ -253,29 +255,30 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent: the next request to every participant, or the new model to every
-            member, or nothing while answers are missing.
+            The next request to every participant, or the new model to every member, or nothing
+            while answers are missing.
 
         Raises
         ------
         InvalidInput
-            If the message is bad: its sender is no member, it is none that goes up, or what it
-            says cannot be. Nothing has changed.
+            If its sender is no member, it is not a message that goes up, or its content is
+            impossible. Nothing has changed.
         """
         self._check_member(message.client)
         match message:
             case SyncRequest():
                 integer("t", message.t, at_most=LARGEST)
-                if self.algorithm.global_update is None:
+                solver = self.algorithm.global_update
+                if solver is None:
                     raise InvalidInput("message", message.name, "none: there are no updates here")
                 self.ledger.count(message)
-                newest = message.update >= self.finished or self._alone
+                newest = message.update >= self.finished or solver.alone
                 wanted = self.update is None and newest
                 return self.begin(message.t, message.client) if wanted else []
             case Covariance() | ModelSums() | Derivatives() | BatchSums():
                 if self.update is None or not self.update.awaits(message):
                     return []
-                self.update.accept(message)  # type: ignore[arg-type]
+                self.update.accept(message)
                 self.ledger.count(message)
                 return self._go_on(self.update)
         raise InvalidInput("message", type(message).__name__, "a message that goes up")
@@ -297,7 +300,7 @@ class Coordinator:
         return self.begin(t) if due else []
 
     def accept_total(self, clients: int, numbers: IntArray) -> list[Message]:
-        """End a one-pass update with the sum over its participants, where nobody has its terms.
+        """End a one-pass update with the sum over its participants, where nobody knows its terms.
 
         Parameters
         ----------
@@ -324,14 +327,14 @@ class Coordinator:
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
         """Begin a global update in step t, on behalf of `client` where one asked for it.
 
-        Without members there is nothing to be done; nor where the privacy budget is spent.
+        Without members, or once the privacy budget is spent, nothing happens.
 
         Parameters
         ----------
         t
             The step.
         client
-            Who asked for it; None: nobody, it is a schedule's.
+            The client that asked for it; None: a schedule did.
 
         Returns
         -------
@@ -360,7 +363,7 @@ class Coordinator:
         Parameters
         ----------
         *clients
-            Who is left out; who takes no part changes nothing.
+            The clients that are left out; those that take no part change nothing.
 
         Returns
         -------
@@ -383,10 +386,8 @@ class Coordinator:
             self.rounds += self.update.rounds
             self.update = None
 
-    def start_update(self, t: int, client: ClientId | None) -> Update | OnePassUpdate:
+    def start_update(self, t: int, client: ClientId | None) -> Update:
         """Start an update with all members, or alone, without sending any request.
-
-        For who drives the update without messages (`simulation.bulk_update`); others `begin`.
 
         Parameters
         ----------
@@ -395,99 +396,156 @@ class Coordinator:
 
         Returns
         -------
-        Update or OnePassUpdate
+        Update
             The update in progress.
 
         Raises
         ------
         InvalidInput
-            If an update is in progress, or the algorithm makes none.
+            As `begin`.
         """
-        if self.algorithm.global_update is None or self.update is not None:
+        solver = self.algorithm.global_update
+        if solver is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
-        if client is None and self._alone:
+        if client is None and solver.alone:
             raise InvalidInput("client", None, "the client that asks: it takes part alone")
         self.started, self.t = self.started + 1, t
         self.update = self._update(client)
         return self.update
 
-    def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
-        """Return the model of the update in progress, which is solved, and who gets it.
+    def update_in_memory(
+        self,
+        t: int,
+        client: ClientId | None,
+        first: Mapping[ClientId, Message],
+        answer: Callable[[Query], Sums],
+    ) -> tuple[SharedModel, list[ClientId]]:
+        """Make a whole update at once, for an engine that holds all clients in memory.
 
-        The update ends, and the model is now ours. For who drives it without messages, as
-        `start_update`.
+        The result and the ledger are the same as with messages. All participants' messages have
+        the same size, so one of each kind is built and counted for all.
+
+        Parameters
+        ----------
+        t, client
+            As for `begin`.
+        first
+            What each participant answers to the first request; it is not checked.
+        answer
+            Returns the sums over all participants: per client first, then in sorted order.
+
+        Returns
+        -------
+        tuple
+            The model, and the clients that get it.
         """
-        update, solver = self.update, self.algorithm.global_update
+        count = self.ledger.count
+        if client is not None:
+            count(SyncRequest(client, t, self.finished))
+        update = self.start_update(t, client)
+        n, one = len(update.participants), next(iter(update.participants))
+        count(update.request(one), n)
+        count(first[one], n)
+        update.gathered = dict(first)
+        update.advance()
+        while (query := update.query) is not None:
+            count(update.request(one), n)
+            sums = answer(query)
+            reply = (update.number, update.rounds, sums.gradient, sums.hessian, sums.loss)
+            count(Derivatives(one, *reply), n)
+            update.tell(sums)
+        model, recipients = self.finish_update()
+        if recipients:
+            count(self._new_model(one, model), len(recipients))
+        return model, recipients
+
+    def count_centralised(self, interactions: int, clients: int) -> None:
+        """Count as the paper does for a centralised learner, which has no updates.
+
+        Each interaction is one update with one round, and a gradient to each client.
+
+        Parameters
+        ----------
+        interactions, clients
+            The new interactions, and the number of clients.
+        """
+        self.syncs += interactions
+        self.rounds += interactions
+        if interactions > 0:
+            dim = self.setting.problem.dim
+            self.ledger.add("Centralised", "down", clients * interactions, dim)
+
+    def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
+        """Return the model of the update in progress, which is solved and ends, and who gets it."""
+        update = self.update
         assert update is not None
-        assert solver is not None
         self.model = model = update.model()
         self.last_update = update.record()
-        keeps = not solver.refits and not isinstance(update, OnePassUpdate)  # that has `releases`
-        self.covered = (self.covered if keeps else {}) | update.fitted()
+        keeps = not update.solver.refits
         if isinstance(update, OnePassUpdate):
             assert update.total is not None
             self.releases[update.number] = update.total
+            keeps = False
+        self.covered = (self.covered if keeps else {}) | update.fitted()
         self.finished = update.number
         self.syncs += 1
         self.rounds += update.rounds
         self.update = None
         return model, self._recipients(update, model)
 
-    def _recipients(self, update: Update | OnePassUpdate, model: SharedModel) -> list[ClientId]:
-        solver = self.algorithm.global_update
-        assert solver is not None
-        if not solver.alone:
+    def _recipients(self, update: Update, model: SharedModel) -> list[ClientId]:
+        """Return who gets the model: all, the client that asked, or all that lag.
+
+        A client lags if log(det A / det A_j) reaches the solver's `download_level`; A_j is its
+        holding (Li and Wang, AISTATS 2022, Async-LinUCB: the download event).
+        """
+        level = update.solver.download_level
+        if not update.solver.alone:
             return list(self.clients)
-        if solver.download_level is None:
+        if level is None:
             return list(update.participants)
         assert update.solve is not None
+        uploaded = update.solve.objective.covariance
+        assert uploaded is not None
         prior = self.algorithm.local_update.prior(self.setting)
-        nothing = Holding.of(prior * np.eye(self.setting.problem.dim))
+        nothing, everything = Holding.of(prior * np.eye(len(uploaded))), Holding.of(model.matrix)
+        held = self.holdings
         for client in update.participants:
-            before = self.holdings.get(client, nothing)
-            self.holdings[client] = before.with_upload(update.solve.objective.covariance)
-        everything = Holding.of(model.matrix)
-        level = solver.download_level
-        return recipients(self.clients, self.holdings, nothing, everything, level)
+            held[client] = Holding.of(held.get(client, nothing).matrix + uploaded)
+        found = [
+            client
+            for client in self.clients
+            if everything.log_det - held.get(client, nothing).log_det >= level
+        ]
+        held.update(dict.fromkeys(found, everything))
+        return found
 
-    def _update(self, asked_by: ClientId | None = None) -> Update | OnePassUpdate:
+    def _update(self, asked_by: ClientId | None = None) -> Update:
         solver = self.algorithm.global_update
         assert solver is not None
-        base = self.finished if self.model is not None else 0
+        # a new coordinator's `restore` says who takes part where `asked_by` is None
+        alone = solver.alone and asked_by is not None
+        common: dict[str, Any] = {
+            "algorithm": self.algorithm, "setting": self.setting, "rewards": self.rewards,
+            "number": self.started, "t": self.t, "asked_by": asked_by,
+            "participants": {asked_by: None} if alone else dict(self.clients),
+            "previous": self.model, "base": self.finished if self.model is not None else 0,
+        }  # fmt: skip
         if solver.one_pass:
-            return OnePassUpdate(
-                self.algorithm, self.setting, self.started, self.t, asked_by,
-                self._participants(asked_by), self.model, base, self.releases,
-            )  # fmt: skip
-        return Update(
-            self.algorithm,
-            self.setting,
-            self.rewards,
-            number=self.started,
-            t=self.t,
-            asked_by=asked_by,
-            participants=self._participants(asked_by),
-            previous=self.model,
-            base=base,
-            kept={} if solver.refits else self.covered,
-        )
+            return OnePassUpdate(**common, kept={}, earlier=self.releases)
+        return Update(**common, kept={} if solver.refits else self.covered)
 
-    def _participants(self, asked_by: ClientId | None) -> dict[ClientId, None]:
-        if self._alone and asked_by is not None:  # None: `restore` will say who takes part
-            return {asked_by: None}
-        return dict(self.clients)
-
-    def _go_on(self, update: Update | OnePassUpdate) -> list[Message]:
+    def _go_on(self, update: Update) -> list[Message]:
         """Advance the update as far as the answers allow."""
         if not update.complete:
             return []
         update.advance()
-        if not update.solved:
+        if update.solution is None:
             return self._ask(update)
         model, getting = self.finish_update()
         return self._send([self._new_model(client, model) for client in getting])
 
-    def _ask(self, update: Update | OnePassUpdate) -> list[Message]:
+    def _ask(self, update: Update) -> list[Message]:
         return self._send([update.request(client) for client in update.participants])
 
     def _send(self, messages: list[Any]) -> list[Message]:
@@ -544,12 +602,14 @@ class Coordinator:
             self.model = from_arrays(SharedModel, model)
         if record := nested(arrays, "last_update"):
             self.last_update = from_arrays(UpdateRecord, record)
-        self.covered = unstack(Contribution, nested(arrays, "covered"))
+        solver = algorithm.global_update
+        kind = ModelSums if solver is not None and solver.starts_at_model else Covariance
+        self.covered = unstack(kind, nested(arrays, "covered"))
         self.holdings = unstack(Holding, nested(arrays, "holdings"))
         self.releases = unstack(SumOfReleases, nested(arrays, "releases"))
         for name, totals in nested(arrays, "ledger").items():
-            kind, direction = name.split(".")
-            self.ledger.entries[kind, direction] = Entry(*(int(v) for v in totals))
+            message, direction = name.split(".")
+            self.ledger.entries[message, direction] = Entry(*(int(v) for v in totals))
         if update := nested(arrays, "update"):
             self.update = self._update()
             self.update.restore(update)

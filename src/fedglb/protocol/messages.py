@@ -21,7 +21,7 @@ ClientId: TypeAlias = int | str
 class Message:
     """Base of all messages.
 
-    `name` is what the message is called on the wire and in ledgers: a change breaks both.
+    `name` identifies the message on the wire and in ledgers: a change breaks both.
     """
 
     name: ClassVar[str]
@@ -37,7 +37,7 @@ class Message:
 class SyncRequest(Message):
     """A client asks for a global update: its trigger fired in step t.
 
-    `update` is the last one whose model it holds: a request from before the newest is void.
+    `update` is the one whose model it holds: the coordinator ignores a request if there is a newer.
     """
 
     name = "SyncRequest"
@@ -48,10 +48,10 @@ class SyncRequest(Message):
 
 @dataclass(frozen=True)
 class CovarianceRequest(Message):
-    """The coordinator begins update `update`: send your covariance, or your sums at the model.
+    """The coordinator begins update `update` and asks a client for its sums.
 
-    Which of the two, the algorithm's solver says. `model` is the update whose model the sums are
-    taken at; 0 is the model before the first, θ = 0.
+    The algorithm's solver says which: `Covariance`, `ModelSums` or `BatchSums`. `model` is the
+    update at whose model they are taken; 0 is the model before the first, θ = 0.
     """
 
     name = "CovarianceRequest"
@@ -102,8 +102,8 @@ class ModelSums(Message):
 class BatchSums(Message):
     """What a client releases in a one-pass update: weighted sums of its batches, and its noise.
 
-    `numbers` has v and the triangle of H as whole numbers (`privacy.fixed_point`). There is no
-    count of samples: it is nobody's business.
+    `numbers` has v and the triangle of H as whole numbers (`privacy.fixed_point`). The number of
+    samples is omitted for privacy.
     """
 
     name = "BatchSums"

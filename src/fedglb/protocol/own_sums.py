@@ -18,7 +18,7 @@ class OwnSums:
 
     They are Σ x xᵀ and Σ x y or, where the algorithm's solver starts at the last model, Hessian
     and gradient there: then a model that is adopted needs new ones, one pass over the samples.
-    So the answer to a request takes no pass. They are d(d+1) numbers; a sample costs O(d²).
+    So the reply to a request is cached. They are d(d+1) numbers; a sample costs O(d²).
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class OwnSums:
         d, solver = setting.problem.dim, algorithm.global_update
         self.algorithm, self.setting, self.covered = algorithm, setting, covered
         self.at_model = solver is not None and solver.starts_at_model
-        self._used = solver is None or not solver.one_pass  # that one has `Batches`
+        self._used = solver is None or not solver.one_pass  # `Batches` does that there
         self.theta = np.zeros(d) if model is None or model.theta is None else model.theta
         self.count = 0  # how many samples are in the sums
         self.matrix = np.zeros((d, d))

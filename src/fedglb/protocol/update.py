@@ -5,36 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.model import SharedModel
-from fedglb.parts.global_update import GlobalUpdate, Query, Refit, Solve, Sums
-from fedglb.protocol.assembly import (
-    Contribution,
-    UpdateRecord,
-    objective,
-    shared_model,
-    sum_replies,
+from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
+from fedglb.protocol.checks import (
+    Batch,
+    Limits,
+    check_covariance,
+    check_derivatives,
+    check_model_sums,
+    limits,
 )
-from fedglb.protocol.bounds import Batch, Limits, limits
-from fedglb.protocol.checks import check_covariance, check_derivatives, check_model_sums
 from fedglb.protocol.messages import (
-    BatchSums,
     ClientId,
     Covariance,
     CovarianceRequest,
     Derivatives,
     Evaluate,
+    Message,
     ModelSums,
 )
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
 
 IDLE, GATHERING, SOLVING = range(3)  # IDLE: a coordinator without an update
+
+#: What a client contributes to a fit: Σ x xᵀ or, where the solver starts at the last model,
+#: gradient and Hessian there.
+Contribution: TypeAlias = Covariance | ModelSums
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """What happened in one global update.
+
+    Parameters
+    ----------
+    t, client
+        The step, and the client whose trigger fired (None: a schedule's).
+    samples
+        n, the number of samples of the clients that took part.
+    rounds
+        Derivative evaluations over all clients.
+    gradient_norm
+        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before); nan where nobody
+        has evaluated it.
+    gap
+        The proven bound on F(θ) − min F (nan where there is none).
+    projected
+        Whether the constraint ‖θ‖ ≤ S was active.
+    """
+
+    t: int
+    client: ClientId | None
+    samples: int
+    rounds: int
+    gradient_norm: float
+    gap: float
+    projected: bool
 
 
 @dataclass
@@ -43,12 +76,12 @@ class Update:
 
     First all participants send their covariances, or their derivatives at the last model where
     the solver starts there; then the solver asks for derivatives, round by round, until it has a
-    solution.
+    solution. `protocol.one_pass.OnePassUpdate` has another course.
 
     Parameters
     ----------
     algorithm, setting
-        The algorithm and the setting of the federation.
+        The algorithm, and the setting that the federation agreed on.
     rewards
         The smallest and the largest reward: they bound what an answer may be.
     number, t, asked_by
@@ -63,10 +96,9 @@ class Update:
     rounds
         How many rounds of derivatives have begun.
     gathered, replies
-        The covariances (or derivatives at the last model) so far, and the derivatives of this
-        round so far.
+        The contributions so far, and the derivatives of this round so far.
     solve
-        The solver; None until all of those have arrived.
+        The solver; None until all contributions have arrived.
     """
 
     algorithm: Algorithm
@@ -80,15 +112,15 @@ class Update:
     base: int
     kept: Mapping[ClientId, Contribution]
     rounds: int = 0
-    gathered: dict[ClientId, Contribution] = field(default_factory=dict)
+    gathered: dict[ClientId, Any] = field(default_factory=dict)
     replies: dict[ClientId, Derivatives] = field(default_factory=dict)
     solve: Solve | None = None
-    _known_limits: list[Limits] = field(default_factory=list)  # of the last queries
+    _limits: dict[tuple[bytes, bool, bool], Limits] = field(default_factory=dict)
     _batches: dict[ClientId, Batch] = field(default_factory=dict)  # of `gathered`, for its rounds
 
     @property
     def phase(self) -> int:
-        """GATHERING (of covariances, or of derivatives at the last model) or SOLVING."""
+        """GATHERING (of contributions) or SOLVING."""
         return GATHERING if self.solve is None else SOLVING
 
     @property
@@ -97,22 +129,24 @@ class Update:
         return None if self.solve is None else self.solve.query
 
     @property
-    def _solver(self) -> GlobalUpdate:
+    def solver(self) -> GlobalUpdate:
+        """The algorithm's solver."""
         solver = self.algorithm.global_update
         assert solver is not None
         return solver
 
     @property
-    def _at_model(self) -> bool:
-        """Whether participants first send their derivatives at the last model."""
-        return self._solver.starts_at_model
+    def first_answer(self) -> type[Message]:
+        """The message with which participants answer the first request."""
+        return ModelSums if self.solver.starts_at_model else Covariance
 
     # -- messages ------------------------------------------------------------------------------
 
     def request(self, client: ClientId) -> CovarianceRequest | Evaluate:
         """Return the request that `client` has to answer now."""
         if self.solve is None:
-            return CovarianceRequest(client, self.number, self.base if self._at_model else 0)
+            at_model = self.first_answer is not Covariance
+            return CovarianceRequest(client, self.number, self.base if at_model else 0)
         query = self.solve.query
         assert query is not None
         kept = self.kept.get(client)
@@ -139,39 +173,45 @@ class Update:
     def _answers(self) -> Mapping[ClientId, object]:
         return self.gathered if self.solve is None else self.replies
 
-    def awaits(self, message: Covariance | ModelSums | Derivatives | BatchSums) -> bool:
-        """Whether this message is an answer that the update waits for now."""
+    def awaits(self, message: Any) -> bool:
+        """Whether this answer is one that the update waits for now."""
         if message.update != self.number or message.client not in self.participants:
             return False
-        if message.client in self._answers() or isinstance(message, BatchSums):
+        if message.client in self._answers():
             return False
-        if isinstance(message, Covariance | ModelSums):
-            return self.phase == GATHERING and isinstance(message, ModelSums) == self._at_model
-        return self.phase == SOLVING and message.round == self.rounds
+        if self.phase == GATHERING:
+            return isinstance(message, self.first_answer)
+        return isinstance(message, Derivatives) and message.round == self.rounds
 
-    def accept(self, message: Covariance | ModelSums | Derivatives) -> None:
+    def accept(self, message: Any) -> None:
         """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
-        client, kept = message.client, self.kept.get(message.client)
-        if isinstance(message, Covariance):
-            check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
-            self.gathered[client] = Contribution(message.samples, message.matrix, message.b)
-        elif isinstance(message, ModelSums):
-            check_model_sums(message, self._limits(self._first_query), self.setting)
-            part = Contribution(message.samples, message.hessian, message.gradient)
-            self.gathered[client] = part
-        else:
+        client = message.client
+        if isinstance(message, Derivatives):
             query = self.query
             assert query is not None
-            check_derivatives(message, self._batch(client), self._limits(query), self.setting)
+            check_derivatives(message, self._batch(client), self._limits_at(query), self.setting)
             self.replies[client] = message
+            return
+        if isinstance(message, ModelSums):
+            check_model_sums(message, self._limits_at(self._first_query), self.setting)
+        else:
+            kept = self.kept.get(client)
+            assert not isinstance(kept, ModelSums)
+            check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
+        self.gathered[client] = message
+        self._batches.pop(client, None)
 
     def _batch(self, client: ClientId) -> Batch:
         """Return what a client's derivatives are checked against, the same in all rounds."""
-        found, part = self._batches.get(client), self.gathered[client]
-        if found is None or found.part is not part:
-            slope = self._limits(self._first_query).slope if self._at_model else None
-            found = self._batches[client] = Batch(part, self.kept.get(client), slope)
-        return found
+        if client not in self._batches:
+            part, kept = self.gathered[client], self.kept.get(client)
+            if isinstance(part, ModelSums):
+                found = Batch.of_hessian(part, self._limits_at(self._first_query).slope)
+            else:
+                assert not isinstance(kept, ModelSums)
+                found = Batch.of(part, kept)
+            self._batches[client] = found
+        return self._batches[client]
 
     @cached_property
     def _first_query(self) -> Query:
@@ -180,58 +220,67 @@ class Update:
         previous = None if self.previous is None else self.previous.theta
         return Query(np.zeros(dim) if previous is None else previous, hessian=True)
 
-    def _limits(self, query: Query) -> Limits:
+    def _limits_at(self, query: Query) -> Limits:
         """What one sample can add to a query; cached, as custom links need a search for it."""
-        for known in self._known_limits:
-            before = known.query
-            if before is query:
-                return known
-            asks = (before.hessian, before.loss) == (query.hessian, query.loss)
-            if asks and np.array_equal(before.theta, query.theta):
-                return known
-        found = limits(self.setting.problem.link, self.rewards, query)
-        self._known_limits = [*self._known_limits[-1:], found]
-        return found
+        key = (query.theta.tobytes(), query.hessian, query.loss)
+        if key not in self._limits:
+            self._limits[key] = limits(self.setting.problem.link, self.rewards, query)
+        return self._limits[key]
 
     # -- from phase to phase -------------------------------------------------------------------
 
     def advance(self) -> None:
         """Give the solver the complete answers: it asks for another round, or has the solution."""
         if self.solve is None:
-            self.start_solving()
+            self.rounds += self.solver.starts_at_model  # gathering was the first round
+            self.solve = self._solve([])
+            self.rounds += self.query is not None
             return
         ordered = [self.replies[client] for client in self.participants]
         self.replies = {}
         self.tell(sum_replies(ordered, self.setting.problem.dim))
 
-    def start_solving(self) -> None:
-        """Start the solver on what is gathered."""
-        if self._at_model:  # that was the first round
-            self.rounds += 1
-        self.solve = self._solve([])
-        self._count_round()
-
     def tell(self, sums: Sums) -> None:
         """Give the solver the sums over all participants that it asked for."""
         assert self.solve is not None
         self.solve.tell(sums)
-        self._count_round()
-
-    def _count_round(self) -> None:
-        if self.query is not None:
-            self.rounds += 1
+        self.rounds += self.query is not None
 
     def _solve(self, told: list[Sums]) -> Solve:
-        algorithm, local = self.algorithm, self.algorithm.local_update
-        solver, rule = self._solver, algorithm.ridge_rule
+        """Start the solver, or repeat what it was told: it is in the same state again."""
+        solver, rule, local = self.solver, self.algorithm.ridge_rule, self.algorithm.local_update
         with_hessian = local.metric == "hessian"
         if rule is not None or with_hessian:
             solver = Refit(solver, rule, local.prior, with_hessian)
-        fitted = objective(
-            self.algorithm, self.setting, list(self.participants),
-            self.gathered, self.kept, self.previous,
-        )  # fmt: skip
-        return Solve(solver, fitted, told)
+        return Solve(solver, self._objective(), told)
+
+    def _objective(self) -> Objective:
+        """Return what is to be fitted: sums over the participants, less those that are `kept`."""
+        local, d = self.algorithm.local_update, self.setting.problem.dim
+        n, matrix, vector = 0, np.zeros((d, d)), np.zeros(d)
+        for client in self.participants:
+            for sign, part in ((1, self.gathered[client]), (-1, self.kept.get(client))):
+                if isinstance(part, ModelSums):
+                    matrix += sign * part.hessian
+                    vector += sign * part.gradient
+                elif part is not None:
+                    matrix += sign * part.matrix
+                    vector += 0.0 if part.b is None else sign * part.b
+                n += 0 if part is None else sign * part.samples
+        setting = self.setting.in_force(self.previous)
+        prior = local.prior(setting) * np.eye(d)
+        if not self.solver.refits and self.previous is not None:
+            prior = self.previous.matrix
+        starts_at_model = self.solver.starts_at_model
+        return Objective(
+            setting=setting,
+            samples=max(n, 1),  # without samples, F is the regulariser alone
+            covariance=None if starts_at_model else matrix,
+            matrix=prior + matrix,
+            previous=self.previous,
+            moment=vector if local.shares_moment else None,
+            at_model=Sums(vector, matrix) if starts_at_model else None,
+        )
 
     def exclude(self, clients: Iterable[ClientId]) -> None:
         """Go on without these participants; the solver starts again if it had begun."""
@@ -243,15 +292,34 @@ class Update:
     # -- the end -------------------------------------------------------------------------------
 
     @property
-    def solved(self) -> bool:
-        """Whether there is a solution: then there is a `model`."""
-        return self.solve is not None and self.solve.solution is not None
+    def solution(self) -> Solution | None:
+        """The solver's solution, once there is one: then there is a `model`."""
+        return None if self.solve is None else self.solve.solution
 
     def model(self) -> SharedModel:
         """Return the model that all clients get."""
         assert self.solve is not None
         assert self.solve.solution is not None
-        return shared_model(self.algorithm, self.t, self.solve.objective, self.solve.solution)
+        fitted, solution, local = (
+            self.solve.objective, self.solve.solution, self.algorithm.local_update,
+        )  # fmt: skip
+        if solution.ridge is not None:
+            fitted = fitted.with_ridge(solution.ridge, local.prior)
+        radius_terms = self.algorithm.confidence.radius_terms(fitted.setting, fitted, solution)
+        matrix = fitted.matrix
+        if local.metric == "hessian":
+            assert solution.hessian is not None
+            regular = fitted.setting.ridge + solution.multiplier
+            matrix = solution.hessian + regular * np.eye(len(matrix))
+        return SharedModel(
+            t=self.t,
+            matrix=matrix,
+            radius_terms=np.array(radius_terms, dtype=np.float64),
+            theta=solution.theta if "theta" in self.solver.model_fields else None,
+            b=solution.b,
+            gradient_matrix=solution.gradient_matrix,
+            ridge=solution.ridge,
+        )
 
     def fitted(self) -> dict[ClientId, Contribution]:
         """Return the contribution of each participant."""
@@ -259,19 +327,18 @@ class Update:
 
     def record(self) -> UpdateRecord:
         """Return the record of this update."""
-        assert self.solve is not None
-        assert self.solve.solution is not None
+        assert self.solution is not None
         fitted: Mapping[ClientId, Contribution] = self.fitted()
-        if self._solver.alone:  # the others' samples are in the model too
+        if self.solver.alone:  # the others' samples are in the model too
             fitted = {**self.kept, **fitted}
         return UpdateRecord(
             t=self.t,
             client=self.asked_by,
             samples=sum(part.samples for part in fitted.values()),
             rounds=self.rounds,
-            gradient_norm=float(np.linalg.norm(self.solve.solution.gradient)),
-            gap=self.solve.solution.gap,
-            projected=self.solve.solution.projected,
+            gradient_norm=float(np.linalg.norm(self.solution.gradient)),
+            gap=self.solution.gap,
+            projected=self.solution.projected,
         )
 
     # -- persistence ---------------------------------------------------------------------------
@@ -294,8 +361,20 @@ class Update:
         self.rounds = int(arrays["rounds"])
         self.participants = dict.fromkeys(arrays["participants"].tolist())
         self.asked_by = arrays["asked_by"].item() if "asked_by" in arrays else None
-        self.gathered = unstack(Contribution, nested(arrays, "gathered"))
+        self.gathered = unstack(self.first_answer, nested(arrays, "gathered"))
         self.replies = unstack(Derivatives, nested(arrays, "replies"))
         if int(arrays["phase"]) == SOLVING:
-            # A solver that is told the same sums again is in the same state again.
             self.solve = self._solve(list(unstack(Sums, nested(arrays, "transcript")).values()))
+
+
+def sum_replies(replies: Iterable[Derivatives], d: int) -> Sums:
+    """Return the sums over clients, in the order given; all replies carry the same fields."""
+    gradient, hessian, loss = np.zeros(d), np.zeros((d, d)), 0.0
+    with_hessian = with_loss = False
+    for reply in replies:
+        gradient = gradient + reply.gradient
+        if reply.hessian is not None:
+            hessian, with_hessian = hessian + reply.hessian, True
+        if reply.loss is not None:
+            loss, with_loss = loss + reply.loss, True
+    return Sums(gradient, hessian if with_hessian else None, loss if with_loss else None)

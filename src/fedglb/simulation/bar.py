@@ -1,7 +1,7 @@
-"""A bar that says how far something is: in a notebook, on a terminal, else as a line every 30 s.
+"""A progress bar: in a notebook, on a terminal, else as a line every 30 s.
 
-On a terminal it is rich's. In a notebook rich needs a package more, ipywidgets; what notebooks
-need is one element of HTML that is written anew now and then.
+On a terminal it is rich's. In a notebook rich would need another package, ipywidgets; one element
+of HTML that is redrawn does the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DRAW_EVERY = 0.2  # seconds, in a notebook: every drawing is a message to the b
 
 @contextmanager
 def bar(title: str) -> Iterator[Draw]:
-    """Give a function that draws how much is done; what it draws on is found out here.
+    """Yield a function that draws the progress, on whatever stderr is.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def bar(title: str) -> Iterator[Draw]:
 def steps_bar(
     progress: Callable[[int], None] | bool | None, title: str, steps: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """Give what to call with the number of steps done: `progress` itself, a bar for True, or None.
+    """Yield what to call with the number of steps done: `progress`, a bar for True, or None.
 
     Examples
     --------

@@ -86,10 +86,10 @@ def advance(
     seed: int,
     at_most: int | None = None,
 ) -> Iterator[int]:
-    """Play step by step, all engines the same steps; yield how many are done, now and then.
+    """Play all engines on the same steps; yield the number of steps done, from time to time.
 
-    Who stops asking stops the engines, which have their results so far. `at_most`: the most
-    steps from one yield to the next; None: as many as are drawn at a time.
+    Stop iterating to end early: the engines then have their results so far. `at_most`: the most
+    steps from one yield to the next; None: one block.
     """
     for block in env.checked_blocks(horizon, seed):
         shared = block_arrays(block)
@@ -107,7 +107,7 @@ def advance(
 
 
 def known_horizon(env: Environment, horizon: int | None) -> int:
-    """Return T: `horizon`, or else all steps of the environment, which must have so many."""
+    """Return T: `horizon`, or else the number of steps of a recorded environment."""
     limit = env.horizon
     if horizon is None:
         if limit is None:

@@ -8,8 +8,6 @@ bit.
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 from fedglb.algorithms import Algorithm
@@ -24,12 +22,10 @@ from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
-from fedglb.protocol.assembly import Contribution
-from fedglb.protocol.batches import Release, sums_of
 from fedglb.protocol.choosing import Choosing
-from fedglb.protocol.messages import ClientId
+from fedglb.protocol.messages import BatchSums, ClientId, Covariance, Message, ModelSums
+from fedglb.protocol.one_pass import Release, sums_of
 from fedglb.samples import Samples
-from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
 from fedglb.simulation.engine import Engine
 from fedglb.simulation.play import (
     ASKS,
@@ -97,9 +93,9 @@ class CompiledEngine(Engine):
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
         self.one_pass = solver is not None and solver.one_pass
-        self._batches: dict[int, IntArray] = {}  # of all clients, as `Batches` has them of one
+        self._batches: dict[int, IntArray] = {}  # of all clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
-        self.matrices = np.zeros((L, d, d))  # the sums of `OwnSums`, of all clients
+        self.matrices = np.zeros((L, d, d))  # the sums of all clients' `OwnSums`
         self.vectors = np.zeros((L, d))
         self._merged = Merged.empty(L, d)
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
@@ -114,17 +110,16 @@ class CompiledEngine(Engine):
 
     def _hold(self, model: SharedModel | None) -> None:
         """Let clients choose and learn with a model, and with its λ where it has one."""
-        self.setting = self.setting.in_force(model)
-        algorithm, problem, setting = self.algorithm, self.env.problem, self.setting
+        algorithm, problem = self.algorithm, self.env.problem
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
-        self._choosing = choosing = Choosing.after(algorithm, setting, model, self.seed)
+        self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
         self._params = KernelParams(
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
             choice=choosing.params,
             functions=problem.functions,
-            step_constants=np.array(local.constants(setting), dtype=float),
+            step_constants=np.array(local.constants(choosing.setting), dtype=float),
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
@@ -177,28 +172,22 @@ class CompiledEngine(Engine):
             return
         played = self.recorder.log.interactions
         for t in range(first, last + 1):
-            self.count_centralised(int(played[t - 1]) - self.coordinator.syncs)
+            new = int(played[t - 1]) - self.coordinator.syncs
+            self.coordinator.count_centralised(new, self.env.clients)
             self.recorder.counted(t, t, self.coordinator)
 
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
-        if self.one_pass:
-            self._update_once(t)
-            return
-        self._sum_up()
-        counts = self.learners.counts.tolist()
-        shared = self.at_model or self.algorithm.local_update.shares_moment
-        vectors = self.vectors.copy() if shared else itertools.repeat(None)
-        parts = map(Contribution, counts, self.matrices.copy(), vectors)
-        gathered: dict[ClientId, Contribution] = dict(enumerate(parts))
+        """Make a global update with all clients, or with `client` alone, and adopt its model."""
         solver = self.algorithm.global_update
         assert solver is not None
         who = slice(None)
         if solver.alone:
             assert client is not None
-            who, gathered = slice(client, client + 1), {client: gathered[client]}
-        model, recipients = bulk_update(self.coordinator, t, client, gathered, self._answer)
+            who = slice(client, client + 1)
+        first = self._releases() if self.one_pass else self._contributions(who)
+        model, recipients = self.coordinator.update_in_memory(t, client, first, self._answer)
         self._frozen[who], self._took_part[who] = (
             self.learners.counts[who], self.coordinator.finished,
         )  # fmt: skip
@@ -215,18 +204,21 @@ class CompiledEngine(Engine):
             self._summed[:] = -1  # they are sums at the model before
         self._record()
 
-    def _record(self) -> None:
-        record = self.coordinator.last_update
-        assert record is not None
-        holder, solver = self.holder(record), self.algorithm.global_update
-        if solver is not None and solver.alone:  # it may hold an older model than the newest
-            client = self.client(holder)
-            self.recorder.updated(record, client.choosing, client.state)
-        else:
-            self.recorder.updated(record, self._choosing, self._state(holder))
+    def _contributions(self, who: slice) -> dict[ClientId, Message]:
+        """Return what some clients answer to the request for an update; their sums go with it."""
+        self._sum_up()
+        number, counts = self.coordinator.started + 1, self.learners.counts.tolist()
+        M, vectors = self.matrices.copy(), self.vectors.copy()
+        ids = range(len(counts))[who]
+        if self.at_model:
+            return {i: ModelSums(i, number, counts[i], vectors[i], M[i]) for i in ids}
+        shared = self.algorithm.local_update.shares_moment
+        return {
+            i: Covariance(i, number, counts[i], M[i], vectors[i] if shared else None) for i in ids
+        }
 
-    def _update_once(self, t: int) -> None:
-        """Make a one-pass update: every client releases what it has got since the last."""
+    def _releases(self) -> dict[ClientId, Message]:
+        """Return what clients release in a one-pass update: all samples since the last."""
         a, number, model = self.learners, self.coordinator.started + 1, self.coordinator.model
         theta = np.zeros(a.X.shape[2]) if model is None else model.theta
         assert theta is not None
@@ -237,12 +229,17 @@ class CompiledEngine(Engine):
             releases = plan.encoded(self._batches, number)
             releases += np.stack([self.noise.draw(i, number, plan) for i in range(len(batch))])
         self._last_batch, self._last_release = batch, releases
-        self._frozen[:], self._took_part[:] = a.counts, number
-        model = bulk_one_pass(self.coordinator, t, releases)
-        self._hold(model)
-        self._adopt(model)
-        self._covered[:] = a.counts
-        self._record()
+        return {i: BatchSums(i, number, numbers) for i, numbers in enumerate(releases)}
+
+    def _record(self) -> None:
+        record = self.coordinator.last_update
+        assert record is not None
+        holder, solver = self.holder(record), self.algorithm.global_update
+        if solver is not None and solver.alone:  # it may hold an older model than the newest
+            client = self.client(holder)
+            self.recorder.updated(record, client.choosing, client.state)
+        else:
+            self.recorder.updated(record, self._choosing, self._state(holder))
 
     def _adopt(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.
@@ -253,7 +250,7 @@ class CompiledEngine(Engine):
         local, last = self.algorithm.local_update, len(self.learners.counts) - 1
         asked = {0, last} if self._models[0] is None else {0}
         for i in asked:
-            local.adopt(self.setting, self._state(i), model)
+            local.adopt(self._choosing.setting, self._state(i), model)
         for stacked in (self.learners.vectors, self.learners.matrices, self.learners.counters):
             if last in asked and stacked[0].tobytes() != stacked[last].tobytes():
                 allowed = f'engine="reference": the state after {local}.adopt depends on the client'
@@ -262,12 +259,12 @@ class CompiledEngine(Engine):
         self._note(slice(None), model, self.learners.counts)
 
     def _adopt_alone(self, i: int, model: SharedModel) -> None:
-        """Let client i adopt the model, and learn again what of its own that does not cover."""
+        """Let client i adopt the model, and replay its samples that the model does not cover."""
         a, state, covered = self.learners, self._state(i), self.coordinator.covered.get(i)
         first = 0 if covered is None else covered.samples
-        local = self.algorithm.local_update
-        local.adopt(self.setting, state, model)
-        local.replay(self.setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
+        local, setting = self.algorithm.local_update, self._choosing.setting
+        local.adopt(setting, state, model)
+        local.replay(setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
         self._note(slice(i, i + 1), model, first)
 
     def _note(self, who: slice, model: SharedModel, covered: int | IntArray) -> None:
@@ -316,14 +313,15 @@ class CompiledEngine(Engine):
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
         a = self.learners
-        client = Client(i, self.algorithm, self.setting, self.seed, self.noise)
-        client.state = self._state(i)
-        client.samples = Samples.over(a.X[i], a.y[i], int(a.counts[i]))
-        client.covered, client.frozen = int(self._covered[i]), int(self._frozen[i])
-        client.hold(self._models[i])
-        client.sums.add(client.samples)
-        client.update, client.adopted = int(self._took_part[i]), int(self._adopted[i])
-        client.last_t = self._last_step(i)
+        numbers = {
+            "covered": int(self._covered[i]), "frozen": int(self._frozen[i]),
+            "update": int(self._took_part[i]), "adopted": int(self._adopted[i]),
+            "last_t": self._last_step(i),
+        }  # fmt: skip
+        client = Client.with_state(
+            i, self.algorithm, self.setting, Samples.over(a.X[i], a.y[i], int(a.counts[i])),
+            self._state(i), numbers, self.seed, self.noise,
+        )  # fmt: skip
         if client.batches is not None and len(self._last_batch):
             client.batches.closed = {j: each[i] for j, each in self._batches.items()}
             client.batches.taken = client.frozen
@@ -372,6 +370,6 @@ def check_compiled(algorithm: Algorithm) -> None:
         if getattr(type(part), method) is not getattr(kind, method):
             raise InvalidInput(
                 "engine", "compiled",
-                f'engine="reference" for {part}: it has a `{method}` of its own instead of '
+                f'engine="reference" for {part}: it overrides `{method}` instead of having '
                 f"{instead}",
             )  # fmt: skip

@@ -47,15 +47,6 @@ class Engine(ABC):
         """The communication so far."""
         return self.coordinator.ledger
 
-    def count_centralised(self, interactions: int) -> None:
-        """Count as the paper does: per interaction one update, with a gradient to each client."""
-        if interactions == 0:
-            return
-        self.coordinator.syncs += interactions
-        self.coordinator.rounds += interactions
-        everybody, d = self.env.clients, self.env.problem.dim
-        self.ledger.add("Centralised", "down", everybody * interactions, d)
-
     def shared_theta(self) -> FloatArray | None:
         """Return θ of the last model that all clients share; None if there was none."""
         if self.algorithm.centralised:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 import numpy as np
 import polars as pl
 
-from fedglb.errors import one_of
+from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
 from fedglb.protocol import Coordinator, UpdateRecord
@@ -32,6 +32,8 @@ _UPDATES = {
     "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
     "alpha": pl.Float64, "theta_star_inside": pl.Boolean, "ridge": pl.Float64,
 }  # fmt: skip
+#: Columns in which a value can be missing, and pandas' types for them, with `pd.NA`.
+_NULLABLE = {"client": "Int64", "theta_star_inside": "boolean"}
 
 
 @dataclass(frozen=True)
@@ -223,9 +225,17 @@ class Run:
         >>> fg.simulate(fg.n_ons_glm(), env, horizon=20).to_pandas().shape
         (20, 7)
         """
-        from fedglb.simulation.to_pandas import to_pandas
-
-        return to_pandas(self.table(name))
+        try:
+            import pandas as pd
+        except ImportError:
+            allowed = "this Python pandas (pip install pandas), or use the polars frames"
+            raise InvalidInput("pandas", "not installed", allowed) from None
+        frame, made = self.table(name), {}
+        for column in frame.iter_columns():  # polars' own `to_pandas` needs pyarrow
+            kind = _NULLABLE.get(column.name)
+            values = column.to_numpy() if kind is None else pd.array(column.to_list(), dtype=kind)
+            made[column.name] = values
+        return pd.DataFrame(made)
 
     def save(self, path: str | Path) -> None:
         """Write all of the run to one file, which `fg.load_run` reads.

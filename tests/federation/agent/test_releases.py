@@ -22,8 +22,8 @@ from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
-from fedglb.protocol.batches import sums_of
 from fedglb.protocol.messages import BatchSums, CovarianceRequest, Evaluate
+from fedglb.protocol.one_pass import sums_of
 from tests.federation.helpers.agent_driver import Alone, client, copied, feed
 
 PROBLEM = fg.Problem(dim=3)

@@ -9,7 +9,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.sum_check import check_sum
 from fedglb.privacy.fixed_point import size
-from fedglb.protocol.batches import sums_of
+from fedglb.protocol.one_pass import sums_of
 from tests.privacy.packing import pack, quantised
 
 CLIENTS = 6

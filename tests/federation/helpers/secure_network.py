@@ -98,7 +98,7 @@ class SecureHarness(Harness):
 
 def plain_sums(running: SecureHarness, names: Sequence[str], theta: np.ndarray) -> np.ndarray:
     """Return Σ (v, H) of all samples of these agents at θ, as whole numbers: without any secret."""
-    from fedglb.protocol.batches import sums_of
+    from fedglb.protocol.one_pass import sums_of
 
     setting = running.agreement.setting
     out = np.zeros(DIM + DIM * (DIM + 1) // 2, np.int64)

@@ -162,7 +162,7 @@ def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, 
 
 
 def _rows(values: Any, kept: NDArray[np.int64], rows: int) -> Any:
-    """Return some rows of a column that has so many of them; else all, to be refused."""
+    """Return some rows of a column of the right length; else all of it, to be refused."""
     if len(values) != rows:
         return values
     return values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept]

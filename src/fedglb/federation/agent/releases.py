@@ -12,7 +12,7 @@ from fedglb.federation.agent.update_store import StoredRelease
 from fedglb.privacy import GaussianMechanism, NoisePlan
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
-from fedglb.protocol.batches import Batches, Release, sums_of
+from fedglb.protocol.one_pass import Batches, Release, sums_of
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import IntArray

@@ -18,7 +18,6 @@ from fedglb.federation.agent.update_store import AdoptedModel, Snapshot, StoredR
 from fedglb.federation.secure_sums.transcript import NO_MODEL, SumState, model_digest
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol import Client
-from fedglb.protocol.batches import Batches
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
@@ -28,6 +27,7 @@ from fedglb.protocol.messages import (
     ModelSums,
     NewModel,
 )
+from fedglb.protocol.one_pass import Batches
 from fedglb.typing import IntArray
 
 log = logging.getLogger(__name__)

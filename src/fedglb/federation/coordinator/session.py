@@ -58,7 +58,7 @@ from fedglb.protocol.messages import (
     ModelSums,
     SyncRequest,
 )
-from fedglb.protocol.one_pass_update import check_size
+from fedglb.protocol.one_pass import check_size
 
 log = logging.getLogger(__name__)
 

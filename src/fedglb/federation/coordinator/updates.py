@@ -31,7 +31,8 @@ from fedglb.federation.names import one_line
 from fedglb.federation.wire.messages import Downward, Rejected
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
-from fedglb.protocol.update import IDLE, Update
+from fedglb.protocol.one_pass import OnePassUpdate
+from fedglb.protocol.update import IDLE
 
 log = logging.getLogger(__name__)
 #: A client, and the message for it.
@@ -135,7 +136,7 @@ class UpdateDriver:
     def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
         """Return how many samples each participant has; nothing as long as one has not said it."""
         update, leaving = self.coordinator.update, set(without)
-        if not isinstance(update, Update):  # one-pass answers do not say it
+        if update is None or isinstance(update, OnePassUpdate):  # that has no numbers of samples
             return {}
         names = [str(client) for client in update.participants if client not in leaving]
         found = {c: update.gathered[c].samples for c in names if c in update.gathered}

@@ -53,7 +53,7 @@ class Confidence(ABC, Generic[State]):
     scalable: ClassVar[bool] = True
     #: Whether it holds only around models in the ball ‖θ‖ ≤ S.
     needs_ball: ClassVar[bool] = False
-    #: Whether it is for the one-pass update, and needs all of its updates (`Objective.path`).
+    #: Whether it is for the one-pass update, and needs all of its updates (`OnePassSums.path`).
     needs_path: ClassVar[bool] = False
     #: Whether the radius rests on R and c_μ: then it shares the caveats of the problem.
     sub_gaussian: ClassVar[bool] = True

@@ -130,7 +130,8 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     ) -> tuple[float, ...]:
         """Return ρ, the centre, and the lower triangle of W of the smallest set."""
         problem, d = setting.problem, setting.problem.dim
-        fit = _Fit(setting, objective.path, solution.theta)
+        assert objective.one_pass is not None
+        fit = _Fit(setting, objective.one_pass.path, solution.theta)
         windows = [(fit.share(start), *fit.expansion(start)) for start in fit.starts()]
         length, radius = float(np.linalg.norm(solution.theta)), 1.0
         reach = fit.s * (problem.S + min(length, problem.S))
@@ -202,8 +203,8 @@ class _Fit:
         assert s is not None  # checked by `check`
         self.s, self._setting, self._theta, self._last = s, setting, theta, len(path)
         zeros = np.zeros((1, d, d))
-        self._P = np.concatenate([zeros, np.stack([each.covariance for each in path])]) / unit
-        self._U = np.concatenate([zeros[:, 0], np.stack([each.moment for each in path])]) / unit
+        self._P = np.concatenate([zeros, np.stack([each.H for each in path])]) / unit
+        self._U = np.concatenate([zeros[:, 0], np.stack([each.v for each in path])]) / unit
         moves = theta - np.stack([each.theta for each in path])
         lengths = np.sqrt((moves * moves).sum(axis=1))
         turns = s * lengths

@@ -4,6 +4,7 @@ from fedglb.parts.global_update.agd import AGD
 from fedglb.parts.global_update.base import (
     GlobalUpdate,
     Objective,
+    OnePassSums,
     Passed,
     Query,
     Solution,
@@ -22,6 +23,6 @@ from fedglb.parts.global_update.refit import Refit
 
 __all__ = [
     "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnePass", "OnsStep", "Passed", "Query", "Refit", "Solution",
-    "Solve", "Stop", "Sums", "Within",
+    "OneExchange", "OnePass", "OnePassSums", "OnsStep", "Passed", "Query", "Refit",
+    "Solution", "Solve", "Stop", "Sums", "Within",
 ]  # fmt: skip

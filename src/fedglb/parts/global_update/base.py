@@ -67,15 +67,35 @@ class Passed:
         How many clients took part, and added noise where there is privacy.
     theta
         The model in force before it, at which the samples of its batch were linearised.
-    moment, covariance
+    v, H
         Σ v and Σ μ′ x xᵀ over all samples up to this update, shapes (d,) and (d, d), with noise.
     """
 
     number: int
     clients: int
     theta: FloatArray
-    moment: FloatArray
-    covariance: FloatArray
+    v: FloatArray
+    H: FloatArray
+
+
+@dataclass(frozen=True)
+class OnePassSums:
+    """What clients have sent in all one-pass updates so far, summed.
+
+    Parameters
+    ----------
+    v, H
+        Σ v and Σ μ′ x xᵀ, each sample at the model of its update, shapes (d,) and (d, d).
+    noise
+        σ_v and σ_H: the standard deviations of the noise of privacy in v and in H.
+    path
+        All updates up to this one, in order, where the radius needs them.
+    """
+
+    v: FloatArray
+    H: FloatArray
+    noise: tuple[float, float] = (0.0, 0.0)
+    path: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,34 +109,32 @@ class Objective:
     samples
         n, the number of samples in the sums.
     covariance
-        M = Σ x xᵀ over those samples, shape (d, d).
+        M = Σ x xᵀ over those samples, shape (d, d); None where clients send `at_model` or
+        `one_pass` instead.
     matrix
-        A (or V), the ellipsoid's matrix after the update, shape (d, d).
+        A (or V), the ellipsoid's matrix after the update, shape (d, d): what A starts from, and
+        the covariance or, where clients send none, the Hessian that they send.
     previous
         The last shared model, None before the first.
     moment
         Σ x y, shape (d,), where the local update shares it; else None.
     at_model
-        The sums at `start`, where clients answer the request for an update with them: then
-        `covariance` is their Hessian, and no Σ x xᵀ is known.
+        Gradient and Hessian at `start`, where clients answer the request for an update with them.
+    one_pass
+        The sums of one-pass updates.
     begin
         Where to begin; None: at the last model.
-    noise
-        σ_v and σ_H: the standard deviations of the noise of privacy in the sums of v and of H.
-    path
-        All updates of a one-pass fit up to this one, in order, where the radius needs them.
     """
 
     setting: Setting
     samples: int
-    covariance: FloatArray
+    covariance: FloatArray | None
     matrix: FloatArray
     previous: SharedModel | None = None
     moment: FloatArray | None = None
     at_model: Sums | None = None
+    one_pass: OnePassSums | None = None
     begin: FloatArray | None = None
-    noise: tuple[float, float] = (0.0, 0.0)
-    path: tuple[Passed, ...] = ()
 
     @property
     def start(self) -> FloatArray:
@@ -221,7 +239,7 @@ class GlobalUpdate(ABC):
     #: Whether only the client that asked takes part. It alone gets the model, unless
     #: `download_level` says otherwise; the other clients keep their models.
     alone: ClassVar[bool] = False
-    #: Whether clients send each sample's part once, in whole numbers (`protocol.batches`): sums
+    #: Whether clients send each sample's part once, in whole numbers (`protocol.one_pass`): sums
     #: over all clients are all that is ever needed.
     one_pass: ClassVar[bool] = False
 

@@ -114,6 +114,7 @@ def gap(
     setting = objective.setting
     problem, ridge, n = setting.problem, setting.ridge, objective.samples
     covariance, S = objective.covariance, problem.S
+    assert covariance is not None
     if not ball:
         bound = curvature_bound(theta, gradient, covariance, problem.link, S, ridge, n)
         return min(ridge_bound(gradient, ridge, n), bound)

@@ -92,6 +92,7 @@ class LBFGS(IterativeSolver):
     ) -> Generator[Query, Sums, Evaluation]:
         setting = objective.setting
         metric = setting.ridge * np.eye(setting.problem.dim)
+        assert objective.covariance is not None
         pairs = _Pairs(metric + setting.problem.k_mu * objective.covariance, self.memory)
         # Certificates for the unconstrained minimum, until the answer turns out to be outside.
         point = yield from evaluate(objective, objective.start, ball=False)

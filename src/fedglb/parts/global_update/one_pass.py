@@ -13,6 +13,7 @@ from fedglb.kernels.layout import MEAN, VARIANCE
 from fedglb.kernels.linalg import dot
 from fedglb.kernels.pointers import call1
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Solution, Steps
+from fedglb.problem import Problem
 from fedglb.typing import FloatArray, IntArray
 
 #: In `limits`: S, the smallest and the largest reward, the most that |y − μ + μ′z| and μ′ can be
@@ -119,11 +120,11 @@ class OnePass(GlobalUpdate):
 
     def solve(self, objective: Objective) -> Steps:
         """Return the solution without any query."""
-        assert objective.moment is not None
-        problem, ridge = objective.setting.problem, objective.setting.ridge
-        target, d = objective.moment, problem.dim
-        H = denoised(objective.covariance, objective.noise[1])
-        quadratic, target = posterior(H, target, noise_variance(objective), ridge)
+        sums, problem = objective.one_pass, objective.setting.problem
+        assert sums is not None
+        ridge, d = objective.setting.ridge, problem.dim
+        H = denoised(sums.H, sums.noise[1])
+        quadratic, target = posterior(H, sums.v, noise_variance(problem, *sums.noise), ridge)
         theta = np.empty(d)
         multiplier = minimise_quadratic(quadratic, target, problem.S, theta)
         if math.isnan(multiplier):
@@ -155,13 +156,12 @@ def denoised(hessian: FloatArray, sigma: float) -> FloatArray:
     return _at_least(mean * np.eye(d) + kept * rest, _FLOOR * mean)
 
 
-def noise_variance(objective: Objective) -> float:
+def noise_variance(problem: Problem, vector: float, matrix: float) -> float:
     """Return s², the variance of the noise in v − Hθ per coordinate: σ_v² + σ_H²S²(1 + 1/d)/2.
 
     (Nθ has the covariance σ_H²(‖θ‖²I + θθᵀ)/2 for the noise N of H.) It is in units of the
     dispersion: rewards alone give v − Hθ the covariance H in these units.
     """
-    problem, (vector, matrix) = objective.setting.problem, objective.noise
     both = vector**2 + 0.5 * (matrix * problem.S) ** 2 * (1.0 + 1.0 / problem.dim)
     return both / problem.dispersion
 

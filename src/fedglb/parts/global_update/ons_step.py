@@ -62,6 +62,7 @@ class OnsStep(GlobalUpdate):
         A = A + np.outer(sums.gradient, sums.gradient)
         direction = solve(A, sums.gradient)
         norm = float(sums.gradient @ direction)
+        assert objective.covariance is not None
         squares = float(theta @ objective.covariance @ theta)
         b = b + objective.covariance @ theta
         theta = theta - direction / self.rate.gamma(setting)

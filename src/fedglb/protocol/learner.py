@@ -1,0 +1,263 @@
+"""A learner: chooses arms and learns from its own rewards, between two shared models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedglb.algorithms import Algorithm
+from fedglb.errors import arms_in_unit_ball, array, integer
+from fedglb.kernels.decide import decide, ellipsoid_bounds
+from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.parts.local_update import LocalState
+from fedglb.protocol.choosing import Choosing, Chosen, stream_of
+from fedglb.protocol.messages import ClientId, Message, SyncRequest
+from fedglb.samples import Samples
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+
+class Learner:
+    """Chooses arms by the last shared model and its own samples since: a `Client` without updates.
+
+    Parameters
+    ----------
+    id, algorithm, setting, seed
+        As for `Client`.
+
+    Attributes
+    ----------
+    agreed
+        The setting that the federation agreed on.
+    choosing
+        What follows from the last shared model, the λ in force among it.
+    samples, state
+        All own samples, and the local update's state.
+    adopted
+        The number of the update that made the shared model; 0: there is none yet.
+    last_t
+        The newest step of an own sample.
+    """
+
+    def __init__(
+        self,
+        id: ClientId,  # noqa: A002
+        algorithm: Algorithm,
+        setting: Setting,
+        seed: int = 0,
+    ) -> None:
+        self.id, self.seed, self.stream = id, seed, stream_of(id)
+        self.algorithm, self.agreed = algorithm, setting
+        self.samples = Samples(setting.problem.dim)
+        self.state: LocalState = algorithm.local_update.begin(setting)
+        self.choosing = Choosing.after(algorithm, setting, None, seed)
+        self.adopted = 0
+        self.last_t = 0
+
+    @property
+    def setting(self) -> Setting:
+        """The setting in force: the agreed one, with the λ of the shared model if it has one."""
+        return self.choosing.setting
+
+    @property
+    def alpha(self) -> float:
+        """The radius by which the next arm is chosen.
+
+        Raises
+        ------
+        InvalidInput
+            If it is too large for a double.
+        """
+        return self.choosing.alpha(self.state)
+
+    def choose(self, arms: ArrayLike, t: int | None = None) -> int:
+        """Return the arm to play, by the algorithm's choice rule. Changes nothing.
+
+        Parameters
+        ----------
+        arms
+            Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1.
+        t
+            The step, t ≥ 1, for rules that depend on it. None: the one after the newest that the
+            client knows.
+
+        Returns
+        -------
+        int
+            The index of the arm, the first of equal ones (up to rounding).
+
+        Raises
+        ------
+        InvalidInput
+            If `arms` has another shape, numbers that are not finite, or an arm that is too long.
+
+        References
+        ----------
+        Li and Wang (2022), Eq. (5): arm selection, for `Ucb`.
+        """
+        columns = self._columns(arms)
+        return self.decide(columns, self.clock + 1 if t is None else integer("t", t)).arm
+
+    @property
+    def clock(self) -> int:
+        """The newest step that the client knows: its own, or the last model's."""
+        return max(self.last_t, self.state.t_last)
+
+    def decide(
+        self,
+        columns: FloatArray,
+        t: int,
+        number: int | None = None,
+        stream: int | None = None,
+    ) -> Chosen:
+        """Choose among arms that the caller has checked; engines and agents call this.
+
+        Parameters
+        ----------
+        columns
+            The arms as columns, shape (d, K).
+        t
+            The step.
+        number
+            The place of this decision in the client's stream of random numbers; None: t.
+        stream
+            The number of that stream; None: the client's. (A centralised learner draws from one
+            stream per client.)
+
+        Returns
+        -------
+        Chosen
+            The arm, and how it was chosen.
+        """
+        choosing, state, (d, K) = self.choosing, self.state, columns.shape
+        work, propensity = np.empty((5, K)), np.empty(2)
+        params, alpha = choosing.params, self.alpha
+        place = (t, t if number is None else number, self.stream if stream is None else stream)
+        ranked_by_bound = params.index == 0
+        arm = decide(
+            columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
+            alpha, *place, work, np.empty((d, d)), propensity,
+        )  # fmt: skip
+        score = float(work[UPPER if ranked_by_bound else SCORES, arm])
+        if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
+            width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
+        else:
+            width = score - float(columns[:, arm] @ state.centre)
+        return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
+
+    def scores(self, arms: ArrayLike) -> FloatArray:
+        """Return the upper confidence bound of each arm. Changes nothing.
+
+        Parameters
+        ----------
+        arms
+            As for `choose`, shape (K, d).
+
+        Returns
+        -------
+        array
+            The largest xᵀθ within the confidence set, for each arm x: xᵀθ + α‖x‖_{A⁻¹} with the
+            centre θ of an ellipsoid; shape (K,).
+
+        Raises
+        ------
+        InvalidInput
+            If `arms` is not allowed, as for `choose`.
+        """
+        columns, choosing, state = self._columns(arms), self.choosing, self.state
+        work = np.empty((5, columns.shape[1]))
+        self.algorithm.confidence.bounds(
+            columns, state.vectors, state.matrices, state.counters, choosing.terms,
+            choosing.constants, self.alpha, 0, work,
+        )  # fmt: skip
+        return np.array(work[UPPER])
+
+    def _columns(self, arms: ArrayLike) -> FloatArray:
+        table = array("arms", arms, (None, self.setting.problem.dim))
+        return np.ascontiguousarray(arms_in_unit_ball("arms", table).T)
+
+    def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
+        """Learn from a reward, and ask for a global update if the trigger fires.
+
+        Parameters
+        ----------
+        x
+            The arm that was played, shape (d,).
+        reward
+            Its reward, as the problem's link allows it.
+        t
+            The step in which it was played, t ≥ 1.
+
+        Returns
+        -------
+        list of Message
+            For the coordinator: a `SyncRequest`, or nothing.
+
+        Raises
+        ------
+        InvalidInput
+            If `x`, `reward` or `t` is not allowed; nothing has changed.
+        """
+        features = array("x", x, (self.setting.problem.dim,))
+        arms_in_unit_ball("x", features)
+        y = self.setting.problem.check_reward(reward)
+        integer("t", t)
+        return [self.sync_request(t)] if self.observe_unchecked(features, y, t) else []
+
+    def observe_unchecked(self, x: FloatArray, y: float, t: int) -> bool:
+        """Learn from a sample that the caller has checked; engines and agents call this.
+
+        Parameters
+        ----------
+        x, y, t
+            The arm that was played, its reward, and the step.
+
+        Returns
+        -------
+        bool
+            Whether the trigger fired: then the caller sends a `sync_request`.
+        """
+        self._learn(x, y)
+        self.last_t = max(self.last_t, t)
+        # The next model overwrites what this step changed; if none comes, nothing is lost.
+        return self.triggered(t)
+
+    def _learn(self, x: FloatArray, y: float) -> None:
+        """Append a sample and let the local update learn from it."""
+        index = self.samples.append(x, y)
+        self.algorithm.local_update.observe(self.setting, self.state, self.samples, index)
+
+    def triggered(self, t: int) -> bool:
+        """Return whether the trigger fires with the samples so far.
+
+        Parameters
+        ----------
+        t
+            The step.
+
+        Returns
+        -------
+        bool
+            The trigger's `fires`.
+        """
+        trigger, state = self.algorithm.trigger, self.state
+        if not trigger.own_samples:  # a user's trigger may take only these three
+            return trigger.fires(t, state.t_last, state.log_gain)
+        return trigger.fires(t, state.t_last, state.log_gain, state.updates)
+
+    def sync_request(self, t: int) -> SyncRequest:
+        """Return the request for a global update.
+
+        Parameters
+        ----------
+        t
+            The step in which the trigger fired.
+
+        Returns
+        -------
+        SyncRequest
+            For the coordinator, which ignores it if there is a newer model than the client's.
+        """
+        return SyncRequest(self.id, t, self.adopted)
