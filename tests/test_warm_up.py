@@ -39,9 +39,9 @@ for algorithm in algorithms:
 FEDERATION = """
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 for algorithm in (fg.fedglb_ucb(1.0, fg.Newton()), fg.fedglb_mix(1.0), fg.fedglb_auto()):
-    warm_up(Agreement(fg.Problem(dim=6), algorithm, 3))
+    preload(Agreement(fg.Problem(dim=6), algorithm, 3))
 """
 
 

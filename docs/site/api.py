@@ -18,7 +18,7 @@ def rooms() -> dict[str, list[str]]:
     """Return the public names by the module below `fedglb` that they come from."""
     found: dict[str, list[str]] = {}
     for name in sorted(fedglb.__all__, key=str.lower):
-        module, _ = fedglb._homes()[name]
+        module = fedglb._HOMES[name]
         found.setdefault(module.split(".")[1], []).append(name)
     return dict(sorted(found.items()))
 
@@ -32,7 +32,7 @@ def entry(name: str) -> str:
         return f".. autoclass:: fedglb.{name}\n" + "".join(f"   :{each}:\n" for each in shown)
     if inspect.isroutine(thing):
         return f".. autofunction:: fedglb.{name}\n"
-    module, name_there = fedglb._homes()[name]
+    module, name_there = fedglb._HOMES[name], fedglb._NAME_THERE.get(name, name)
     comment = ModuleAnalyzer.for_module(module).find_attr_docs()["", name_there]
     return f".. py:data:: fedglb.{name}\n\n" + "".join(f"   {line}\n" for line in comment)
 

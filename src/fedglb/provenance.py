@@ -18,13 +18,13 @@ PACKAGE = Path(__file__).resolve().parent
 #: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
-    "algorithms", "environments", "kernels", "later.py", "links", "model.py", "parts", "privacy",
+    "algorithms", "environments", "kernels", "links", "model.py", "parts", "privacy",
     "problem.py", "problem_table.py", "protocol", "samples.py", "setting.py", "simulation",
     "studies/spec", "studies/run/shipping.py", "studies/run/task.py",
     "studies/run/fixed_models.py", "studies/results/parts.py", "studies/results/tables.py",
 )  # fmt: skip
 #: Those of them that kernels are made of: after an edit here they are compiled again.
-KERNELS = ("parts", "kernels", "links", "simulation/play.py")
+KERNELS = ("algorithms", "parts", "kernels", "links", "simulation/play.py")
 #: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",

@@ -239,7 +239,7 @@ def test_a_private_one_says_what_it_spent(tmp_path, clients):
     assert (answer["epsilon"] > 0.0) == (answer["updates"] > 0)
     for name in plan.names:
         store = AgentStore(file_of(tmp_path / "kept", name), "process")
-        slots = list(store.releases())
+        slots = list(store.updates.releases())
         store.close()
         assert len(slots) <= 20
         assert slots == sorted(set(slots))

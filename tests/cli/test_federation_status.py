@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.certificate_ends import certificate_ends
 from tests.cli.test_federation import INIT, federation  # noqa: F401
@@ -68,7 +68,7 @@ def test_running_killed_and_running_again(
             assert code == 0
             assert "the coordinator runs since" in out
             assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
-            socket = status_socket.place_of(state)
+            socket = board.place_of(state)
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
             head.process.send_signal(signal.SIGKILL)
             head.process.wait(PATIENCE)
@@ -166,10 +166,10 @@ def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
     state = folder / "state.db"
 
     async def scene() -> object:
-        async with status_socket.answering(state, picture):
-            return await asyncio.to_thread(status_socket.ask, state)
+        async with board.answering(state, picture):
+            return await asyncio.to_thread(board.ask, state)
 
     found = asyncio.run(scene())
     assert found is not None
     assert found.federation == "demo"
-    assert status_socket.ask(state) is None  # nobody is there any more
+    assert board.ask(state) is None  # nobody is there any more

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fedglb.federation.names import up
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up
 from fedglb.protocol.messages import BatchSums
 from tests.federation.helpers.kill_points import Fault
@@ -45,8 +45,8 @@ HEAD = {
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    warm_up(ONE_PASS.build())
-    warm_up(SILO.build())
+    preload(ONE_PASS.build())
+    preload(SILO.build())
 
 
 @pytest.fixture(scope="module")

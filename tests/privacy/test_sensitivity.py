@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.privacy.fixed_point import UNIT, pack, quantised, size
+from fedglb.privacy.fixed_point import UNIT, size
 from fedglb.privacy.sensitivity import residual_bound, sensitivities
 from tests.links.families import FAMILIES, Bump, Dip
+from tests.privacy.packing import pack, quantised
 
 LINKS = ["logistic", "probit", "poisson", "identity"]
 RANGES = {"poisson": (0.0, 4.0), "identity": (-2.0, 2.0)}

@@ -147,8 +147,8 @@ def test_other_requests_have_their_turn_during_a_batch(agent):
 def test_status(app, agent):
     post(app, "/v1/choose", {"arms": ARMS})
     assert get(app, "/v1/status").json() == {
-        "connected": False, "welcome": False, "refused": None, "model": 0, "samples": 0,
-        "wants": 0,
+        "connected": False, "admitted": False, "refused": None, "model": 0, "samples": 0,
+        "requested_at": 0,
     } | get(app, "/v1/status").json()  # fmt: skip
     assert get(app, "/v1/status").json()["samples"] == agent.status.samples
 

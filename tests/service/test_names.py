@@ -27,7 +27,7 @@ FIELDS = {
 OF_DECISION = {
     "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error",
 }  # fmt: skip
-OF_STATUS = {"connected", "welcome", "refused", "model", "samples", "wants"}
+OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at"}
 WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),

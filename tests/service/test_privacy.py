@@ -17,7 +17,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.service.app import make_app
 from fedglb.service.page.app import Page
 from tests.service.federated import AGREED, DIM, Federated, until
@@ -74,7 +74,7 @@ class Secrets:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Two services that have learned and hold a model of both, and the secrets of each."""
-    warm_up(AGREED.build())
+    preload(AGREED.build())
     folder = tmp_path_factory.mktemp("p")
     with Federated(folder, ("a", "b"), "--http", "127.0.0.1:0") as running:
         running.secrets = {

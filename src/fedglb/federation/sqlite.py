@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.damage import remedy
@@ -37,13 +37,13 @@ _KINDS: dict[Kind, _Facts] = {
     "agent": _Facts(
         0x6167656E,
         "an agent",
-        "give every process an agent of its own (file and certificate)",
+        "give every process its own agent (file and certificate)",
         "export its log (Agent.export) with the fedglb that made it, or start a new file",
     ),
     "coordinator": _Facts(
         0x636F6F72,
         "a coordinator",
-        "stop the other coordinator, or give this one a file of its own",
+        "stop the other coordinator, or give this one another file",
         "go on with the fedglb that made it, or start a new file (no agent loses a sample)",
     ),
 }
@@ -86,9 +86,9 @@ def close(db: sqlite3.Connection) -> None:
 
 
 def reader(path: str | Path) -> sqlite3.Connection:
-    """Return a connection that only reads, beside that of the file's owner.
+    """Return a connection that only reads, beside the owner's connection.
 
-    It sees what is committed, and makes nobody wait. `close` it before the first one.
+    It sees committed data, and no writer waits for it. `close` it before the owner's connection.
     """
     try:
         found = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
@@ -108,7 +108,7 @@ def connect(
     migrations: Mapping[int, str] | None = None,
     wait: float = 0.0,
 ) -> sqlite3.Connection:
-    """Open or make a file that nobody else can open until this process closes it or ends.
+    """Open or make a file that no one else can open until this process closes it or ends.
 
     The lock is the system's: it goes with the process, also after ``kill -9``.
 
@@ -125,7 +125,7 @@ def connect(
     migrations
         By an older version, the statements that turn its tables into those of `version`.
     wait
-        How many seconds to wait, at most, for whoever has the file open.
+        How many seconds to wait, at most, for another process that has the file open.
 
     Returns
     -------
@@ -233,14 +233,14 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
     kind
         Whose file it is.
     source
-        The file; this process, another or nobody has it open.
+        The file; any process may have it open.
     path
         The copy, which must not be there yet.
 
     Raises
     ------
     InvalidInput
-        There is such a file, or it cannot be made; or `source` is none of this kind.
+        The copy exists or cannot be written, or `source` is not of this kind.
     """
     path = Path(path)
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
@@ -273,7 +273,7 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
 def read_copy(
     path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
 ) -> sqlite3.Connection:
-    """Return a copy in memory of a file that nobody has open, with the tables of `version`.
+    """Return a copy in memory of a file that no process has open, with the tables of `version`.
 
     The file itself is not changed; if it is not there, the copy is empty. Raises as `connect` does.
     """
@@ -340,6 +340,17 @@ def _check(
     return int(found)
 
 
+def fact(db: sqlite3.Connection, name: str) -> Any:
+    """Return a fact of the table `facts`; None: it is not there."""
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
+    """Write a fact to the table `facts`."""
+    db.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
+
+
 def or_nan(stored: float | None) -> float:
     """Return a number as it was written: SQLite stores nan as NULL."""
     return math.nan if stored is None else stored
@@ -355,6 +366,16 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         roll_back(db)
         raise
+
+
+@contextmanager
+def on_disk(db: sqlite3.Connection) -> Iterator[None]:
+    """Wait for the disk at every commit inside, so that it survives a power cut."""
+    db.execute("PRAGMA synchronous=FULL")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA synchronous=NORMAL")
 
 
 def roll_back(db: sqlite3.Connection) -> None:

@@ -110,7 +110,7 @@ def _verdict(about: Mapping[str, str], status: Mapping[str, object]) -> tuple[st
         return "good", "The agent answers; it is in no federation."
     if not status.get("connected"):
         return "bad", "The agent answers, without a connection to its federation."
-    if not status.get("welcome"):
+    if not status.get("admitted"):
         return "bad", "The agent answers; the coordinator has not admitted it yet."
     return "good", "The agent answers, as a member of its federation."
 

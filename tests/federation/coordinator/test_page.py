@@ -19,13 +19,13 @@ import pytest
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.alarms import Alarm
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.history import EventStatus, UpdateStatus
+from fedglb.federation.coordinator.events import EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
-from fedglb.federation.coordinator.schedule_status import ScheduleStatus
 from fedglb.federation.coordinator.status import (
     CertificateStatus,
     CoordinatorStatus,
     MemberStatus,
+    ScheduleStatus,
     Totals,
 )
 from fedglb.federation.errors import Unavailable

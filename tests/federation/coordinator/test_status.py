@@ -13,11 +13,14 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.alarms import alarms_of
-from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.history import MOST_EVENTS, MOST_UPDATES, History
-from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
+from fedglb.federation.coordinator.events import (
+    MOST_EVENTS,
+    MOST_UPDATES,
+    CoordinatorEvent,
+    History,
+)
+from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
 from fedglb.federation.coordinator.store import CoordinatorStore, UpdateFinished
-from fedglb.federation.coordinator.stored_status import stored_status
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol.messages import Derivatives
 from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
@@ -314,6 +317,6 @@ def test_a_client_that_is_left_out_again_and_again():
 
 def test_no_update_for_a_day():
     updates = [update(1, NOW - 2 * DAY)]
-    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["quiet"]
+    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["no_updates"]
     assert standing(happened(updates=updates), started=NOW - 9 * DAY, present=0) == []
     assert standing(happened(updates=updates), started=NOW - 60.0) == []  # it has just started

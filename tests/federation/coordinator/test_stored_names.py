@@ -35,11 +35,11 @@ TABLES = {
 FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated", "limited", "samples", "restored", "rival", "ignored", "ended",
+    "updated", "limited", "samples", "restored", "duplicate_coordinator", "ignored", "ended",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {
-    "Hello.up", "Welcome.down", "Heartbeat.up", "SyncRequest.up", "CovarianceRequest.down",
+    "Hello.up", "Admitted.down", "Heartbeat.up", "SyncRequest.up", "CovarianceRequest.down",
     "Covariance.up", "Evaluate.down", "Derivatives.up", "NewModel.down", "Malformed.up",
     "Rejected.down",
 }  # fmt: skip

@@ -120,7 +120,7 @@ def _play(agents: list[Agent], arms: Any, rewards: list[float], t: int) -> dict[
     decision = agent.choose(arms, t=t)
     agent.observe(decision.id, rewards[decision.arm])
     status = agent.status
-    return {"arm": decision.arm, "fired": bool(status.wants) or status.model > before}
+    return {"arm": decision.arm, "fired": bool(status.requested_at) or status.model > before}
 
 
 def _request(agents: list[Agent]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _request(agents: list[Agent]) -> dict[str, Any]:
 
 def _status(agents: list[Agent]) -> dict[str, Any]:
     found = [agent.status for agent in agents]
-    return {"welcome": sum(s.welcome for s in found), "samples": sum(s.samples for s in found)}
+    return {"admitted": sum(s.admitted for s in found), "samples": sum(s.samples for s in found)}
 
 
 def _model(agents: list[Agent], update: int) -> dict[str, Any]:

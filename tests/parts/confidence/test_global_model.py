@@ -38,7 +38,6 @@ SOLVERS = {
     "agd 1e-3": fg.AGD(tolerance=1e-3),
     "agd, 3 rounds": fg.AGD(stop="fixed", rounds=3),
     "lbfgs 1e-3": fg.LBFGS(tolerance=1e-3),
-    "paper": fg.Newton(tolerance=1e-3, projection="paper"),
 }
 CASES = [
     {"seed": 1},

@@ -11,20 +11,19 @@ import pytest
 from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 from numpy.testing import assert_allclose
 
-from fedglb.kernels.mixture import (
+from fedglb.parts.mixture import (
     component,
     first_epoch_terms,
     global_set,
     local_radius,
     local_terms,
 )
-from fedglb.kernels.self_concordance import (
+from fedglb.parts.self_concordance import (
     heat_factor,
     lower_curvature,
     taylor_excess,
     upper_curvature,
 )
-from tests.kernels.mixture_formulas import plain_terms, prior, set_of
 from tests.parts.confidence.mixture_data import (
     IDENTITY,
     LOGISTIC,
@@ -41,6 +40,7 @@ from tests.parts.confidence.mixture_data import (
     newton_step,
     one_exchange,
 )
+from tests.parts.mixture_formulas import plain_terms, prior, set_of
 
 LINKS = [LOGISTIC, POISSON, IDENTITY]
 EVERYWHERE = np.inf

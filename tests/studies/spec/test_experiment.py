@@ -139,7 +139,7 @@ def test_grids_multiply_and_solvers_and_radii_come_in_words():
                     "name": "fedglb-ucb",
                     "threshold": [1, math.inf],
                     "solver": ["lbfgs", {"name": "agd", "stop": "fixed", "rounds": 7}],
-                    "confidence": ["printed", {"fixed": 0.3}],
+                    "confidence": ["iterate", {"fixed": 0.3}],
                 }
             ]
         )
@@ -148,18 +148,11 @@ def test_grids_multiply_and_solvers_and_radii_come_in_words():
         fg.fedglb_ucb(threshold, solver, 0.1, confidence=confidence)
         for threshold in (1, math.inf)
         for solver in (fg.LBFGS(), fg.AGD(stop="fixed", rounds=7))
-        for confidence in (fg.FedGLBPrinted(), fg.Fixed(0.3))
+        for confidence in (fg.Iterate(), fg.Fixed(0.3))
     ]
     assert experiment.configurations[3].label == (
         "FedGLB-UCB D=1 agd stop=fixed rounds=7 confidence=fixed=0.3"
     )
-
-
-def test_the_printed_radius_counts_on_the_tolerance_of_the_solver():
-    solver = {"name": "newton", "tolerance": 1e-3}
-    table = {"name": "fedglb-ucb", "threshold": 1.0, "solver": solver, "confidence": "printed"}
-    made = fg.read_experiment(tables(algorithm=[table])).configurations[0]
-    assert made.algorithm.confidence == fg.FedGLBPrinted(1e-3)
 
 
 @pytest.mark.parametrize("preset", ["one-ucb-glm", "n-ucb-glm"])
@@ -306,7 +299,7 @@ BAD = {
         GOOD.replace('"newton"', "{tolerance = 1.0}"), ["defaults.solver.name", "agd"],
     ),
     "unknown radius": (
-        GOOD + 'confidence = "print"\n', ["algorithm[1].confidence = 'print'", "printed"],
+        GOOD + 'confidence = "iterat"\n', ["algorithm[1].confidence = 'iterat'", "iterate"],
     ),
     "fixed without radius": (GOOD + 'confidence = "fixed"\n', ["{fixed = 0.3}"]),
     "negative radius": (

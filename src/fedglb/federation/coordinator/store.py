@@ -18,7 +18,15 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, or_nan, read_copy, transaction
+from fedglb.federation.sqlite import (
+    close,
+    connect,
+    fact,
+    or_nan,
+    read_copy,
+    set_fact,
+    transaction,
+)
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
@@ -151,12 +159,11 @@ class CoordinatorStore:
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
         """Write what was agreed on into a new file; an older one must have the same."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_AGREEMENT,)).fetchone()
-        if row is None:
-            text = msgspec.json.encode(agreement.facts())
-            self._db.execute("INSERT INTO facts VALUES (?, ?)", (_AGREEMENT, text))
+        known = fact(self._db, _AGREEMENT)
+        if known is None:
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
             return
-        differences = agreement.differences(msgspec.json.decode(row[0], type=dict[str, str]))
+        differences = agreement.differences(msgspec.json.decode(known, type=dict[str, str]))
         if differences:
             allowed = f"a file of this federation ({'; '.join(differences)})"
             raise InvalidInput("path", str(path), allowed)
@@ -175,15 +182,11 @@ class CoordinatorStore:
 
     def schedule(self) -> tuple[float | None, int]:
         """Return when the schedule started (None: not yet), and how many of its times are done."""
-        names = (_START, _DONE)
-        found = dict(
-            self._db.execute("SELECT name, value FROM facts WHERE name IN (?, ?)", names).fetchall()
-        )
-        return found.get(_START), int(found.get(_DONE, 0))
+        return fact(self._db, _START), int(fact(self._db, _DONE) or 0)
 
     def start_schedule(self, now: float) -> None:
         """Write when the schedule starts."""
-        self._db.execute("INSERT INTO facts VALUES (?, ?)", (_START, now))
+        set_fact(self._db, _START, now)
 
     def start_update(self, started: UpdateStarted, done: int | None = None) -> None:
         """Write that an update starts, before any client is told; and how far a schedule is."""
@@ -192,7 +195,7 @@ class CoordinatorStore:
             return
         with transaction(self._db):
             self._insert_started(started)
-            self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_DONE, done))
+            set_fact(self._db, _DONE, done)
 
     def _insert_started(self, started: UpdateStarted) -> None:
         self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
@@ -217,9 +220,9 @@ class CoordinatorStore:
         """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
             if released:
-                self._write_released(released)
+                self.write_released(released)
             if typical:
-                self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_TYPICAL, typical))
+                set_fact(self._db, _TYPICAL, typical)
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
             self._db.executemany(
                 "UPDATE members SET model = ?, current = ?, seen = ? WHERE name = ?",
@@ -238,19 +241,14 @@ class CoordinatorStore:
                 oldest = finished.number - _REMEMBERED
                 self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
 
-    def _write_released(self, released: Mapping[str, int]) -> None:
-        text = msgspec.json.encode(dict(released))
-        self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_RELEASED, text))
-
     def write_released(self, released: Mapping[str, int]) -> None:
         """Write the last one-pass update that each client's file has sums in."""
-        with transaction(self._db):
-            self._write_released(released)
+        set_fact(self._db, _RELEASED, msgspec.json.encode(dict(released)))
 
     def released(self) -> dict[str, int]:
         """Return the last one-pass update that each client's file has sums in."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_RELEASED,)).fetchone()
-        return {} if row is None else msgspec.json.decode(row[0], type=dict[str, int])
+        known = fact(self._db, _RELEASED)
+        return {} if known is None else msgspec.json.decode(known, type=dict[str, int])
 
     def state(self) -> tuple[Arrays, bytes] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
@@ -259,8 +257,7 @@ class CoordinatorStore:
 
     def typical_samples(self) -> int:
         """Return how many samples a client typically had, as of the last `write_state`."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_TYPICAL,)).fetchone()
-        return 0 if row is None else int(row[0])
+        return int(fact(self._db, _TYPICAL) or 0)
 
     def last_started(self) -> tuple[int, UpdateStarted | None]:
         """Return the highest number of an update, and that update if it has not ended."""

@@ -30,7 +30,7 @@ from fedglb.federation.demo.summary import KilledAgent, Summary, summarise
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
 from fedglb.federation.operator.folder import SERVER
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.kernels.cache import cache
 
 _SERVER = "nats-server"
@@ -114,7 +114,7 @@ class Director:
         )  # fmt: skip
         self._state.address = f"tls://127.0.0.1:{port}"
         if cache().fresh:
-            warm_up(self._plan.agreement)
+            preload(self._plan.agreement)
             local_baseline(self._plan)
 
     def _start_server(self) -> Child:

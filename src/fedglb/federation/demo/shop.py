@@ -101,7 +101,7 @@ class Shop:
         status = self._agent.status
         report = ShopReport(
             id_, self._decisions, self._rewards, self._regret,
-            status.model, status.connected, status.welcome,
+            status.model, status.connected, status.admitted,
         )  # fmt: skip
         os.write(
             1, msgspec.json.encode(report) + b"\n"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from html import escape
 
-from fedglb.federation.coordinator.history import UpdateStatus
+from fedglb.federation.coordinator.events import UpdateStatus
 from fedglb.federation.coordinator.status import MemberStatus
 from fedglb.service.page.words import clock, duration, size
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from fedglb.kernels.cache import say_if_not_kept
+from fedglb.kernels.cache import cache
 from fedglb.studies.run.progress import Watch
 from fedglb.studies.run.task import Outcome, Sources, Task, work
 from fedglb.studies.spec.experiment import Experiment
@@ -41,7 +41,7 @@ def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    say_if_not_kept()  # once here, and not in every worker
+    cache()  # warns here once, and not in every worker
     # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,

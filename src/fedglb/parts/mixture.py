@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.self_concordance import heat_factor, lower_curvature, upper_curvature
+from fedglb.parts.self_concordance import heat_factor, lower_curvature, upper_curvature
 from fedglb.typing import FloatArray
 
 #: No truth component beyond this one is tried; v_j is then far beyond any Hessian.

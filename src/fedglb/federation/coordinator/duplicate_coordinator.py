@@ -1,7 +1,7 @@
 """Coordinators of one federation notice each other, and one of them stops.
 
-Two of them would each start updates under the same numbers. Their certificate is the same, so only
-they can say who they are: on a subject of their own, every second.
+Two of them would start updates under the same numbers. They have the same certificate, so the
+server cannot tell them apart: each announces itself every second, on a subject that only they use.
 """
 
 from __future__ import annotations
@@ -32,41 +32,25 @@ class Presence:
 
     The one that knows of fewer updates stops; of two that know the same, the younger one. So a
     second one that is started by mistake stops, and so does one that slept (a virtual machine)
-    while another took its place. A coordinator that was killed says nothing any more: nobody
-    stops because of it. Both sides come to the same result: never do both stop.
-
-    Examples
-    --------
-    >>> old, new = Presence(started=100.0), Presence(started=200.0)
-    >>> new.yields_to(new.read(old.announce(update=3)), update=3)
-    True
-    >>> old.yields_to(old.read(new.announce(update=3)), update=3)
-    False
-    >>> old.yields_to(old.read(new.announce(update=9)), update=3)
-    True
-    >>> old.read(old.announce(update=3)) is None  # its own
-    True
+    while another took its place. Both sides come to the same result, so one of them goes on. A
+    coordinator that was killed announces nothing, and stops no other.
     """
 
     started: float = field(default_factory=time.time)
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     place: str = field(default_factory=lambda: f"{socket.gethostname()}, process {os.getpid()}")
-    heard_itself: bool = False
 
     def announce(self, update: int) -> bytes:
         """Return what to say; `update` is the number of the last update."""
         return msgspec.json.encode(Announcement(self.id, self.place, self.started, update))
 
     def read(self, payload: bytes) -> Announcement | None:
-        """Return what another coordinator says; None: it is one's own word, or none at all."""
+        """Return another coordinator's announcement; None: it is this one's, or malformed."""
         try:
             found = msgspec.json.decode(payload, type=Announcement)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        if found.id == self.id:
-            self.heard_itself = True
-            return None
-        return found
+        return None if found.id == self.id else found
 
     def yields_to(self, other: Announcement | None, update: int) -> bool:
         """Return whether this one has to stop."""

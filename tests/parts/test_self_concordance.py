@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from fedglb.kernels.self_concordance import (
+from fedglb.parts.self_concordance import (
     heat_factor,
     lower_curvature,
     newton_gap,

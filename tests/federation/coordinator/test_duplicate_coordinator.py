@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from fedglb.federation.coordinator.rival import Presence
+from fedglb.federation.coordinator.duplicate_coordinator import Presence
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.operator import nats_config
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.json_processes import coordinator
 from tests.federation.helpers.nats_federation import PATIENCE, federation
@@ -20,7 +19,7 @@ SUPERSEDED = 3
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("rival"), ["a", "b"]) as out:
+    with federation(tmp_path_factory.mktemp("duplicate_coordinator"), ["a", "b"]) as out:
         yield out
 
 
@@ -45,7 +44,9 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(running, tmp
         assert "another coordinator of demo is there" in words
         assert "and this one stops: it is the younger one, or knows of fewer updates" in words
         assert "joined" not in second.stdout  # it said nothing to clients
-        assert first.texts("rival")[0].startswith("another coordinator of this federation is there")
+        assert first.texts("duplicate_coordinator")[0].startswith(
+            "another coordinator of this federation is there"
+        )
         agent.request_update()
         assert agent.wait_for_model(1, PATIENCE)  # the first goes on
         assert not first.texts("rejected")
@@ -85,18 +86,3 @@ def test_never_do_both_stop_and_of_two_that_know_each_other_one_does():
 @pytest.mark.parametrize("payload", [b"", b"{}", b"\xff", b'{"id": 1}', b"[" * 10_000])
 def test_what_is_no_announcement_is_ignored(payload):
     assert Presence().read(payload) is None
-
-
-def test_with_a_list_of_members_from_before_a_coordinator_works_as_before(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        path = running.folder / "server" / nats_config.ACCOUNTS
-        path.write_text(path.read_text().replace(', "fed.demo.coordinator"', ""))
-        running.kill()
-        running.start()
-        with (
-            Serving(running, tmp_path / "state.db") as serving,
-            opened(running, tmp_path, "a", 5) as agent,
-        ):
-            serving.wait("joined", client="a")
-            agent.request_update()
-            assert agent.wait_for_model(1, PATIENCE)

@@ -9,22 +9,21 @@ from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message
 
 
-def warm_up(agreement: Agreement, *, alone: bool = False) -> None:
+def preload(agreement: Agreement, *, alone: bool = False) -> None:
     """Choose, learn and update once and discard the result, so that no client waits for kernels.
 
-    Whoever is `alone` makes no updates. In a process with many agents of one federation, the first
-    has done it for all.
+    An agent that is `alone` makes no updates. Many agents of one federation in a process share it.
     """
     facts = frozenset(agreement.facts().items()), alone
     if facts not in _done:
-        _warm_up(agreement, alone)
+        _update_once(agreement, alone)
         _done.add(facts)
 
 
 _done: set[tuple[frozenset[tuple[str, str]], bool]] = set()
 
 
-def _warm_up(agreement: Agreement, alone: bool) -> None:
+def _update_once(agreement: Agreement, alone: bool) -> None:
     algorithm, setting, name = agreement.algorithm, agreement.setting, "warm-up"
     client = Client(name, algorithm, setting)
     coordinator = Coordinator(algorithm, setting, [name])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from fedglb.kernels.mixture import (
+from fedglb.parts.mixture import (
     Fit,
     LocalTerms,
     first_epoch_terms,
@@ -17,7 +17,7 @@ from fedglb.kernels.mixture import (
     local_radius,
     local_terms,
 )
-from tests.kernels.mixture_formulas import (
+from tests.parts.mixture_formulas import (
     heat,
     kappa,
     plain_global_set,

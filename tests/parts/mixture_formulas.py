@@ -7,7 +7,7 @@ from math import exp, expm1, log, sqrt
 
 import numpy as np
 
-from fedglb.kernels.mixture import Fit, GlobalSet, LocalTerms
+from fedglb.parts.mixture import Fit, GlobalSet, LocalTerms
 
 
 def kappa(r):

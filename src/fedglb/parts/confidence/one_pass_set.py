@@ -1,6 +1,6 @@
 """The smallest of the proven ellipsoids of a one-pass fit (docs/theory.md, section 10).
 
-The mixture's components are those of `kernels.mixture`. Beside the component j there are two free
+The components are those of `fedglb.parts.mixture`. Beside the component j there are two free
 numbers: ℓ ≥ 0, the multiplier of ‖θ*‖ ≤ S, and τ in [0, 1), which says where between the model and
 θ* the mixture is looked at. Every choice of the three holds in the same event, so the smallest
 ellipsoid may be taken. All quantities are in units of the likelihood.
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.mixture import component
-from fedglb.kernels.self_concordance import heat_factor, lower_curvature
+from fedglb.parts.mixture import component
+from fedglb.parts.self_concordance import heat_factor, lower_curvature
 from fedglb.typing import FloatArray
 
-#: No truth component beyond this one is tried, as in `kernels.mixture`.
+#: No truth component beyond this one is tried, as in `fedglb.parts.mixture`.
 _LAST_COMPONENT = 60
 #: First τ is one of 0, 0.1, …, 0.9 and ℓ a starting value times one of 4⁻², …, 4⁹; then both are
 #: moved by steps of τ/20 and √2 while that helps, at most so often.
