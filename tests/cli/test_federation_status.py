@@ -46,7 +46,7 @@ def test_running_killed_and_running_again(
     tmp_path,
     monkeypatch,
 ):
-    monkeypatch.setattr(status_socket, "_PATIENCE", PATIENCE)
+    monkeypatch.setattr(board, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
         state = running.folder / "coordinator" / "state.db"
         patient = ("--absent-after", "600")  # an agent that is late is not absent
