@@ -158,7 +158,7 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
     import asyncio
 
-    from tests.federation.coordinator.test_page import picture
+    from tests.service.test_coordinator import picture
 
     folder = tmp_path / ("long" * 20) / ("longer" * 10)
     folder.mkdir(parents=True)

@@ -8,19 +8,19 @@ import msgspec
 
 from fedglb.federation import AgentStatus, Decision
 from fedglb.service import messages
-from fedglb.service.app import PATHS
+from fedglb.service.agent import PATHS
 from fedglb.service.problem import TITLES
 
 FIELDS = {
     "Choose": ["arms", "ids", "t", "key"],
     "Observe": ["id", "reward"],
-    "Batch": ["batch"],
+    "BatchBody": ["batch"],
     "Observed": ["id"],
-    "Chosen": ["status", "decision", "problem"],
-    "Rewarded": ["status", "problem"],
-    "ChosenBatch": ["results"],
-    "RewardedBatch": ["results"],
-    "Problem": [
+    "ChooseResult": ["status", "decision", "problem"],
+    "ObserveResult": ["status", "problem"],
+    "ChooseResults": ["results"],
+    "ObserveResults": ["results"],
+    "ProblemDetails": [
         "type", "title", "status", "detail", "argument", "value", "allowed", "same",
     ],
 }  # fmt: skip

@@ -13,8 +13,7 @@ from joblib.externals.loky import get_reusable_executor
 
 import fedglb as fg
 from fedglb.environments.datasets import DATASETS
-from fedglb.studies.reproduce import read_plan
-from fedglb.studies.reproduce.across import each_value, varied
+from fedglb.studies.spec.plan import read_plan
 from tests.studies.tiny import TOML, tables
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -55,8 +54,7 @@ def test_the_paper_figure():
 def test_every_experiment_is_sound_and_named_as_its_file(path):
     for profile in ("full", *tomllib.loads(path.read_text()).get("profile", {})):
         plan = read_plan(path, profile)
-        key = varied(plan.tables)
-        for each in [plan.tables] if key is None else each_value(plan, key).values():
+        for each in (cell.tables for cell in plan.cells):
             assert fg.read_experiment(each).name == path.stem
 
 
