@@ -1,10 +1,13 @@
-"""What `tests.plain_mixture` must satisfy by itself: the theorems behind its formulas."""
+"""What `tests.plain_mixture` must satisfy by itself.
+
+Theorems M and L are checked for the package, in `tests/parts/confidence/test_mixture_terms.py`.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from itertools import islice
-from math import exp, inf, log, sqrt
+from math import exp, inf, sqrt
 
 import numpy as np
 import pytest
@@ -18,7 +21,6 @@ from tests.plain_mixture import (
     Certified,
     EpsilonGreedy,
     Greedy,
-    Model,
     Samples,
     Sigma,
     Thompson,
@@ -140,41 +142,20 @@ def test_the_residual_of_one_exchange_is_within_its_bound(name, ball):
     assert (reached > 0.02) == (p.link != "identity")  # the bound is not idle
 
 
-# ------------------------------------------------------------- Theorems M and L, without chance
+# ------------------------------------------------------------------------------- the algorithms
 
 
-def expected_loss(p: Problem, data: Samples, centre, covariance) -> float:
-    """E L(theta) for theta ~ N(centre, covariance), by Gauss-Hermite per sample."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
-    sd = np.sqrt(np.einsum("nd,de,ne->n", data.x, covariance, data.x))
-    z = (data.x @ centre)[:, None] + sd[:, None] * nodes
-    cumulants = LINKS[p.link].cumulant(z) @ weights / np.sqrt(2 * np.pi)
-    return float(np.sum(cumulants - data.y * (data.x @ centre))) / plain_mixture.dispersion(p)
-
-
-def loss(p: Problem, data: Samples, theta) -> float:
-    z = data.x @ theta
-    total = np.sum(LINKS[p.link].cumulant(z) - data.y * z)
-    return float(total) / plain_mixture.dispersion(p)
-
-
-def divergence(centre, covariance, u: float, prior) -> float:
-    """KL(N(centre, covariance) || N(prior, I/u))."""
-    d = len(centre)
-    away = u * norm(centre - prior) ** 2
-    log_det = d * log(u) + slogdet(covariance)[1]
-    return float(u * np.trace(covariance) - d - log_det + away) / 2
-
-
-def excess(p: Problem, data: Samples, truth, centre, covariance, j) -> float:
-    """The least log(1/(w delta)) with which Lemma 1 holds for this Gaussian."""
-    prior = truth if j.v else np.zeros(len(truth))
-    expected = expected_loss(p, data, centre, covariance)
-    return loss(p, data, truth) - expected - divergence(centre, covariance, j.u, prior)
+def test_the_radius_falls_with_delta():
+    p = CASES["logistic"]
+    _, arms, rewards = recorded(p, 1)
+    model = plain_mixture.fedglb_mix(p, arms, rewards, threshold=1.0).models[-1]
+    widths = [plain_mixture.global_set(p, model, delta).width for delta in (0.5, 0.1, 0.01, 1e-4)]
+    assert widths == sorted(widths)
+    assert len(set(widths)) == 4
 
 
 def situations(p: Problem, seeds: int):
-    """Data, a model from one exchange over most of it, a client's own, and points of the ball."""
+    """A client's own samples, and a model from one exchange over others."""
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
         truth, arms, rewards = recorded(p, seed, T=20 + 15 * (seed % 4), N=1, K=1)
@@ -187,157 +168,7 @@ def situations(p: Problem, seeds: int):
             start = 0.98 * plain._fit(p, old.x, old.y, start) + start / 30
         lam = p.lam / plain_mixture.dispersion(p)
         model, _ = plain_mixture.one_exchange(p, old, start, lam, p.S, lambda _: True)
-        points = rng.standard_normal((12, len(truth)))
-        points *= p.S * rng.random((12, 1)) / norm(points, axis=1, keepdims=True)
-        yield old, own, model, [truth, *points, *(p.S * points / norm(points, axis=1)[:, None])]
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("evaluated", [True, False])
-def test_theorem_m_follows_from_lemma_1(name, evaluated):
-    """With exactly the probability that Lemma 1 needs for it, each point lies in M's set."""
-    p, closest = CASES[name], inf
-    s = plain_mixture.self_concordance(p, p.S)
-    for old, _, model, points in situations(p, 12):
-        if evaluated:
-            e = old.gradient(p, model.theta) + model.ridge * model.theta
-            H = old.hessian(p, model.theta)
-            model = Model(model.theta, H, model.ridge, e, 0.0, 0.0)
-        h = eigvalsh(model.H)
-        for j in plain_mixture.components(p, len(h), below=h[0] + model.ridge):
-            tau = plain_mixture.widening(1 / (j.u + h[0]))
-            covariance = inv(j.u * np.eye(len(h)) + tau * exp(model.q) * model.H)
-            for point in points:
-                r = s * norm(point - model.theta)
-                needed = excess(p, old, point, model.theta, covariance, j)
-                rho, W = plain_mixture.component_radius(p, model, j, r, needed)
-                if W.min() > 0:
-                    k = plain_mixture.kappa(r) * exp(-model.q)
-                    W = k * model.H + (model.ridge - j.v) * np.eye(len(h))
-                    off = point - model.theta
-                    distance = sqrt(off @ W @ off)
-                    assert distance <= rho * (1 + 1e-9)
-                    closest = min(closest, rho / distance)
-    assert closest < (1.0001 if name == "identity" else 1.2)  # a wrong constant would show
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("evaluated", [True, False])
-def test_theorem_l_follows_from_lemma_1(name, evaluated):
-    p, closest = CASES[name], inf
-    s = plain_mixture.self_concordance(p, p.S)
-    for old, own, model, points in situations(p, 12):
-        if evaluated:
-            e = old.gradient(p, model.theta) + model.ridge * model.theta
-            H = old.hessian(p, model.theta)
-            model = Model(model.theta, H, model.ridge, e, 0.0, 0.0)
-        closest = min(closest, check_local(p, old, own, model, points, s, first=False))
-    # Nothing is bounded for the identity link but a trace, so that the theorem is sharp there.
-    assert closest < (1.01 if name == "identity" else 1.5)
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", CASES)
-def test_the_quadratic_of_theorem_l_from_the_losses_themselves(name):
-    """From the very difference of the losses, without what Lemmas 1 and 2 give away before."""
-    p, closest = CASES[name], inf
-    s = plain_mixture.self_concordance(p, p.S)
-    for n, (old, own, model, points) in enumerate(situations(p, 40)):
-        own = own._replace(y=own.y + (0.0, 1.0, -1.0)[n % 3])  # no chance here: any rewards do
-        everything = Samples(np.vstack([old.x, own.x]), np.append(old.y, own.y))
-        d, h = len(model.theta), eigvalsh(model.H)
-        before = model.H + model.ridge * np.eye(d)
-        gain = slogdet(before + own.hessian(p, model.theta))[1] - slogdet(before)[1]
-        for j in plain_mixture.components(p, d, below=h[0] + model.ridge):
-            c = plain_mixture.widening(1 / (j.u + h[0])) / j.u
-            start = np.log1p(c * h).sum() if c * model.ridge <= 1 else slogdet(c * before)[1]
-            L = plain_mixture.local_set(p, model, own, j, 0.0, 0.0, False)
-            far = plain_mixture.self_concordance(p, inf) * norm(L.theta - model.theta)
-            near = [L.theta + t * (point - L.theta) for point in points for t in (0.3, 0.05)]
-            for point in [*points, *(v for v in near if norm(v) <= p.S)]:
-                prior = point if j.v else np.zeros(d)
-                given = start + gain + d * np.expm1(far + model.q)
-                given += j.u * norm(L.theta - prior) ** 2
-                fall = 2 * (loss(p, everything, point) - loss(p, everything, L.theta))
-                r = s * norm(point - model.theta)
-                X = plain_mixture.local_set(p, model, own, j, r, (fall - given) / 2, False).X
-                distance = sqrt((point - L.theta) @ L.W @ (point - L.theta))
-                assert distance <= X * (1 + 1e-7)
-                closest = min(closest, X / distance)
-    assert closest < 1.15
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("name", CASES)
-def test_theorem_l_before_the_first_model(name):
-    p, closest = CASES[name], inf
-    lam = p.lam / plain_mixture.dispersion(p)
-    for _, own, _, points in situations(p, 12):
-        d = len(points[0])
-        none = Samples(np.zeros((0, d)), np.zeros(0))
-        model = Model(np.zeros(d), np.zeros((d, d)), lam, np.zeros(d), 0.0, 0.0)
-        s = plain_mixture.self_concordance(p, p.S)
-        closest = min(closest, check_local(p, none, own, model, points, s, first=True))
-    assert closest < (1.01 if name == "identity" else 1.5)
-
-
-def check_local(p, old, own, model, points, s, first) -> float:
-    """Each point lies in L's sets with the probability it needs; the closest call."""
-    closest = inf
-    everything = Samples(np.vstack([old.x, own.x]), np.append(old.y, own.y))
-    h, d = np.maximum(eigvalsh(model.H), 0.0), len(model.theta)
-    for j in plain_mixture.components(p, d, below=0.0 if first else h[0] + model.ridge):
-        tau = plain_mixture.widening(1 / (j.u + h[0]))
-        H = model.H + own.hessian(p, model.theta)
-        for point in points:
-            r = s * p.S if first else s * norm(point - model.theta)
-            L = plain_mixture.local_set(p, model, own, j, r, 0.0, first)
-            covariance = inv(j.u * np.eye(d) + tau * H)
-            needed = excess(p, everything, point, L.theta, covariance, j)
-            L = plain_mixture.local_set(p, model, own, j, r, needed, first)
-            off = point - L.theta
-            distance = sqrt(off @ L.W @ off)
-            assert distance <= L.X * (1 + 1e-9)
-            assert sqrt(off @ inv(L.P) @ off) <= L.radius * (1 + 1e-9)
-            if np.isfinite(L.X):
-                assert eigvalsh(L.P * (L.radius / L.X) ** 2 - inv(L.W)).min() >= -1e-9
-                closest = min(closest, L.X / distance)
-    return closest
-
-
-# ------------------------------------------------------------------------------- the algorithms
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("name", CASES)
-def test_the_truth_is_rarely_lost(name):
-    """At delta = 0.5: in at most a quarter of the runs by M and by L, in expectation."""
-    p, runs, lost_by_m, lost_by_l = CASES[name], 30, 0, 0
-    for seed in range(runs):
-        truth, arms, rewards = recorded(p, seed, T=25, N=2, d=2)
-        out = plain_mixture.fedglb_mix(p, arms, rewards, threshold=1.0)
-        assert len(out.syncs) > 1
-        lost_by_m += any(
-            (truth - M.theta) @ M.W @ (truth - M.theta) > M.rho**2 * (1 + 1e-9)
-            for M in out.global_sets
-        )
-        lost_by_l += any(
-            (truth - L.theta) @ inv(L.P) @ (truth - L.theta) > L.radius**2 * (1 + 1e-9)
-            for L in out.local_sets
-        )
-    assert lost_by_m <= runs // 4
-    assert lost_by_l <= runs // 4
-
-
-def test_the_radius_falls_with_delta():
-    p = CASES["logistic"]
-    _, arms, rewards = recorded(p, 1)
-    model = plain_mixture.fedglb_mix(p, arms, rewards, threshold=1.0).models[-1]
-    widths = [plain_mixture.global_set(p, model, delta).width for delta in (0.5, 0.1, 0.01, 1e-4)]
-    assert widths == sorted(widths)
-    assert len(set(widths)) == 4
+        yield own, model
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -345,7 +176,7 @@ def test_the_local_recursion_gives_the_direct_solve(name):
     """Sherman-Morrison and the rank-one step against theta_t - P G."""
     p = CASES[name]
     link, d_phi = LINKS[p.link], plain_mixture.dispersion(p)
-    for _, own, model, _ in situations(p, 6):
+    for own, model in situations(p, 6):
         theta, P = model.theta.copy(), inv(model.H + model.ridge * np.eye(3))
         gain = 0.0
         for x, y in zip(*own, strict=True):

@@ -16,6 +16,7 @@ import pytest
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.demo import alone
 from fedglb.federation.demo_shop import DemoPlan, agent_file, offers
+from tests.cli.in_process import fedglb
 from tests.federation.helpers.whole_log import whole_log
 
 SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
@@ -153,7 +154,6 @@ def test_children_die_with_a_demonstration_that_is_killed(tmp_path):
     until(lambda: processes(place) == [])
 
 
-@pytest.mark.some(1)
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -163,13 +163,11 @@ def test_children_die_with_a_demonstration_that_is_killed(tmp_path):
         (["--folder", "full"], "--folder"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path, arguments, complaint):
+def test_bad_input_is_one_line(tmp_path, monkeypatch, arguments, complaint):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "something").touch()
-    done = subprocess.run(
-        command(*arguments), capture_output=True, text=True, cwd=tmp_path, check=False,
-        timeout=PATIENCE,
-    )  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    done = fedglb("federation", "demo", *arguments)
     assert done.returncode == 2
     assert complaint in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -38,6 +38,7 @@ def until_present(command, folder, names: set[str]) -> dict:
         if {m["name"] for m in found["members"] if m["present"]} == names:
             return found
         assert time.monotonic() < deadline, out
+        time.sleep(0.1)
 
 
 def test_running_killed_and_running_again(

@@ -19,6 +19,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation import AlreadyObserved, Unavailable, UnknownDecision
 from fedglb.federation.operator.authority import Authority
+from tests.cli.in_process import fedglb
 from tests.service.process import PATIENCE, acknowledged, loads, service, stored
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
@@ -98,11 +99,16 @@ def test_a_unix_socket_has_the_permissions_that_were_asked_for(tmp_path, mode, b
     assert not place.exists()
 
 
+def serve(*options: object) -> subprocess.CompletedProcess[str]:
+    """Call `fedglb agent serve` in this process, with what it refuses."""
+    return fedglb("agent", "serve", *map(str, options))
+
+
 def test_a_file_is_never_replaced_by_a_socket(tmp_path):
     (tmp_path / "x").write_text("mine")
-    with service(tmp_path / "a.db", "--dim", "2", "--socket", tmp_path / "x") as running:
-        assert running.ended() == 2
-        assert "--socket" in running.errors
+    done = serve(tmp_path / "a.db", "--dim", "2", "--socket", tmp_path / "x")
+    assert done.returncode == 2
+    assert "--socket" in done.stderr
     assert (tmp_path / "x").read_text() == "mine"
 
 
@@ -123,10 +129,10 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured):
     tls = ("--tls-cert", secured / "cert.pem", "--tls-key", secured / "key.pem")
     token = ("--token-file", secured / "token")
     for options in ((), tls, token):
-        with service(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *options) as running:
-            assert running.ended() == 2
-            assert "--http" in running.errors
-            assert "--token-file" in running.errors
+        done = serve(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *options)
+        assert done.returncode == 2
+        assert "--http" in done.stderr
+        assert "--token-file" in done.stderr
     assert not (tmp_path / "a.db").exists()
     with service(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *tls, *token) as running:
         url = f"https://127.0.0.1:{running.port}"
