@@ -15,6 +15,7 @@ import pytest
 import fedglb as fg
 from fedglb.io.lock import exclusive_lock
 from fedglb.io.toml import to_toml
+from fedglb.studies.report.page import Drawn
 from fedglb.studies.results import store
 from fedglb.studies.results.study import load_study
 from fedglb.studies.run.reproduce import reproduce
@@ -23,6 +24,16 @@ from fedglb.studies.spec.plan import read_plan
 from tests.studies.spec.test_plan import FILE
 
 module = importlib.import_module("fedglb.studies.run.reproduce")  # the function hides it
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """Figures take most of the time of a small study; `test_axis.py` and `report/` draw them."""
+
+    def nothing(name, alt, caption, draw):
+        return Drawn(name, alt, caption, {"svg": b"<svg/>"}, {})
+
+    monkeypatch.setattr("fedglb.studies.report.report.drawn", nothing)
 
 
 @pytest.fixture

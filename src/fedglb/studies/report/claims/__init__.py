@@ -29,10 +29,7 @@ OURS = (nothing_to_tune, one_exchange, auto_near_one, mix_near_one)
 
 
 def check(found: Evidence) -> tuple[Claim, ...]:
-    """Hold all claims against the numbers; those that the study cannot test are left out.
-
-    With fewer than 5 seeds no claim has a verdict.
-    """
+    """Check all claims that the study can test; with fewer than 5 seeds none has a verdict."""
     made = [
         *(claim(found) for claim in CLAIMS),
         *(replace(claim(found), whose="this package") for claim in OURS),
