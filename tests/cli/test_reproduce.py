@@ -68,7 +68,7 @@ def test_full_is_the_file_itself(mine):
     result = call("reproduce", "mine.toml", "--full", "--jobs", "1", "--out", "here", "--json")
     answer = json.loads(result.stdout)
     assert answer["report"] == "here/report.html"
-    assert answer["headline"].startswith("A look at 2 seeds: FedGLB-UCB")
+    assert answer["headline"].startswith("2 seeds, too few to judge: FedGLB-UCB")
     again = json.loads(call("report", "here", "--json").stdout)
     assert again == answer
     elsewhere = json.loads(call("report", "here", "--out", "there", "--json").stdout)

@@ -52,7 +52,7 @@ class _Lines:
         self._lock = threading.Lock()  # a sweep tells from its own thread
 
     def tell(self, title: str, status: SweepStatus | None) -> None:
-        """Hear what is being done and how far it is."""
+        """Take note of what is being done and how far it is."""
         with self._lock:
             if status is None:
                 self._print(title)
@@ -64,7 +64,7 @@ class _Lines:
 
     @contextmanager
     def breathing(self) -> Iterator[None]:
-        """Write lines also while nothing is told: a search has no status for minutes."""
+        """Write lines also while there is no news: a search has no status for minutes."""
         over = threading.Event()
 
         def look() -> None:

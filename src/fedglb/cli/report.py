@@ -44,12 +44,12 @@ def report(
 def answer(made: Report, *, as_json: bool) -> None:
     """Print where the report is, and its headline."""
     if as_json:
-        said = {
+        summary = {
             "report": str(made.page), "headline": made.headline,
             "verdicts": {claim.key: claim.verdict for claim in made.claims},
             "figures": [str(path) for path in made.figures],
         }  # fmt: skip
-        typer.echo(json.dumps(said, ensure_ascii=False))
+        typer.echo(json.dumps(summary, ensure_ascii=False))
         return
     console = Console(markup=False, emoji=False, highlight=False)
     console.print(made.headline, style="bold", soft_wrap=True)

@@ -45,7 +45,7 @@ def reproduce(
         bool, typer.Option("--show", help="Print the experiment's TOML file, to start your own.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would take: runs, minutes, disk.")
+        bool, typer.Option("--dry-run", help="Estimate runs, minutes and disk; run nothing.")
     ] = False,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
@@ -72,8 +72,8 @@ def reproduce(
         made = estimate(name, "full" if full else profile, jobs)
         folder = out or f"results/{made.name}-{made.profile}"
         if as_json:
-            said = {**asdict(made), "runs": made.runs, "folder": folder}
-            typer.echo(json.dumps(said, ensure_ascii=False))
+            estimated = {**asdict(made), "runs": made.runs, "folder": folder}
+            typer.echo(json.dumps(estimated, ensure_ascii=False))
         else:
             typer.echo(in_words(made, folder))
         return

@@ -16,6 +16,7 @@ import pytest
 import fedglb as fg
 from fedglb.io.lock import exclusive_lock
 from fedglb.io.toml import to_toml
+from fedglb.studies.report.page import Drawn
 from fedglb.studies.results import store
 from fedglb.studies.results.study import load_study
 from fedglb.studies.run.reproduce import reproduce
@@ -31,6 +32,16 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "out"
     reproduce(FILE, "quick", folder, jobs=1)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """Figures take most of the time of a small study; `test_axis.py` and `report/` draw them."""
+
+    def nothing(name, alt, caption, draw):
+        return Drawn(name, alt, caption, {"svg": b"<svg/>"}, {})
+
+    monkeypatch.setattr("fedglb.studies.report.report.drawn", nothing)
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ real = store.Store.add
 def add(self, content):
     if len(list((self.folder / "parts").iterdir())) == 2:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
-    real(self, content)
+    return real(self, content)
 store.Store.add = add
 main()
 """

@@ -188,7 +188,7 @@ def _in_paper(row: Mapping[str, Any]) -> bool:
 
 def _varying(runs: pl.DataFrame) -> dict[str, dict[str, float | str]]:
     """Return for each label the parameters that vary within its algorithm."""
-    columns = runs.columns  # parameters, those of somebody's own algorithms too, are before `link`
+    columns = runs.columns  # all parameters, user-defined ones too, are before `link`
     own = (
         columns[columns.index("algorithm") + 1 : columns.index("link")] if "link" in columns else []
     )

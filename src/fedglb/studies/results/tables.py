@@ -57,7 +57,7 @@ def runs_table(outline: Outline, parts: pl.DataFrame) -> pl.DataFrame:
     """Return one row per run; without times, so that an interrupted sweep gives the same table."""
     kinds = {name: _KINDS[kind] for name, kind in all_parameters().items()}
     for name in dict.fromkeys(key for each in outline.configurations for key in each):
-        if name not in ("label", "algorithm", *kinds):  # of a function of somebody's own
+        if name not in ("label", "algorithm", *kinds):  # of a user-defined function
             kinds[name] = _KINDS[_kind([c[name] for c in outline.configurations if name in c])]
     rows: list[dict[str, Any]] = [
         {"configuration": i, **{k: _as(kinds.get(k), v) for k, v in each.items()}}

@@ -1,4 +1,4 @@
-"""What a study would take: runs, minutes, disk; measured by a short probe of its own runs."""
+"""Estimate runs, minutes and disk of a study, from a short probe of its runs."""
 
 from __future__ import annotations
 

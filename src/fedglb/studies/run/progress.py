@@ -1,4 +1,4 @@
-"""How far a sweep is, as plain data for whoever shows it."""
+"""How far a sweep is, as plain data."""
 
 from __future__ import annotations
 

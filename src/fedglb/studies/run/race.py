@@ -52,9 +52,9 @@ class Entrant:
 
     def file(self) -> str:
         """Return the name of the file that keeps its result; another question has another one."""
-        said = [_FORMAT, LOOKS, self.experiment.document, self.before, self.limit]
+        question = [_FORMAT, LOOKS, self.experiment.document, self.before, self.limit]
         facts, own = self.experiment.env.facts(), self.experiment.own
-        return f"{identity(json.dumps(said), facts, own)[:24]}.json"
+        return f"{identity(json.dumps(question), facts, own)[:24]}.json"
 
 
 class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

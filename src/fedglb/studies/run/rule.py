@@ -17,7 +17,7 @@ FOR_EACH_RULE = (
 )
 STOPPED = (
     "A candidate is stopped where its regret so far, which can only grow, already puts it behind "
-    "one that was run to the end: it cannot win any more. What is said of it is then a least value."
+    "one that was run to the end: it cannot win any more. Its regret is then a lower bound."
 )
 #: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
 _LEAST = 1.0

@@ -17,8 +17,8 @@ class _Company(Enum):
 
     ANY = "others of its seed in one task"
     OTHER_TASKS = "other tasks, but no other run in its own"
-    NONE = "nothing"
-    NONE_AND_LAST = "nothing: its worker has died before, and nothing else was running"
+    ALONE = "nothing"
+    ALONE_LAST = "nothing, and last: its worker died although nothing else was running"
 
 
 class TaskSchedule:
@@ -53,12 +53,12 @@ class TaskSchedule:
 
     def tasks(self, workers: int) -> list[Task]:
         """Return the tasks to run next."""
-        if alone := self._with(_Company.NONE):
+        if alone := self._with(_Company.ALONE):
             return _singly(alone[:1])
         together, apart = self._with(_Company.ANY), self._with(_Company.OTHER_TASKS)
         if together or apart:
             return deal(together, workers) + _singly(apart)
-        return _singly(self._with(_Company.NONE_AND_LAST)[:1])
+        return _singly(self._with(_Company.ALONE_LAST)[:1])
 
     def finished(self, task: Task) -> None:
         """Record a task that has ended, with or without failures."""
@@ -73,24 +73,24 @@ class TaskSchedule:
         so there cannot be many.
         """
         first = _runs(tasks[0])[0]
-        if self._left.get(first) in (_Company.NONE, _Company.NONE_AND_LAST):
+        if self._left.get(first) in (_Company.ALONE, _Company.ALONE_LAST):
             del self._left[first]
-            self._left[first] = _Company.NONE_AND_LAST
+            self._left[first] = _Company.ALONE_LAST
             self._deaths += 1
             return
         suspects = [task for task in running if set(_runs(task)) <= self._left.keys()]
         for task in suspects:
-            company = _Company.OTHER_TASKS if len(task.configurations) > 1 else _Company.NONE
+            company = _Company.OTHER_TASKS if len(task.configurations) > 1 else _Company.ALONE
             self._left |= dict.fromkeys(_runs(task), company)
         if not suspects:
             self._deaths += 1
 
     def why_hopeless(self) -> str | None:
-        """Return why the sweep should give up, or None if it should go on."""
-        if self._deaths < MOST_DEATHS or self._with(_Company.NONE):
+        """Return why the sweep should give up, or None."""
+        if self._deaths < MOST_DEATHS or self._with(_Company.ALONE):
             return None
         died = f"a worker process died {self._deaths} times in a row (killed, or out of memory)"
-        deadly = _singly(self._with(_Company.NONE_AND_LAST))
+        deadly = _singly(self._with(_Company.ALONE_LAST))
         if not deadly:
             return f"{died} before it began a task"
         what = "; ".join(task.describe(self._experiment) for task in deadly[:3])

@@ -59,15 +59,15 @@ class Candidate:
 
     def of_problem(self) -> dict[str, Any]:
         """Return its values for `[problem]`."""
-        said = {"radius": self.radius, "curvature": self.curvature}
-        return {key: value for key, value in said.items() if value not in (None, INFIMUM)}
+        values = {"radius": self.radius, "curvature": self.curvature}
+        return {key: value for key, value in values.items() if value not in (None, INFIMUM)}
 
     def of_algorithm(self) -> dict[str, Any]:
         """Return its values for an algorithm."""
-        said: dict[str, Any] = {"ridge": self.ridge, "exploration": self.exploration}
+        values: dict[str, Any] = {"ridge": self.ridge, "exploration": self.exploration}
         if self.alpha is not None:
-            said["confidence"] = {"fixed": self.alpha}
-        return {key: value for key, value in said.items() if value is not None}
+            values["confidence"] = {"fixed": self.alpha}
+        return {key: value for key, value in values.items() if value is not None}
 
 
 def candidates(search: SearchTable) -> list[Candidate]:
@@ -231,7 +231,7 @@ def _problem(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
 def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Return the sweeps of candidates on seeds, one per problem: each algorithm with all of them.
 
-    A problem has a sweep of its own because S changes the rewards and c_μ what is known of them.
+    Each problem has one sweep, because S changes the rewards and c_μ what is known of them.
     """
     search = plan.search
     assert search is not None

@@ -143,7 +143,7 @@ def _unchanged(experiment: Experiment) -> Experiment:
     """Refuse an experiment that differs from its tables, because workers read only the tables."""
     meant = read_experiment(experiment.tables)
     for key in (field.name for field in fields(Experiment) if field.compare):
-        # by what they hold: somebody's own class need not say when two of its objects are equal
+        # by description: a user-defined class may have no `__eq__`
         if described(getattr(experiment, key), set()) != described(getattr(meant, key), set()):
             allowed = "an experiment as read_experiment made it: change its tables and read them"
             raise InvalidInput(f"experiment.{key}", getattr(experiment, key), allowed)

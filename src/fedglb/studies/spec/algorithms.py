@@ -13,10 +13,10 @@ from fedglb.parts.confidence import Fixed
 
 
 def as_tables(given: Any) -> Any:
-    """Return what stands under `algorithm` as a list of tables.
+    """Return the `algorithm` entry as a list of tables.
 
     An algorithm that is an object becomes a table with the object under `name`; the key of a
-    dictionary becomes its `label`. What is neither is returned as it is, for others to refuse.
+    dictionary becomes its `label`. Anything else is returned unchanged, and refused later.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Objects as values that JSON has: what tells two of them apart, whoever wrote their classes.
+"""Describe objects as JSON: equal descriptions mean equal runs, for user-defined classes too.
 
 An object is described by its class and by what it holds, as `pickle` sees it. So two objects with
 one description are equal copies of each other, in this process and in any other one.
@@ -35,7 +35,7 @@ _NOT_SAID = {
 
 
 def described(value: object, modules: set[str]) -> Any:
-    """Return what tells an object apart from others.
+    """Return a description of an object.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class _Describer:
         return self._object(value)
 
     def _object(self, value: Any) -> Any:
-        """Describe an object by how it is pickled, without what it has worked out and keeps."""
+        """Describe an object by its pickle, without cached values."""
         try:
             special = copyreg.dispatch_table.get(type(value))
             reduced = value.__reduce_ex__(4) if special is None else special(value)
@@ -143,7 +143,7 @@ class _Describer:
         return {"made": [self.of(function), self.of(arguments), state, *more]}
 
     def _singleton(self, value: Any, name: str) -> Any:
-        """Describe what is pickled as a name in a module, where others find it."""
+        """Describe what is pickled as a name in a module."""
         module = str(getattr(value, "__module__", "builtins"))
         is_there = module != "__main__" and found_at(module, name) is value
         if is_there or value is ... or value is NotImplemented:

@@ -70,7 +70,7 @@ class Document(msgspec.Struct, Generic[E], frozen=True, forbid_unknown_fields=Tr
 
 
 class OwnDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file, where environment or problem are somebody's own: objects, or functions."""
+    """The whole file, where environment or problem are user-defined: objects, or functions."""
 
     name: str
     horizon: int
@@ -113,7 +113,7 @@ seeds, problem, environment, algorithm, defaults; did you mean seeds or defaults
 
 
 def _is_own(table: Any) -> bool:
-    """Return whether this is an object, or says which function makes it: its keys are not ours."""
+    """Return whether this is an object, or names the function that makes it."""
     if isinstance(table, Mapping):
         return "name" in table
     return isinstance(table, Environment | Problem) or is_own(table)

@@ -1,4 +1,4 @@
-"""The environment of an experiment: one of the package's, or somebody's own."""
+"""The environment of an experiment: one of the package's, or user-defined."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _problem(given: Any) -> Problem | ProblemTable:
 
 
 def _link(table: ProblemTable) -> Link | None:
-    """Return a link of somebody's own, or None."""
+    """Return a user-defined link, or None."""
     if not is_own(table.link):
         one_of(("problem", "link"), table.link, LINKS)  # before anything is fetched
         return None
@@ -135,7 +135,7 @@ def _key_of(parameter: str, key: str, path: Place) -> Place:
 
 
 def _checked(env: Environment) -> Environment:
-    """Return an environment of somebody's own, if it has what every environment has."""
+    """Return a user-defined environment; raise unless it has what every environment has."""
     with under("environment"):
         instance("problem", getattr(env, "problem", None), Problem, _PROBLEM)
         for name in ("clients", "arms"):

@@ -273,7 +273,7 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
 
 
 def column(key: str, value: object) -> str:
-    """Return the column of results for a parameter of a function of somebody's own.
+    """Return the column of results for a parameter of a user-defined function.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Code of somebody's own, from which the parts of a sweep are made: its digests.
+"""Digests of user-defined code that a sweep's parts are made of.
 
 A class or function that a worker can import is told apart by the sources of its module, and of all
-modules that this one imports, as far as they are somebody's own. Installed packages count with
+modules that this one imports, as far as they are user-defined. Installed packages count with
 their version. One that no worker can import (of a script, a notebook or a function's inside) is
 told apart by its code (`description.py`).
 """
@@ -59,7 +59,7 @@ def importable(code: Any) -> bool:
 
 
 def found_at(module: str, path: str) -> Any:
-    """Return what a loaded module has under a name; None if that is nothing."""
+    """Return what a loaded module has under a name, or None."""
     found: Any = sys.modules.get(module)
     for key in path.split("."):
         found = getattr(found, key, None)
@@ -71,7 +71,7 @@ def _is_there(module: str) -> bool:
 
 
 def digests(modules: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each module that is somebody's own, and of all that they import.
+    """Return a digest of each user-defined module, and of all that they import.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
 
 
 def forget_edited(now: dict[str, str]) -> None:
-    """Let modules be imported again if one of them has changed since: for workers, which stay."""
+    """Forget modules that changed since their import: workers live for several sweeps."""
     if any(name in _loaded and _loaded[name][1] != now[name] for name in now):
         for name in now:
             _loaded.pop(name, None)
@@ -150,7 +150,7 @@ def _origin(name: str) -> Path | None:
 
 @functools.cache
 def _installed(top: str) -> bool:
-    """Return whether a package lies where packages are installed; one under work does not."""
+    """Return whether a package is installed, and not edited in place."""
     places = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
     origin = _origin(top)
     return origin is not None and bool(places & {*origin.parents})
@@ -182,6 +182,6 @@ def _imports(tree: ast.AST, name: str, *, is_package: bool) -> Iterator[str]:
 
 
 def _under_work(name: str) -> bool:
-    """Return whether a module is somebody's own: to look into others may import them."""
+    """Return whether a module is user-defined: looking into others may import them."""
     top = _top(name)
     return top not in (_US, *sys.stdlib_module_names) and not _installed(top)

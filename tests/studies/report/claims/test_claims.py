@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from fedglb.studies.report.claims import CLAIMS, OURS, check, evidence
 from fedglb.studies.report.claims.communication_pays import rank_correlation
-from fedglb.studies.report.claims.paired import ratio_error
+from fedglb.studies.report.claims.ratio import ratio_error
 from tests.studies.report.made_study import bad, config, good, study
 
 KEYS = ["communication-pays", "beats-variants", "near-one", "fewer-and-fewer", "beats-linear",

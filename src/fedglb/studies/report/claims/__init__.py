@@ -1,4 +1,4 @@
-"""Claims, one per file, each held against the numbers of a study: the paper's and ours."""
+"""Claims, the paper's and ours, held against the numbers of a study."""
 
 from dataclasses import replace
 
@@ -12,14 +12,12 @@ from fedglb.studies.report.claims.base import (
     Evidence,
     evidence,
 )
-from fedglb.studies.report.claims.beats_linear import beats_linear
-from fedglb.studies.report.claims.beats_variants import beats_variants
+from fedglb.studies.report.claims.beats import beats_linear, beats_variants
 from fedglb.studies.report.claims.communication_pays import communication_pays
 from fedglb.studies.report.claims.fewer_and_fewer import fewer_and_fewer
 from fedglb.studies.report.claims.growth import growth
 from fedglb.studies.report.claims.near_one import auto_near_one, mix_near_one, near_one
-from fedglb.studies.report.claims.nothing_to_tune import nothing_to_tune
-from fedglb.studies.report.claims.one_exchange import one_exchange
+from fedglb.studies.report.claims.ours import nothing_to_tune, one_exchange
 
 #: The paper's claims, and those of this package.
 CLAIMS = (
@@ -29,10 +27,7 @@ OURS = (nothing_to_tune, one_exchange, auto_near_one, mix_near_one)
 
 
 def check(found: Evidence) -> tuple[Claim, ...]:
-    """Hold all claims against the numbers; those that the study cannot test are left out.
-
-    With fewer than 5 seeds no claim has a verdict.
-    """
+    """Check all claims that the study can test; with fewer than 5 seeds none has a verdict."""
     made = [
         *(claim(found) for claim in CLAIMS),
         *(replace(claim(found), whose="this package") for claim in OURS),

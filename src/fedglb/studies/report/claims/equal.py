@@ -1,4 +1,4 @@
-"""Two curves at equal communication: they are compared at the settings of FedGLB-UCB's rival."""
+"""Two curves at equal communication: they are compared at the other algorithm's settings."""
 
 from __future__ import annotations
 

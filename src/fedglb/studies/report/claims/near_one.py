@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
-from fedglb.studies.report.claims.paired import ERRORS
-from fedglb.studies.report.claims.ratio import COMPARABLE, RULE, Ratio, ratio
+from fedglb.studies.report.claims.ratio import COMPARABLE, ERRORS, RULE, Ratio, ratio
 from fedglb.studies.report.numerals import percent
 from fedglb.studies.report.summary import NAMES, reference
 

@@ -34,7 +34,7 @@ _SECOND: tuple[tuple[str, Dashes], ...] = (
     ("o", (0, (1, 0.8))), ("h", (0, (3, 0.8))), ("<", (0, (2, 2))), (">", (0, (6, 1))),
 )  # fmt: skip
 _WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
-_MOST = 12  # curves of a sweep of one's own
+_MOST = 12  # curves of a sweep without a study's file
 _BANDS = 9  # with more curves, bands would hide each other
 _POINTS = 160  # per line: as many as can be seen
 _RATE = "rate"

@@ -215,7 +215,7 @@ def _drawn(curves: Sequence[_Curve], column: Column, title: str) -> Figure:
         axes.set_axisbelow(True)
         axes.set_title(title, loc="left", fontsize=10.5, weight="bold", pad=20)
         axes.text(
-            0.0, 1.015, _said(curves), transform=axes.transAxes, fontsize=8.5, color="#555555"
+            0.0, 1.015, _subtitle(curves), transform=axes.transAxes, fontsize=8.5, color="#555555"
         )
         if len(curves) > 1:
             longest = max(len(curve.name) for curve in curves)
@@ -242,7 +242,7 @@ def _line(axes: Axes, curve: _Curve, own: Look, first: float) -> None:
         )
 
 
-def _said(curves: Sequence[_Curve]) -> str:
+def _subtitle(curves: Sequence[_Curve]) -> str:
     """Return what a line and a band are."""
     counts = sorted({len(curve.values) for curve in curves})
     if counts == [1]:
