@@ -68,7 +68,7 @@ def test_an_agents_file(tmp_path, damage):
         for _ in range(200):
             agent.observe(agent.choose(np.eye(3)).id, 1.0)
     damage(path)
-    with pytest.raises(fg.InvalidInput, match=r"agent\.db.*damaged.*backup.*a new file"):
+    with pytest.raises(fg.InvalidInput, match=r"agent\.db.*damaged.*backup.*a new one"):
         Agent.open(path, PROBLEM)
 
 

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 import typer
 
 from fedglb.cli.progress import announce_compilation, say
-from fedglb.cli.report_errors import as_options, fail
+from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput, number, one_of
 from fedglb.federation.agent.decisions import DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.store import Durability
-from fedglb.federation.errors import Unavailable
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 
@@ -52,8 +51,8 @@ def serve(
     expire_after: Annotated[
         float, _option("Seconds that a decision waits for its reward.", _AGENT)
     ] = DecisionRules.expire_after,
-    most_pending: Annotated[
-        int, _option("Decisions that wait at most.", _AGENT)
+    max_pending: Annotated[
+        int, _option("Decisions that wait for their reward.", _AGENT)
     ] = DecisionRules.most_pending,
     log: Annotated[
         str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
@@ -100,15 +99,16 @@ def serve(
 
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
-    with _extra():
+    with extra("service", *_EXTRA):
         from fedglb.service.access import Access
         from fedglb.service.app import make_app
         from fedglb.service.limits import Limits
         from fedglb.service.listening import Address, Tls, read_token
         from fedglb.service.server import listen_on_file
         from fedglb.service.server import serve as run
-    names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
-    with as_options({(name,): option for name, option in names.items()}), _report_errors():
+    names = {name: f"--{name.replace('_', '-')}" for name in locals()}
+    names |= {"path": "FILE", "most_pending": "--max-pending"}
+    with report_errors(**names):
         limits = Limits(most_body, most_arms, most_batch, most_waiting)
         number("stop_within", stop_within, above=0.0)
         mode = _octal(socket_mode)
@@ -126,7 +126,7 @@ def serve(
             agent = Agent.open(
                 file, problem, bundle=bundle, explore=explore,
                 durable=cast("Durability", durable),
-                expire_after=expire_after, most_pending=most_pending,
+                expire_after=expire_after, most_pending=max_pending,
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
                 report_rewards=report_rewards, wait=wait,
             )  # fmt: skip
@@ -162,8 +162,6 @@ def _problem(
         return Problem(dim, LINKS[link](), radius), {"client": "alone", "dim": str(dim)}
     if dim is not None:
         raise InvalidInput("dim", dim, "none with --bundle, which has the federation's problem")
-    from fedglb.cli.federation.report_errors import extra
-
     with extra():
         from fedglb.federation.bundle import Bundle
     found = Bundle.read(bundle)
@@ -176,24 +174,6 @@ def _octal(mode: str) -> int:
     if mode not in _MODES:
         raise InvalidInput("socket_mode", mode, f"one of {', '.join(_MODES)}")
     return int(mode, 8)
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        fail(f"{error.name} is not installed: run pip install 'fedglb[service]'", 1)
-
-
-@contextmanager
-def _report_errors() -> Iterator[None]:
-    try:
-        yield
-    except Unavailable as error:
-        fail(str(error), 1)
 
 
 @contextmanager
