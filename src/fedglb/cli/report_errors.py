@@ -66,9 +66,14 @@ def report_errors(
     try:
         yield
     except InvalidInput as error:
+        first, *rest = error.path
         found = called.get(error.argument) or called.get(str(error.path[-1]))
-        if found is not None and error.source is None:  # a place in a file keeps its keys
+        if error.source is not None:
+            pass  # a place in a file keeps its keys
+        elif found is not None:
             error.path = (found,)
+        else:
+            error.path = (called.get(str(first), first), *rest)
         raise
     except Unavailable as error:
         text = str(error)
