@@ -135,7 +135,7 @@ class Head:
         command = [sys.executable, "-m", "fedglb.cli", "federation", "coordinator", bundle]
         options = ["--json", "--time-limit", "2"]
         if "least_interval" in Policy.__dataclass_fields__:  # older sources have none
-            options += ["--least-interval", str(INTERVAL)]
+            options += ["--min-interval", str(INTERVAL)]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         self.started: dict[int, float] = {}
         self.joined: set[str] = set()

@@ -43,7 +43,7 @@ def test_a_schedule_without_privacy(federation, tmp_path):  # noqa: F811
     assert found == fg.fedglb_private(30, 3600.0, None, 1.3, delta=0.05)
     said = federation("privacy", tmp_path / "demo").stdout
     assert "No privacy" in said
-    assert "The schedule has not started" in said
+    assert "The schedule starts when the coordinator first runs" in said
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_schedule_without_privacy(federation, tmp_path):  # noqa: F811
         (["--epsilon", "0", "--delta", "1e-6"], "--epsilon = 0.0"),
         (["--epsilon", "-1", "--delta", "1e-6"], "--epsilon = -1.0"),
         (["--epsilon", "nan", "--delta", "1e-6"], "--epsilon = nan"),
-        (["--epsilon", "1"], "--delta = None"),
+        (["--epsilon", "1"], "--epsilon requires --delta"),
         (["--epsilon", "1", "--delta", "0"], "--delta = 0.0"),
         (["--epsilon", "1", "--delta", "1"], "--delta = 1.0"),
         ([*PRIVATE, "--noise-in", "sums"], "--noise-in = 'sums'"),
@@ -64,8 +64,8 @@ def test_a_schedule_without_privacy(federation, tmp_path):  # noqa: F811
         ([*PRIVATE, "--growth", "1"], "--growth = 1.0"),
         ([*PRIVATE, "--first", "soon"], "--first = 'soon'"),
         ([*PRIVATE, "--first", "0s"], "--first = '0s'"),
-        (["--neighbours", "replace"], "--neighbours = 'replace'"),
-        (["--noise-in", "silo"], "--noise-in = 'silo'"),
+        (["--neighbours", "replace"], "--neighbours requires --epsilon"),
+        (["--noise-in", "silo"], "--noise-in requires --epsilon"),
         ([*PRIVATE, "--algorithm", "fedglb-ucb", "--threshold", "1"], "fedglb-ucb"),
         ([*PRIVATE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
     ],
@@ -142,8 +142,8 @@ def test_from_the_first_start_to_the_last_update(federation, tmp_path):  # noqa:
             again = head.hear(lambda line: line["event"] in ("updating", "ended"))
             assert (again["event"], again["text"]) == ("ended", text)
         shown = federation("status", folder).stdout
-        assert f"On a schedule of 3 updates: {text}." in shown
-        assert "of 2 is spent" in shown
+        assert f"Schedule of 3 updates: {text}." in shown
+        assert re.search(r"ε spent [01]\.\d{4} of 2\.0000 in \d of 3 updates", shown)
 
 
 @pytest.mark.parametrize(
@@ -179,5 +179,5 @@ def test_the_next_time_is_shown(federation, tmp_path):  # noqa: F811
     store.close()
     said = federation("privacy", folder).stdout
     assert "Next update: " in said
-    assert re.search(r"\(in [0-9.]+ min\); 0 of 30 times are past\.", said)
-    assert "Spent: epsilon = 0 in 0 of 30 updates; left: 30 updates." in said
+    assert re.search(r"\(in [0-9.]+ min\); 0 of 30 are past\.", said)
+    assert "ε spent 0.0000 of 1.0000 in 0 of 30 updates." in said

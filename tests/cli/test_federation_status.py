@@ -13,7 +13,7 @@ import pytest
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
-from fedglb.federation.operator.certificate_ends import certificate_ends
+from fedglb.federation.operator.listing import certificate_ends
 from tests.cli.test_federation import INIT, federation  # noqa: F401
 from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
 from tests.federation.helpers.nats_federation import federation as nats_federation
@@ -67,7 +67,7 @@ def test_running_killed_and_running_again(
             )
             code, out, _ = command(running.folder / "coordinator")  # this folder will do, too
             assert code == 0
-            assert "the coordinator runs since" in out
+            assert "the coordinator started at" in out
             assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
             socket = board.place_of(state)
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
@@ -142,7 +142,6 @@ def test_what_is_no_federation(command, federation, tmp_path):  # noqa: F811
 
 
 def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_path):
-    """As a coordinator of an older fedglb, which has no socket."""
     from fedglb.federation.coordinator.store import CoordinatorStore
 
     running = nats_federation(tmp_path, ["a"], table(4, 3))
@@ -153,7 +152,7 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_
     finally:
         store.close()
     assert code == 1
-    assert "it does not answer" in err
+    assert "the coordinator does not respond" in err
 
 
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):

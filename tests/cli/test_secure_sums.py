@@ -90,7 +90,7 @@ def test_without_noise_and_with_as_many_clients_as_there_are(federation, tmp_pat
         ([*SECURE, "--minimum", "2"], "--minimum = 2"),
         ([*INIT, "--secure-sums", "--clients", "a,b"], "--minimum = 5"),
         ([*SECURE, "--max-clients", "20", *PRIVATE], "--clients = '5 members'"),
-        ([*INIT, "--minimum", "3"], "--minimum = 3"),
+        ([*INIT, "--minimum", "3"], "--minimum requires --secure-sums"),
         ([*SECURE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
         ([*SECURE, *PRIVATE, "--honest", "1.5"], "--honest = 1.5"),
         ([*INIT, *PRIVATE, "--noise-in", "sums"], "--noise-in = 'sums'"),

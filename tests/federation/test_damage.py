@@ -19,7 +19,6 @@ from fedglb.federation.operator.authority import Authority
 from tests.federation.helpers.lossy_network import agreed, ask, joined
 from tests.federation.helpers.nats_federation import federation, table
 
-RELEASED = Path(__file__).parent / "operator" / "files" / "0.1"
 PROBLEM = fg.Problem(dim=3)
 
 
@@ -68,7 +67,7 @@ def test_an_agents_file(tmp_path, damage):
         for _ in range(200):
             agent.observe(agent.choose(np.eye(3)).id, 1.0)
     damage(path)
-    with pytest.raises(fg.InvalidInput, match=r"agent\.db.*damaged.*backup.*a new file"):
+    with pytest.raises(fg.InvalidInput, match=r"agent\.db.*damaged.*backup.*a new one"):
         Agent.open(path, PROBLEM)
 
 
@@ -101,14 +100,16 @@ def test_a_coordinators_file(state, damage):
         "DROP TABLE members",
     ],
 )
-def test_what_a_coordinators_file_says_is_no_longer_what_was_written(tmp_path, command, statement):
-    shutil.copytree(RELEASED / "coordinator", tmp_path / "coordinator")
-    path = tmp_path / "coordinator" / "state.db"
+def test_what_a_coordinators_file_says_is_no_longer_what_was_written(
+    tmp_path, state, command, statement
+):
+    place = federation(tmp_path, ["a"], table(5, 2)).folder / "coordinator"  # as `state` has it
+    path = Path(shutil.move(state, place / "state.db"))
     db = sqlite3.connect(path)
     db.execute(statement)
     db.commit()
     db.close()
-    said = command("coordinator", tmp_path / "coordinator")
+    said = command("coordinator", place)
     assert "state.db" in said
     assert "damaged" in said
     assert "docs/operate.md" in said

@@ -39,7 +39,7 @@ AGREED = AgreementTable(
      "solver": {"name": "newton", "tolerance": 1e-14}},
 )  # fmt: skip
 #: Only what is killed is missing: nobody is left out because the machine is busy.
-PATIENT = ("--least-interval", "0.2", "--time-limit", str(PATIENCE), "--absent-after", "60")
+PATIENT = ("--min-interval", "0.2", "--time-limit", str(PATIENCE), "--absent-after", "60")
 
 
 def until(condition: Callable[[], object], what: str, seen: Callable[[], object] = str) -> None:

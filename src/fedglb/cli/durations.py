@@ -1,4 +1,4 @@
-"""Lengths of time as one writes them: 30s, 10m, 1h, 2d."""
+"""Durations on the command line: 30s, 10m, 1h, 2d."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def seconds(option: str, text: str) -> float:
-    """Return how many seconds a length of time is.
+    """Return a duration in seconds.
 
     Examples
     --------
@@ -21,7 +21,7 @@ def seconds(option: str, text: str) -> float:
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smhd]?)\s*", text)
     value = float(found[1]) * _UNITS[found[2]] if found else math.nan
     if not 0.0 < value < math.inf:
-        raise InvalidInput(option, text, "a length of time, such as 30s, 10m, 1h or 2d")
+        raise InvalidInput(option, text, "a duration such as 30s, 10m, 1h or 2d")
     return value
 
 

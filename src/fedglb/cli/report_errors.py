@@ -1,7 +1,8 @@
-"""Report errors of a running sweep: one line each, with an exit code."""
+"""Errors on the command line: one line each, with an exit code."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +13,13 @@ from rich.console import Console
 
 from fedglb.environments.datasets import DataUnavailable
 from fedglb.errors import InvalidInput, Place
+from fedglb.federation.errors import Unavailable
+from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.studies import SweepFailed
 
 _INTERRUPTED = 130
-_OPTIONS: dict[Place, str] = {
-    ("folder",): "--out", ("jobs",): "--jobs", ("cluster",): "--cluster",
-    ("profile",): "--profile",
-}  # fmt: skip
+_OPTIONS = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster", "profile": "--profile"}
+_FEDERATION = ("nats", "cryptography")
 _KEPT = "what is finished is kept, and the same command resumes"
 
 
@@ -46,24 +47,59 @@ def as_options(names: Mapping[Place, str]) -> Iterator[None]:
 
 
 @contextmanager
-def report_errors(place: Path, **names: str) -> Iterator[None]:
-    """Report errors raised inside: Ctrl-C, a failed sweep, missing data, a full disk.
+def report_errors(
+    place: Path | None = None, /, *, if_open: str = "", **names: str
+) -> Iterator[None]:
+    """Report errors raised inside; `InvalidInput` names the option and goes to `main`.
 
-    `names` maps an argument that is not an option to its name on this command line.
+    Parameters
+    ----------
+    place
+        The folder of a sweep, which can be resumed after an error or Ctrl-C.
+    if_open
+        What to do if another process has the agent's or coordinator's file open.
+    names
+        Maps an argument to its name on this command line.
     """
-    called: dict[Place, str] = {**_OPTIONS, **{(key,): name for key, name in names.items()}}
+    resume = "" if place is None else f"; {_KEPT}"
+    called = names if place is None else {**_OPTIONS, **names}
     try:
-        with as_options(called):
-            yield
-    except KeyboardInterrupt:
-        fail(f"stopped; {_KEPT}", _INTERRUPTED)
-    except SweepFailed as error:
-        fail(f"{error}; {_KEPT}", 1)
+        yield
+    except InvalidInput as error:
+        first, *rest = error.path
+        found = called.get(error.argument) or called.get(str(error.path[-1]))
+        if error.source is not None:
+            pass  # a place in a file keeps its keys
+        elif found is not None:
+            error.path = (found,)
+        else:
+            error.path = (called.get(str(first), first), *rest)
+        raise
+    except Unavailable as error:
+        text = str(error)
+        fail(f"{text.partition(', and one process')[0]}: {if_open}" if if_open else text, 1)
+    except (SweepFailed, ServerFault, sqlite3.Error) as error:
+        fail(f"{error}{resume}", 1)
     except DataUnavailable as error:
         fail(str(error), 1)
     except OSError as error:
-        name = error.filename or place
-        fail(f"cannot write {name}: {error.strerror or error}; {_KEPT}", 1)
+        where = error.filename or place or "the folder"
+        fail(f"{where}: {error.strerror or error}{resume}", 1)
+    except KeyboardInterrupt:
+        if place is None:
+            raise
+        fail(f"stopped{resume}", _INTERRUPTED)
+
+
+@contextmanager
+def extra(name: str = "federation", *modules: str) -> Iterator[None]:
+    """Import the modules of an extra inside this block; if one is missing, say what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in (modules or _FEDERATION):
+            raise
+        fail(f"{error.name} is not installed: run pip install 'fedglb[{name}]'", 1)
 
 
 def fail(text: str, code: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What all members of a federation must agree on: every fact, comparable and named."""
+"""What all members of a federation must agree on, as named facts that can be compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fedglb.problem_table import ProblemTable
 from fedglb.setting import Setting
 
 #: How far a step may be ahead of the clock that all agents follow. Without a limit one agent with a
-#: wrong step, by error or malice, would move everybody's clock to where it overflows.
+#: wrong step, by error or malice, could make everybody's clock overflow.
 LEAP = 2**44
 #: With more features a covariance does not fit into a message (8 MiB).
 LARGEST_DIM = 1400
@@ -32,7 +32,7 @@ _LARGE = 10**16  # numbers from here on are written with an exponent
 
 
 class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An agreement as text and numbers, as a federation's file has it.
+    """An agreement as it is written in a federation's file.
 
     `algorithm` holds the preset's `name` and its parameters, as in a sweep's file.
     """
@@ -51,7 +51,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             preset = one_of("name", given.pop("name", None), ALGORITHMS)
             algorithm = build(preset, given)
             if "solver" not in given and isinstance(algorithm.solver, AGD):
-                # the fewest rounds: they are what a network costs
+                # Newton needs the fewest rounds, and rounds are the cost of a network
                 algorithm = build(preset, {**given, "solver": "newton"})
         with under("problem"):
             problem = self.problem.build()
@@ -62,7 +62,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that is not as agreed; None: there is no such fact on this side.
+    """A fact that differs; None: this side does not have the fact.
 
     Examples
     --------
@@ -80,23 +80,22 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a federation agrees on: problem, algorithm, size, and the way from data to arms.
+    """What a federation agrees on: problem, algorithm, size, and how features are made.
 
     Parameters
     ----------
     problem, algorithm
-        What is learned, and how. A class of your own needs a `stored_name`, a link a `name`.
+        The problem and the algorithm. A class of your own needs a `stored_name`, a link a `name`.
     max_clients
-        N in δ/N: how many clients there will be at most over the federation's whole life.
+        N in δ/N: the largest number of clients over the federation's whole life.
     reward_limit
-        The largest |reward|, for links whose rewards have no bound of their own: without one
-        nobody can say how large a gradient may be.
+        The largest |reward|, for links with unbounded rewards: it bounds the size of gradients.
     feature_map
-        The digest of the `FeatureMap` by which all clients make arms, or None.
+        The digest of the `FeatureMap` with which all clients make arms, or None.
     minimum
-        How many clients a secure sum has at least; None: sums are not secure ones.
+        The smallest number of clients in a secure sum; None: no secure sums.
     roster
-        The digest of the roster, of all members' names and keys; None: there is none (yet).
+        The digest of the roster (all members' names and keys); None: there is no roster (yet).
 
     Examples
     --------
@@ -125,7 +124,8 @@ class Agreement:
         solver = self.algorithm.global_update
         if solver is not None and not solver.refits and not solver.one_pass:
             allowed = (
-                "one whose updates fit all samples: clients may forget some, or lose their file"
+                "an algorithm whose updates fit all samples: clients may forget some, or lose "
+                "their file"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
         self._check_privacy()
@@ -151,7 +151,7 @@ class Agreement:
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
 
     def _check_privacy(self) -> None:
-        """Give the privacy the federation's `reward_limit`; refuse noise that would not protect."""
+        """Copy `reward_limit` into the privacy; refuse noise that would not protect."""
         privacy, limit = self.algorithm.privacy, self.reward_limit
         solver, link = self.algorithm.global_update, self.problem.link
         if solver is None or not solver.one_pass:
@@ -167,7 +167,7 @@ class Agreement:
             algorithm = dataclasses.replace(self.algorithm, privacy=privacy)
             object.__setattr__(self, "algorithm", algorithm)
         if privacy.noise == "sums" and self.minimum is None:
-            # what the coordinator sees has one client's share only
+            # the coordinator would see messages with one client's share of the noise only
             allowed = (
                 'noise="silo": without secure sums the coordinator sees what each client sends, '
                 "and a share of the noise does not hide it"
@@ -176,13 +176,13 @@ class Agreement:
 
     @property
     def times(self) -> tuple[float, ...]:
-        """When there are updates, in seconds since the start; empty: when a client asks."""
+        """The times of updates, in seconds since the start; empty: when a client asks."""
         trigger = self.algorithm.trigger
         return trigger.seconds() if isinstance(trigger, Geometric) else ()
 
     @property
     def setting(self) -> Setting:
-        """The setting in which clients and coordinator run: there is no horizon."""
+        """The setting of clients and coordinator; it has no horizon."""
         return self.algorithm.setting(self.problem, self.max_clients, None)
 
     def check_reward(self, reward: float) -> float:
@@ -207,7 +207,7 @@ class Agreement:
 
     @property
     def least_members(self) -> int:
-        """How many members a set of a secure sum has at least: enough for the noise, too."""
+        """The smallest number of members in a secure sum that also have enough noise."""
         plan = self.setting.noise
         return max(self.minimum or 0, 1 if plan is None else plan.honest)
 
@@ -216,7 +216,7 @@ class Agreement:
         least, count = self.least_members, len(names)
         if count < least:
             allowed = (
-                f"at least {least} members: so many are in every sum (a smaller `minimum`, "
+                f"at least {least} members, the number in every sum (a smaller `minimum`, "
                 "`max_clients` or share of honest clients allows fewer)"
             )
             raise InvalidInput("roster", f"{count} members", allowed)
@@ -225,7 +225,7 @@ class Agreement:
         return dataclasses.replace(self, roster=digest.hex())
 
     def _noise_facts(self) -> dict[str, str]:
-        """Return how releases are made of batches: who does it otherwise spoils all sums."""
+        """Return how releases are made of batches: a member that differs makes sums invalid."""
         plan = self.setting.noise
         return {} if plan is None else {"releases": plan.factors.digest}
 
@@ -263,9 +263,9 @@ def _facts(part: Any, name: str) -> dict[str, str]:
 def stored_name(part: object, argument: str = "part") -> str:
     """Return the name under which files and messages know a part's class.
 
-    It is written in the class and not inherited: a class that changes what another one does is
-    another part. One without is refused rather than called by its class's name: that name would
-    be kept by every member, and renaming the class would split the federation.
+    It is written in the class and not inherited: a subclass that changes another part is a part of
+    its own. A class without one is refused: under its class name, renaming the class would split
+    the federation.
 
     Examples
     --------
@@ -277,13 +277,13 @@ def stored_name(part: object, argument: str = "part") -> str:
     found = vars(type(part)).get(key)
     if not isinstance(found, str):
         kind = type(part).__name__
-        allowed = f"a part with a name to be agreed on: write {key} = {kind!r} in class {kind}"
+        allowed = f"a part with a stored name: write {key} = {kind!r} in class {kind}"
         raise InvalidInput(argument, part, allowed)
     return found
 
 
 def _text(value: object) -> str:
-    """Numbers that are equal give the same short text, whether written 1, 1.0 or by NumPy."""
+    """Return a value as text; equal numbers give the same text, also 1, 1.0 and NumPy's."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and value.is_integer() and abs(value) < _LARGE:

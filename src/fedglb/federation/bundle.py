@@ -1,4 +1,4 @@
-"""The folder that each member of a federation holds: its certificate and what was agreed on."""
+"""A member's folder: its certificate and key, and the agreement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 FILE, CA, CERTIFICATE, KEY = "federation.toml", "ca.pem", "cert.pem", "key.pem"
-_AGAIN = "bring the whole folder from the operator again, or ask for `fedglb federation renew`"
+_AGAIN = "copy the whole folder from the operator again, or ask for `fedglb federation renew`"
 _SERVER = re.compile(r"tls://[^/\s]+:\d+")
 _log = logging.getLogger("fedglb.federation")
 
@@ -53,7 +53,7 @@ class Bundle:
     server
         The address of the NATS server, such as ``tls://nats.example.org:4222``.
     table
-        What was agreed on, as it is written in the file.
+        The agreement, as it is written in the file.
     """
 
     folder: Path
@@ -79,7 +79,7 @@ class Bundle:
 
     @cached_property
     def agreement(self) -> Agreement:
-        """What was agreed on, as problem and algorithm."""
+        """The agreement, with problem and algorithm as objects."""
         with under("agreement", source=str(self.folder / FILE)):
             agreement = self.table.build()
         roster = self.roster
@@ -87,11 +87,11 @@ class Bundle:
 
     @cached_property
     def roster(self) -> Roster | None:
-        """The members of secure sums and their keys; None where there are none."""
+        """The members of secure sums and their keys; None: no secure sums."""
         return None if self.table.minimum is None else Roster.read(self.folder / ROSTER)
 
     def sum_rules(self) -> SumRules | None:
-        """Return what was agreed on about secure sums; None where there are none."""
+        """Return the rules of secure sums; None: no secure sums."""
         if self.roster is None:
             return None
         agreement = self.agreement
@@ -113,9 +113,9 @@ class Bundle:
         return self._content(KEY)
 
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS context: it trusts only the federation's server, and shows who we are.
+        """Return the TLS context: it trusts only this federation, and has the member's certificate.
 
-        The files are read again each time: they may have been replaced.
+        The files are read each time, because they may have been replaced.
         """
         self.check_key()
         try:
@@ -127,7 +127,7 @@ class Bundle:
         return context
 
     def check_key(self) -> None:
-        """Raise `InvalidInput` unless the key is the certificate's own."""
+        """Raise `InvalidInput` unless the key belongs to the certificate."""
         key = self._content(KEY)
         try:
             fits = self.certificate().has_key(key)
@@ -137,7 +137,7 @@ class Bundle:
             raise self._broken(KEY, f"it is not the key of {CERTIFICATE}")
 
     def certificate(self) -> Certificate:
-        """Return the member's certificate, as it is now in the folder."""
+        """Return the member's certificate that is now in the folder."""
         found = Certificate(self._content(CERTIFICATE))
         try:
             _ = found.serial
@@ -146,14 +146,14 @@ class Bundle:
         return found
 
     def replaced(self) -> tuple[object, ...]:
-        """Return something that is another one after certificate or key were replaced."""
+        """Return a value that changes when certificate or key are replaced."""
         return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
     def connection(self) -> dict[str, Any]:
         """Return the options with which `nats.connect` reaches the server, and only it.
 
-        TLS comes before any NATS message: otherwise nats-py would go on unencrypted if somebody
-        between client and server removed the server's offer of TLS.
+        TLS comes before any NATS message: otherwise an attacker between client and server could
+        remove the server's offer of TLS, and nats-py would continue unencrypted.
         """
         return {"servers": self.server, "tls": self.tls(), "tls_handshake_first": True}
 
@@ -167,7 +167,7 @@ class Bundle:
         issued.write(self.folder / CERTIFICATE, self.folder / KEY)
 
     def renew(self, authority: bytes, issued: IssuedCertificate) -> None:
-        """Put another certificate into the folder, which an agent may be using."""
+        """Replace the certificate in the folder, which an agent may be using."""
         atomic_write(self.folder / CA, authority, mode=0o644)
         issued.write(self.folder / CERTIFICATE, self.folder / KEY)
 
@@ -186,7 +186,7 @@ class Bundle:
             holder = ", ".join(known) or "nobody"
             allowed = f"the name that {CERTIFICATE} was issued for: {holder}"
             raise InvalidInput(f"{where}: client", self.client, allowed)
-        if ends < datetime.now(UTC):  # no error: an agent goes on learning without the others
+        if ends < datetime.now(UTC):  # not an error: the agent learns on its own meanwhile
             path = self.folder / CERTIFICATE
             _log.warning("%s expired on %s: ask the operator for a new one", path, ends.date())
         if (self.folder / KEY).stat().st_mode & 0o077:

@@ -1,7 +1,4 @@
-"""Certificates as members hold them, and what can be read from one.
-
-They are issued by the operator's `Authority`; whoever only holds one needs nothing of that.
-"""
+"""Certificates as members hold them; the operator's `Authority` issues them."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ class IssuedCertificate:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate (PEM), with what there is to know of it.
+    """A certificate (PEM) and its contents.
 
     Examples
     --------
@@ -69,7 +66,7 @@ class Certificate:
 
     @property
     def hosts(self) -> list[str]:
-        """The addresses that it is for, if it is a server's."""
+        """The host names and addresses of a server's certificate."""
         names = self._read.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         addresses = [str(a) for a in names.get_values_for_type(x509.IPAddress)]
         return [*names.get_values_for_type(x509.DNSName), *addresses]
@@ -81,7 +78,7 @@ class Certificate:
 
     @property
     def begins(self) -> datetime:
-        """From when on it is valid."""
+        """The start of its validity."""
         return self._read.not_valid_before_utc
 
     @property
@@ -96,22 +93,17 @@ class Certificate:
         return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def has_key(self, key: bytes) -> bool:
-        """Return whether this private key (PEM) is its own; `ValueError`: it is no key."""
+        """Return whether a private key (PEM) belongs to it; `ValueError`: not a key."""
         try:
             return load_pem_private_key(key, None).public_key() == self._read.public_key()
         except TypeError as error:  # it is encrypted
             raise ValueError(str(error)) from None
 
     def is_issued_by(self, authority: bytes) -> bool:
-        """Return whether the authority with this certificate (PEM) has signed it."""
+        """Return whether the authority with this certificate (PEM) signed it."""
         above = x509.load_pem_x509_certificate(authority)
         try:
             self._read.verify_directly_issued_by(above)
         except (ValueError, TypeError, InvalidSignature):
             return False
         return True
-
-
-def expiry(certificate: bytes) -> datetime:
-    """Return when a certificate (PEM) expires."""
-    return Certificate(certificate).ends

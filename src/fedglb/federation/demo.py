@@ -222,7 +222,7 @@ class _Demo:
                 time.sleep(_POLL)
             command = [*_PYTHON, "-m", "fedglb.cli", "federation", "coordinator", "--json"]
             command += [str(federation / COORDINATOR), "--absent-after", "2"]
-            self._guarded(COORDINATOR, [*command, "--least-interval", "0"])
+            self._guarded(COORDINATOR, [*command, "--min-interval", "0"])
             for name in self._plan.names:
                 self._start_shop(name)
             yield

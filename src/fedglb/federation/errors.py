@@ -1,4 +1,4 @@
-"""What an agent raises, beside `InvalidInput` for arguments that are not allowed."""
+"""Exceptions of agents and coordinators, beside `InvalidInput` for bad arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class Unavailable(RuntimeError):
     """The agent, or its file, cannot be used here.
 
-    It is closed, belongs to the process that opened it before a fork, is in no federation, or its
-    file is open in another process. The message says which, and what to do.
+    The agent is closed, was opened before a fork, is in no federation, or its file is open in
+    another process. The message says which, and what to do.
 
     Examples
     --------
@@ -22,7 +22,7 @@ class Unavailable(RuntimeError):
 
 
 class Superseded(Unavailable):
-    """The coordinator has to stop: another one of the same federation is there.
+    """The coordinator stops because another one of the same federation runs.
 
     Examples
     --------
@@ -32,7 +32,7 @@ class Superseded(Unavailable):
 
 
 class UnknownDecision(KeyError):
-    """There is no decision of this id in the agent's file, or it was forgotten.
+    """The agent's file has no decision with this id, or it was forgotten.
 
     Examples
     --------
@@ -51,13 +51,13 @@ class UnknownDecision(KeyError):
 class AlreadyObserved(ValueError):
     """The decision has its reward already; a second one is refused, whatever its value.
 
-    An application that does not know whether its reward arrived may send it again, and take this
-    error for an acknowledgement.
+    An application that does not know whether its reward arrived may send it again, and treat this
+    error as an acknowledgement.
 
     Attributes
     ----------
     same
-        Whether the reward that is there equals the one that was given.
+        Whether the stored reward equals the new one.
 
     Examples
     --------

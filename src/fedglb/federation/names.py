@@ -6,10 +6,8 @@ import re
 
 from fedglb.errors import InvalidInput
 
-#: The coordinator's own name, which no client may have.
+#: The coordinator's name; no client may have it.
 COORDINATOR = "coordinator"
-#: Who asks the server who is connected; no member can have this name.
-OPERATOR = ".operator"
 _LONGEST = 1000  # characters
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -51,15 +49,15 @@ def down(federation: str, client: str) -> str:
 
 
 def present(federation: str) -> str:
-    """Return the subject on which a coordinator says that it is there, to other coordinators."""
+    """Return the subject on which a coordinator announces itself to other coordinators."""
     return f"fed.{federation}.{COORDINATOR}"
 
 
 def identity(federation: str, name: str, generation: int) -> str:
-    """Return the URI by which a certificate names its holder: the user's name for NATS.
+    """Return the URI in a certificate that names its holder: the user name for NATS.
 
-    A name that is revoked and added again gets the next generation, so that its old certificate
-    stays without rights.
+    A name that is revoked and added again gets the next generation, so that its old certificates
+    stay without rights.
 
     Examples
     --------
@@ -70,7 +68,7 @@ def identity(federation: str, name: str, generation: int) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return a text, which may come from a client, as one line for a log, shortened if need be.
+    r"""Return a text, which may come from a client, as one printable line of limited length.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Arrays as bytes, in NumPy's ``.npz`` format without pickles.
 
-NumPy reads what is written here; it writes the same four times slower, which is felt where an
-agent stores every model that it adopts.
+NumPy reads this format, but writes it four times slower, which matters for an agent that stores
+every model it adopts.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return b"".join([*files, directory, end])
 
 
-@lru_cache(maxsize=256)  # of a few kinds of arrays, again and again
+@lru_cache(maxsize=256)  # the same few kinds of arrays recur
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    """Return what an ``.npy`` file begins with."""
+    """Return the header of an ``.npy`` file."""
     out = io.BytesIO()
     descr = np.lib.format.dtype_to_descr(dtype)
     np.lib.format.write_array_header_1_0(
@@ -63,6 +63,6 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `pack` made bytes of."""
+    """Return the arrays from the bytes that `pack` made."""
     with np.load(io.BytesIO(data), allow_pickle=False) as found:
         return dict(found)

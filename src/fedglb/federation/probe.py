@@ -1,6 +1,6 @@
-"""A short conversation with a NATS server by hand: whether it admits us, what it says of itself.
+"""A probe of a NATS server: whether it admits us, its certificate and its version.
 
-It speaks the protocol over a plain socket, step by step, so that each step can be seen to fail.
+It speaks the protocol over a plain socket, step by step, to tell which step fails.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Probe:
     Parameters
     ----------
     context
-        The certificate, and whom to trust.
+        Our certificate, and the authority to trust.
     address
         Where the server listens.
     hostname
-        What the server's certificate must say.
+        The name that the server's certificate must have.
     timeout
         Seconds that each step may take.
     """
@@ -77,11 +77,11 @@ class Probe:
         return False if b"Authorization Violation" in answer else None
 
     def wait_until_admitted(self, wanted: bool, timeout: float = 5.0) -> bool:
-        """Try until the answer is the wanted one: a server takes a moment to reload."""
+        """Try until `admitted()` is `wanted`: a server takes a moment to reload."""
         return patiently(lambda: self.admitted() is wanted, timeout)
 
     def certificate(self) -> Certificate | None:
-        """Return the server's own certificate, as it is shown to us; None: no connection."""
+        """Return the certificate that the server shows; None: no connection."""
         try:
             with self._connected() as (secure, _, _):
                 shown = secure.getpeercert(binary_form=True)
@@ -90,41 +90,16 @@ class Probe:
         return Certificate(ssl.DER_cert_to_PEM_cert(shown).encode()) if shown else None
 
     def info(self) -> dict[str, Any]:
-        """Return the server's first words: `version` and more; raises what goes wrong."""
+        """Return the server's INFO (`version` and more); raises the error of a failed step."""
         with self._connected() as (_, _, said):
             return said
 
-    def ask(self, subject: str, inbox: str, body: dict[str, Any]) -> Any:
-        """Return the answer to a question, in JSON both; None: there is none."""
-        question = json.dumps(body).encode()
-        said = f"SUB {inbox} 1\r\nPUB {subject} {inbox} {len(question)}\r\n".encode()
-        try:
-            with self._connected() as (secure, lines, _):
-                secure.sendall(said + question + b"\r\n")
-                answer = _message(lines)
-            return None if answer is None else json.loads(answer)
-        except (OSError, ValueError):
-            return None
-
 
 def patiently(condition: Callable[[], bool], timeout: float) -> bool:
-    """Return True as soon as `condition()` holds; False: it has not within `timeout` seconds."""
+    """Wait until `condition()` holds; return False after `timeout` seconds without it."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)
     return True
-
-
-def _message(lines: BinaryIO) -> bytes | None:
-    """Return the first message that comes; None: the server refuses."""
-    while line := lines.readline():
-        kind, *words = line.split()
-        if kind == b"MSG":
-            return lines.read(int(words[-1]))
-        if kind == b"HMSG":
-            return lines.read(int(words[-1]))[int(words[-2]) :]
-        if kind == b"-ERR":
-            return None
-    return None

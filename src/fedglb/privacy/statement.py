@@ -160,13 +160,18 @@ def _with_users(gaussian: GaussianMechanism, plan: NoisePlan, promise: str) -> t
             f"do together: {promise}",
             f"every user from the other users, also of the same client: {promise} (joint privacy)",
         )
+    sums = f"every interaction from the coordinator, which sees only sums over clients: {promise}"
+    users = (
+        f"every user from the other users and from other clients, who see the model: {promise} "
+        "(joint privacy)"
+    )
+    if plan.honest == plan.clients:
+        return f"{sums}; holds if no member colludes with the coordinator", users
     return (
-        f"every interaction from the coordinator, which sees only sums over clients: {promise}, "
-        f"if the noise of {plan.honest} honest clients is in every sum",
+        f"{sums}, if the noise of {plan.honest} honest clients is in every sum",
         f"every interaction from the coordinator together with other clients: {promise}, as long "
         f"as {plan.honest} clients in every sum are honest",
-        f"every user from the other users and from other clients, who see the model: {promise} "
-        "(joint privacy)",
+        users,
     )
 
 

@@ -60,7 +60,7 @@ def test_who_has_too_many_samples_is_left_out_told_and_the_model_is_that_of_the_
     assert sorted(running.coordinator.covered) == ["b", "c", "d"]
     [text] = texts(running, "excluded")
     assert text.startswith("a is excluded: its 13 samples are more than 12, 3 times the median")
-    assert "--most-samples" in text
+    assert "--max-samples" in text
     [told] = running.heard("down", Rejected, "a")
     assert told.member
     assert not texts(running, "invalid")

@@ -94,7 +94,7 @@ def coordinator(running: Running, state: Path, *options: str) -> Process:
     """The coordinator's command, as an operator runs it; its lines are events."""
     return Process(
         "-m", "fedglb.cli", "federation", "coordinator", str(running.folder / COORDINATOR),
-        "--state", str(state), "--json", "--least-interval", "0", *options,
+        "--state", str(state), "--json", "--min-interval", "0", *options,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fedglb as fg
-from fedglb.federation.certificates import Certificate, expiry
+from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator.authority import Authority
 
 IDENTITY = "fedglb://demo/shop-1/3"
@@ -39,7 +39,7 @@ def test_a_members_certificate(authority):
     assert not extension(certificate, x509.BasicConstraints).ca
     assert isinstance(certificate.public_key().curve, ec.SECP256R1)
     assert f"{certificate.serial_number:x}" == issued.serial
-    lasts = expiry(issued.certificate) - datetime.now(UTC)
+    lasts = Certificate(issued.certificate).ends - datetime.now(UTC)
     assert timedelta(days=729) < lasts <= timedelta(days=730)
     assert certificate.not_valid_before_utc < datetime.now(UTC)
 
@@ -52,7 +52,7 @@ def test_the_servers_certificate_names_its_addresses_and_no_member(authority):
     assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7", "::1"]
     assert Certificate(issued.certificate).identities == []
     assert list(extension(certificate, x509.ExtendedKeyUsage)) == [ExtendedKeyUsageOID.SERVER_AUTH]
-    assert expiry(issued.certificate) - datetime.now(UTC) <= timedelta(days=5)
+    assert Certificate(issued.certificate).ends - datetime.now(UTC) <= timedelta(days=5)
 
 
 def test_the_authority_signs_members_but_no_other_authority(authority):

@@ -16,7 +16,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.certificates import expiry
+from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import nats_config, nats_server, operator
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.probe import Probe
@@ -212,7 +212,7 @@ def test_what_cannot_be_changed_is_refused_and_changes_nothing(still):
     operator.revoke(still.folder, ["b"])
     before = files(still.folder)
     for change, names, said in [
-        (operator.add, ["a"], "client = 'a'.*not taken"),
+        (operator.add, ["a"], "client = 'a'.*not in use"),
         (operator.add, ["c", "c"], "every name once"),
         (operator.add, ["c", "x.y"], "client = 'x.y'"),
         (operator.add, ["coordinator"], "coordinator's"),
@@ -372,7 +372,7 @@ def test_a_folder_that_is_no_operators(still, name):
 def test_coordinator_and_server_outlast_the_clients_certificates(tmp_path):
     running = federation(tmp_path)
     ends = {
-        name: expiry((running.folder / name).read_bytes()) - datetime.now(UTC)
+        name: Certificate((running.folder / name).read_bytes()).ends - datetime.now(UTC)
         for name in ("clients/a/cert.pem", "coordinator/cert.pem", "server/server.pem")
     }
     assert [round(end.days / 365) for end in ends.values()] == [2, 10, 10]

@@ -95,7 +95,7 @@ def test_a_renewed_certificate_has_the_key_of_the_roster(tmp_path):
     assert (shop / KEY).read_bytes() == key
     assert new.public_key == old.public_key == before.keys["shop-1"]
     bundle = Bundle.read(shop)
-    assert bundle.generation == 2
+    assert bundle.generation == 1
     bundle.check_key()
     assert bundle.roster == before
     # a folder that was moved to its machine comes back without the key, which is there

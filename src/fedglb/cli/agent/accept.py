@@ -1,4 +1,4 @@
-"""`fedglb agent accept`: the members with which an agent takes part in secure sums."""
+"""`fedglb agent accept`: accept a changed roster of secure sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.agent.report_errors import report_errors
+from fedglb.cli.report_errors import report_errors
 
 
 def accept(
@@ -24,17 +24,17 @@ def accept(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
-    """Accept other members in secure sums than those with which the agent's file was made.
+    """Accept a changed list of members of secure sums (the roster).
 
-    An agent refuses a changed roster by itself: otherwise whoever can make members could put some
-    of his own making around it, and subtract them.
+    An agent refuses a changed roster: otherwise anyone who can add members could surround it with
+    their own, subtract these, and see its sums.
 
     Example: fedglb agent accept shop-1.db ./shop-1 --roster 3f6c…
     """
     from fedglb.federation.agent.sums import accept_roster, roster_to_accept
 
     names = {"path": "AGENT.db", "bundle": "BUNDLE", "roster": "--roster"}
-    with report_errors("stop its application or service first", **names):
+    with report_errors(if_open="stop its application or service first", **names):
         found = roster_to_accept(bundle) if roster is None else accept_roster(file, bundle, roster)
     accepted, digest = roster is not None, found.digest.hex()
     if as_json:
@@ -43,4 +43,4 @@ def accept(
         return
     typer.echo(f"{len(found.names)} members: {', '.join(found.names)}")
     typer.echo(f"roster: {digest}")
-    typer.echo("accepted" if accepted else "not accepted: give --roster to accept it")
+    typer.echo("accepted" if accepted else "not accepted: to accept it, add --roster DIGEST")

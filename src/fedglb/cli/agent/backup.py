@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.report_errors import as_options
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 
 
@@ -25,15 +25,15 @@ def backup(
     """
     from fedglb.federation.sqlite import backup as copy
 
-    with as_options({("source",): "AGENT.db", ("path",): "COPY.db"}):
+    with report_errors(source="AGENT.db", path="COPY.db"):
         if not file.is_file():
-            raise InvalidInput("source", str(file), "an agent's file; there is none")
+            raise InvalidInput("source", str(file), "an agent's file that exists")
         copy("agent", file, to)
     say_copied(to, as_json)
 
 
 def say_copied(to: Path, as_json: bool) -> None:
-    """Say what came of it."""
+    """Print the path and size of the copy."""
     size = to.stat().st_size
     if as_json:
         typer.echo(json.dumps({"copy": str(to), "bytes": size}))

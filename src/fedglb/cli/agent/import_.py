@@ -1,4 +1,4 @@
-"""`fedglb agent import`: samples of the past, for a warm start."""
+"""`fedglb agent import`: a warm start with past samples."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 import typer
 
-from fedglb.cli.agent.report_errors import report_errors
-from fedglb.cli.federation.report_errors import extra
+from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput, names_near
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
@@ -19,7 +18,7 @@ from fedglb.problem import Problem
 from fedglb.typing import FloatArray
 
 _IF_OPEN = "stop it, import, and start it again"
-_PROBLEM = "The agent's problem, as its application gives it"
+_PROBLEM = "The agent's problem, as in its application"
 _NAMES = {
     "dim": "--dim", "link": "--link", "radius": "--radius", "noise": "--noise", "key": "--key",
     "curvature": "--curvature", "bundle": "--bundle", "path": "--into", "X": "FILE", "y": "FILE",
@@ -50,22 +49,22 @@ def import_(
     key: Annotated[
         str | None,
         typer.Option(
-            help="A name: under it the samples are taken in once.", show_default="a digest"
+            help="A name under which the samples are imported once.", show_default="a digest"
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Teach an agent the samples of a log: all of them, or none if one is not allowed.
 
-    The columns are by default those that an agent's export has. Rows without a reward are left out.
-    A file that was imported before is not imported again. While an application or a service has the
-    agent's file open this says so.
+    The default columns are those of an agent's export. Rows without a reward are left out. A file
+    that was imported before is not imported again. Stop the application or service that has the
+    agent's file open first.
 
     Example: fedglb agent import last-year.parquet --into shop-1.db --dim 10
     """
     from fedglb.federation.agent.agent import Agent
 
-    with report_errors(_IF_OPEN, **_NAMES):
+    with report_errors(if_open=_IF_OPEN, **_NAMES):
         problem = _read_problem(dim, link, radius, noise, curvature, bundle)
         X, y, left_out = _read(file, features.split(","), reward, problem.dim)
         name = key or f"file {checksum(file.read_bytes())}"
@@ -77,9 +76,9 @@ def import_(
         typer.echo(json.dumps(found))
         return
     if count:
-        typer.echo(f"{count:,} samples taken in ({left_out:,} rows without a reward left out).")
+        typer.echo(f"{count:,} samples imported ({left_out:,} rows without a reward left out).")
     else:
-        typer.echo(f"Nothing is taken in: it was before, under the key {name!r}.")
+        typer.echo(f"Nothing imported: the key {name!r} was imported before.")
     typer.echo(f"{into} has {total:,} samples.")
 
 
@@ -114,7 +113,7 @@ def _read(
                 raise InvalidInput(option, name, names_near(name, table.columns))
     kept = table.filter(table[reward].is_not_null())
     if kept.is_empty():
-        raise InvalidInput("FILE", str(file), "one with a row that has a reward")
+        raise InvalidInput("FILE", str(file), "a file with at least one reward")
     lists = len(features) == 1 and isinstance(kept[features[0]].dtype, pl.List | pl.Array)
     try:
         if lists:

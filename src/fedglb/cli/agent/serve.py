@@ -14,11 +14,10 @@ from typing import Annotated, Any, cast, get_args
 import typer
 
 from fedglb.cli.progress import announce_compilation, say
-from fedglb.cli.report_errors import as_options, fail
+from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput, number, one_of
 from fedglb.federation.agent.decisions import DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.store import Durability
-from fedglb.federation.errors import Unavailable
 from fedglb.links import LINKS
 from fedglb.problem import Problem
 
@@ -49,8 +48,8 @@ def serve(
     expire_after: Annotated[
         float, _option("Seconds that a decision waits for its reward.", _AGENT)
     ] = DecisionRules.expire_after,
-    most_pending: Annotated[
-        int, _option("Decisions that wait at most.", _AGENT)
+    max_pending: Annotated[
+        int, _option("Decisions that wait for their reward.", _AGENT)
     ] = DecisionRules.most_pending,
     log: Annotated[
         str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
@@ -97,13 +96,14 @@ def serve(
 
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
-    with _extra():
+    with extra("service", *_EXTRA):
         from fedglb.service.agent import RequestLimits, make_app
         from fedglb.service.guard import Access
         from fedglb.service.listening import Listen
         from fedglb.service.server import serve as run
-    names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
-    with as_options({(name,): option for name, option in names.items()}), _report_errors():
+    names = {name: f"--{name.replace('_', '-')}" for name in locals()}
+    names |= {"path": "FILE", "most_pending": "--max-pending"}
+    with report_errors(**names):
         limits = RequestLimits(max_body, max_arms, max_batch, max_concurrent)
         number("shutdown_timeout", shutdown_timeout, above=0.0)
         listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, _octal(socket_mode))
@@ -116,7 +116,7 @@ def serve(
             agent = Agent.open(
                 file, problem, bundle=bundle, explore=explore,
                 durable=cast("Durability", durable),
-                expire_after=expire_after, most_pending=most_pending,
+                expire_after=expire_after, most_pending=max_pending,
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
                 report_rewards=report_rewards, wait=wait,
             )  # fmt: skip
@@ -142,8 +142,6 @@ def _problem(
         return Problem(dim, LINKS[link](), radius), {"client": "alone", "dim": str(dim)}
     if dim is not None:
         raise InvalidInput("dim", dim, "none with --bundle, which has the federation's problem")
-    from fedglb.cli.federation.report_errors import extra
-
     with extra():
         from fedglb.federation.bundle import Bundle
     found = Bundle.read(bundle)
@@ -156,24 +154,6 @@ def _octal(mode: str) -> int:
     if mode not in _MODES:
         raise InvalidInput("socket_mode", mode, f"one of {', '.join(_MODES)}")
     return int(mode, 8)
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRA:
-            raise
-        fail(f"{error.name} is not installed: run pip install 'fedglb[service]'", 1)
-
-
-@contextmanager
-def _report_errors() -> Iterator[None]:
-    try:
-        yield
-    except Unavailable as error:
-        fail(str(error), 1)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fedglb.cli.federation.report_errors import extra, report_errors
+from fedglb.cli.report_errors import extra, report_errors
 
 FOLDER = typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
 JSON = typer.Option("--json", help="Print JSON, for scripts.")
@@ -21,13 +21,13 @@ NO_SERVER = (
 def add(
     folder: Annotated[Path, FOLDER],
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new clients.")],
-    days: Annotated[int, typer.Option(help="How many days the certificates are valid.")] = 730,
+    days: Annotated[int, typer.Option(help="Days for which the certificates are valid.")] = 730,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Add clients: make a folder for each, and have the running server admit them.
+    """Add clients: make a folder for each, and let the running server admit them.
 
-    Run it on the server's machine. The others stay connected. A name that was revoked before gets
-    a new certificate, and its old one stays without rights.
+    Run it on the server's machine. Other clients stay connected. A name that was revoked gets a new
+    certificate; its old one stays without rights.
 
     Example: fedglb federation add ./demo shop-3 shop-4
     """

@@ -9,7 +9,7 @@ import typer
 
 from fedglb.cli.agent.backup import say_copied
 from fedglb.cli.federation.add import JSON
-from fedglb.cli.report_errors import as_options
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 
 
@@ -38,7 +38,7 @@ def backup(
 
     inside = folder / COORDINATOR
     place = (inside if inside.is_dir() else folder) / "state.db" if state is None else state
-    with as_options({("source",): "FOLDER" if state is None else "--state", ("path",): "COPY.db"}):
+    with report_errors(source="FOLDER" if state is None else "--state", path="COPY.db"):
         if not place.is_file():
             allowed = "where a coordinator has run: it has no such file yet"
             raise InvalidInput("source", str(place), allowed)

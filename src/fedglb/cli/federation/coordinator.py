@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
-from fedglb.cli.report_errors import fail
-from fedglb.federation.errors import Superseded, Unavailable
+from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.federation.errors import Superseded
 
-_SUPERSEDED = 3  # exit code: another coordinator is there, so starting this one again is no use
+_SUPERSEDED = 3  # exit code: another coordinator runs, so a restart of this one does not help
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.board import Board
@@ -39,15 +38,15 @@ def coordinator(
     absent_after: Annotated[
         float, typer.Option(help="Seconds of silence after which a client counts as absent.")
     ] = 10.0,
-    most_samples: Annotated[
+    max_samples: Annotated[
         int | None,
         typer.Option(
-            help="Most samples that a client may claim to have.",
+            help="Samples that a client may claim to have.",
             show_default="20 times the median client's",
         ),
     ] = None,
-    least_interval: Annotated[
-        float, typer.Option(help="Seconds from the start of an update to the next one's, at least.")
+    min_interval: Annotated[
+        float, typer.Option(help="Seconds between the starts of two updates, at least.")
     ] = 1.0,
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
@@ -60,7 +59,7 @@ def coordinator(
         ),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="A file with the token that the page's readers give.")
+        Path | None, typer.Option(help="A file with the token that the page requires.")
     ] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="The page's certificate, as PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
@@ -73,7 +72,7 @@ def coordinator(
     Its state is in one file: it can be killed at any moment and started again, and then restarts
     the update that was interrupted. Events go to standard output, one per line.
     `fedglb federation status` says how it is doing; --http shows it as a live page, to this machine
-    only, unless there are a token, a certificate and its key.
+    only, unless --token-file, --tls-cert and --tls-key are given.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
@@ -82,17 +81,12 @@ def coordinator(
         from fedglb.federation.coordinator.board import Board
         from fedglb.federation.coordinator.policy import Policy
         from fedglb.federation.coordinator.service import serve
-        from fedglb.federation.operator.certificate_ends import certificate_ends
+        from fedglb.federation.operator.listing import certificate_ends
     announce_compilation()
-    names = {"quorum": "--quorum", "time_limit": "--time-limit", "bundle": "BUNDLE"}
-    names |= {"absent_after": "--absent-after", "most_samples": "--most-samples"}
-    names |= {"http": "--http", "token_file": "--token-file", "tls_cert": "--tls-cert"}
-    names |= {"tls_key": "--tls-key"}
-    names |= {"least_interval": "--least-interval", "after": "--after"}
-    with report_errors(**names, path="--state"):
-        policy = Policy(
-            quorum, time_limit, absent_after, most_samples, least_interval=least_interval
-        )
+    names = {name: f"--{name.replace('_', '-')}" for name in locals()}
+    names |= {"bundle": "BUNDLE", "path": "--state", "least_interval": "--min-interval"}
+    with report_errors(**names | {"most_samples": "--max-samples"}):
+        policy = Policy(quorum, time_limit, absent_after, max_samples, least_interval=min_interval)
         found = Bundle.read(bundle)
         found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state
@@ -109,14 +103,12 @@ def coordinator(
                 serve(found, place, policy, on_event, after, board)
         except Superseded as error:
             fail(str(error), _SUPERSEDED)
-        except Unavailable as error:
-            fail(str(error), 1)
 
 
 def _page(
     board: Board, http: str | None, token: Path | None, certificate: Path | None, key: Path | None
 ) -> AbstractContextManager[str | None]:
-    """Serve the page inside this block, if it is asked for."""
+    """Serve the page inside this block, if `http` is given."""
     if http is None:
         return nullcontext()
     with extra("service", "starlette", "uvicorn", "prometheus_client", "httptools"):
@@ -128,7 +120,7 @@ def _page(
 def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:
     now = time.time()
     if as_json:
-        # JSON has no nan: what nobody has evaluated (gradient_norm, gap) is null
+        # JSON has no nan: gradient_norm and gap are null where they were not evaluated
         known = {key: None if value != value else value for key, value in facts.items()}
         line = json.dumps({"event": kind, "text": text, "time": now, **known}, allow_nan=False)
     else:

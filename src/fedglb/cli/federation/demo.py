@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
-from fedglb.cli.report_errors import fail
+from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:

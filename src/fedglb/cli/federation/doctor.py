@@ -1,4 +1,4 @@
-"""`fedglb federation doctor`: what is wrong, or soon will be."""
+"""`fedglb federation doctor`: checks of a folder and its way to the server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from fedglb.cli.federation.add import JSON
-from fedglb.cli.federation.columns import columns
-from fedglb.cli.federation.report_errors import extra
+from fedglb.cli.federation.list_members import columns
+from fedglb.cli.report_errors import extra, fail
 from fedglb.errors import InvalidInput
 
 _SIGNS = {"ok": "✓", "warning": "!", "fault": "✗"}
@@ -25,16 +25,14 @@ def doctor(
             help="The operator's folder, or the bundle of a client or coordinator.",
         ),
     ],
-    file: Annotated[
-        Path | None, typer.Option(help="The agent's file, to be looked at too.")
-    ] = None,
+    file: Annotated[Path | None, typer.Option(help="The agent's file, to be checked too.")] = None,
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Look for what is wrong, or soon will be; say what to do.
+    """Check a folder, and say what to do about faults.
 
-    On the server's machine give the operator's folder, on a client's its bundle: versions, clock,
-    permissions, certificates, files, disk, and the way to the server up to its admission.
-    Exit code 1 means that something is wrong (✗); a warning (!) does not.
+    On the server's machine give the operator's folder, on a client's its bundle. It checks
+    versions, clock, permissions, certificates, files, disk, and the connection to the server.
+    The exit code is 1 if there is a fault (✗); a warning (!) does not change it.
 
     Example: fedglb federation doctor ./shop-1 --file shop-1.db
     """
@@ -42,12 +40,12 @@ def doctor(
         allowed = "a folder: the operator's, as `init` made it, or a member's bundle"
         raise InvalidInput("FOLDER", str(folder), allowed)
     with extra():
-        from fedglb.federation.doctor.member import member
+        from fedglb.federation.doctor import member
         from fedglb.federation.operator.doctor import operator
         from fedglb.federation.operator.folder import AUTHORITY
     operators = (folder / AUTHORITY).is_dir()
     if operators and file is not None:
-        raise InvalidInput("--file", str(file), "nothing: it goes with a client's bundle")
+        fail("--file applies only to a client's bundle", 2)
     findings = operator(folder) if operators else member(folder, file)
     sound = all(found.grade != "fault" for found in findings)
     if as_json:

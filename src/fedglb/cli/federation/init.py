@@ -11,7 +11,7 @@ import typer
 
 from fedglb.algorithms.catalog import SOLVERS
 from fedglb.cli.durations import seconds
-from fedglb.cli.federation.report_errors import extra, report_errors
+from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
 from fedglb.links import LINKS
@@ -64,11 +64,11 @@ def init(
         str | None,
         _server("IP address at which it listens.", "127.0.0.1; with --host 0.0.0.0, all"),
     ] = None,
-    days: Annotated[int, _server("How many days the clients' certificates are valid.")] = 730,
+    days: Annotated[int, _server("Days for which the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
         int | None,
         _agreed(
-            "N, how many clients there may ever be; revoked ones count.",
+            "N, the number of clients ever, revoked ones included.",
             "20; with --secure-sums as many as --clients has",
         ),
     ] = None,
@@ -116,7 +116,7 @@ def init(
         float | None,
         _agreed(
             "δ, the failure probability; fedglb-auto has none. With --epsilon the privacy's.",
-            "0.01; with --epsilon one has to be given",
+            "0.01; required with --epsilon",
         ),
     ] = None,
     solver: Annotated[
@@ -126,13 +126,13 @@ def init(
         ),
     ] = None,
     updates: Annotated[
-        int | None, _private("B, how many updates there will be.", "none: when a client asks")
+        int | None, _private("B, the number of updates.", "none: when a client asks")
     ] = None,
     first: Annotated[
         str | None, _private("The first update's time since the start: 30s, 10m, 1h, 2d.", "none")
     ] = None,
     growth: Annotated[
-        float | None, _private("By what factor the next one is later.", "none")
+        float | None, _private("The factor between the times of two updates.", "none")
     ] = None,
     epsilon: Annotated[
         float | None, _private("ε of differential privacy, for all updates together.", "no noise")
@@ -154,16 +154,13 @@ def init(
     honest: Annotated[
         float | None,
         _private(
-            "The share of --max-clients whose noise is enough: so many are in every secure sum.",
-            "0.9",
+            "The share of --max-clients whose noise suffices: every secure sum has as many.", "0.9"
         ),
     ] = None,
-    minimum: Annotated[
-        int | None, _private("How many clients are in every secure sum, at least.", "5")
-    ] = None,
+    minimum: Annotated[int | None, _private("Clients in every secure sum, at least.", "5")] = None,
     neighbours: Annotated[
         str | None,
-        _private(f"What is to look alike: {', '.join(get_args(Neighbours))}.", "zero-out"),
+        _private(f"The neighbouring data sets: {', '.join(get_args(Neighbours))}.", "zero-out"),
     ] = None,
     contributions: Annotated[
         int | None, _private("Interactions of one user that are protected together.", "1")
@@ -199,7 +196,7 @@ def init(
     if max_clients is None:
         max_clients = max(1, len(names)) if secure_sums else 20
     if minimum is not None and not secure_sums:
-        raise InvalidInput("--minimum", minimum, "it only with --secure-sums")
+        fail("--minimum requires --secure-sums", 2)
     least = (5 if minimum is None else minimum) if secure_sums else None
     table = AgreementTable(
         max_clients, ProblemTable(dim, link, radius, noise, curvature),
@@ -217,13 +214,12 @@ def _privacy(
     """Return the privacy as the federation's file has it; None: there is none."""
     given = {key: value for key, value in more.items() if value is not None}
     if epsilon is None:
-        for key, value in given.items():
+        for key in given:
             option = "--noise-in" if key == "noise" else f"--{key}"
-            raise InvalidInput(option, value, "it only with --epsilon")
+            fail(f"{option} requires --epsilon", 2)
         return None
     if delta is None:
-        allowed = "δ of the privacy, well below one over the number of interactions: e.g. 1e-6"
-        raise InvalidInput("--delta", None, allowed)
+        fail("--epsilon requires --delta, well below 1 / (number of interactions): e.g. 1e-6", 2)
     return {"epsilon": epsilon, "delta": delta, "noise": "sums" if secure else "silo", **given}
 
 
@@ -231,7 +227,7 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
     """Return the feature map's digest and the number of features of an arm."""
     if path is None:
         if dim is None:
-            raise InvalidInput("--dim", None, "the number of features of an arm, or --feature-map")
+            fail("--dim (the number of features of an arm) or --feature-map is required", 2)
         return None, dim
     try:
         fitted = FeatureMap.from_json(path.read_text(encoding="utf-8"))
@@ -239,15 +235,15 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
         why = error.allowed if isinstance(error, InvalidInput) else str(error)
         raise InvalidInput("--feature-map", str(path), f"a file that can be read: {why}") from None
     if fitted.scale is None:
-        allowed = 'a map with its scale: map.scaled(encoded, "largest")'
+        allowed = 'a feature map with a scale: map.scaled(encoded, "largest")'
         raise InvalidInput("--feature-map", str(path), allowed)
     if dim not in (None, fitted.dim):
-        raise InvalidInput("--dim", dim, f"{fitted.dim}, as the feature map has it, or nothing")
+        fail(f"--dim {dim} differs from the feature map, which has {fitted.dim} features", 2)
     return fitted.digest, fitted.dim
 
 
 def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
-    """Print what was made and what to do next."""
+    """Print the next steps."""
     from fedglb.federation.bundle import Bundle
 
     digest = Bundle.read(folder / "coordinator").agreement.roster
@@ -266,8 +262,8 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     steps = [
         f"Start the server: nats-server -c {quoted('server', 'nats.conf')}",
         f"Start the coordinator: fedglb federation coordinator {quoted('coordinator')}",
-        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail), and so each.",
-        f'In its application: Agent.open("{one}.db", problem, bundle="{one}")',
+        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail), and so on.",
+        f"Start the agent there: fedglb agent serve {one}.db --bundle {one}",
         f"Later: fedglb federation add {quoted()} NAME, fedglb federation revoke {quoted()} NAME",
     ]
     typer.echo(f"{folder}: a federation of {len(names)} client{'s' * (len(names) != 1)}. Next:")
@@ -275,5 +271,5 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
         typer.echo(f"  {number}. {step}")
     if digest is not None:
         typer.echo(f"Roster: {digest}")
-        typer.echo("Each owner of an agent compares it with the others' before its first start.")
+        typer.echo("Before the first start, each agent's owner compares it with the other owners'.")
     typer.echo(f"Keep {quoted('authority')} here and secret: it can make members.")

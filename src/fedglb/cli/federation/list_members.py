@@ -1,8 +1,9 @@
-"""`fedglb federation list`: the members, and when their certificates end."""
+"""`fedglb federation list`: the members, and when their certificates expire."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedglb.cli.federation.add import FOLDER, JSON
-from fedglb.cli.federation.columns import columns
-from fedglb.cli.federation.report_errors import extra, report_errors
+from fedglb.cli.report_errors import extra, report_errors
 
 if TYPE_CHECKING:
     from fedglb.federation.operator.listing import ListedMember
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def list_members(folder: Annotated[Path, FOLDER], as_json: Annotated[bool, JSON] = False) -> None:
     """List the members: since when, until when, of which generation, and who was revoked.
 
-    It reads the folder and asks nobody: `doctor` says who can be reached.
+    It only reads the folder; `doctor` checks the connection to the server.
 
     Example: fedglb federation list ./demo
     """
@@ -31,7 +31,7 @@ def list_members(folder: Annotated[Path, FOLDER], as_json: Annotated[bool, JSON]
     if as_json:
         typer.echo(json.dumps([_facts(member) for member in found]))
         return
-    rows = [("name", "generation", "since", "certificate ends", "")]
+    rows = [("name", "generation", "since", "certificate expires", "")]
     for member in found:
         generation = "" if member.generation is None else str(member.generation)
         rows.append(
@@ -51,7 +51,6 @@ def _facts(member: ListedMember) -> dict[str, Any]:
         "since": text(member.since),
         "ends": text(member.ends),
         "revoked": text(member.revoked),
-        "earlier": [{"generation": e.generation, "until": e.until} for e in member.earlier],
     }
 
 
@@ -61,14 +60,24 @@ def _date(moment: datetime | None) -> str:
 
 def _end(moment: datetime | None) -> str:
     if moment is None:
-        return "not written down"
+        return "unreadable"
     left = (moment - datetime.now(UTC)).days
     return f"{_date(moment)} ({left} days)" if left >= 0 else f"{_date(moment)} (expired)"
 
 
 def _note(member: ListedMember) -> str:
-    if member.revoked is not None:
-        return f"revoked on {_date(member.revoked)}"
-    return "; ".join(
-        f"generation {e.generation} is good until {e.until[:10]}" for e in member.earlier
-    )
+    return "" if member.revoked is None else f"revoked on {_date(member.revoked)}"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    r"""Yield a line for each row, with aligned columns, never wrapped.
+
+    Examples
+    --------
+    >>> print(*columns([("name", "since"), ("shop-1", "2026")]), sep="\n")
+    name    since
+    shop-1  2026
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip()

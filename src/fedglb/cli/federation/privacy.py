@@ -1,4 +1,4 @@
-"""`fedglb federation privacy`: what a federation promises, and what is spent of it."""
+"""`fedglb federation privacy`: the privacy that a federation promises, and how much is spent."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedglb.cli.durations import in_words
-from fedglb.cli.federation.report_errors import report_errors
-from fedglb.cli.federation.status import found_status
-from fedglb.cli.report_errors import fail
+from fedglb.cli.federation.status import found_status, spent
+from fedglb.cli.report_errors import fail, report_errors
 
 if TYPE_CHECKING:
     from fedglb.federation.coordinator.status import (
@@ -38,17 +37,17 @@ def privacy(
         bool, typer.Option("--json", help="Print one JSON document, for scripts.")
     ] = False,
 ) -> None:
-    """Say what a federation promises, to whom, what is spent of it, and when the next update is.
+    """Show a federation's privacy: what it promises, to whom, how much is spent, the next update.
 
-    Run it as the user and on the machine of the coordinator, which need not run. What each client
-    has released is in that client's status.
+    Run it as the coordinator's user, on its machine; the coordinator need not run. An agent's own
+    status shows what that agent has released.
 
     Example: fedglb federation privacy ./demo
     """
     with report_errors(bundle="FOLDER", path="--state"):
         found = found_status(folder, state)
     if found.schedule is None:
-        fail("this federation has no schedule and no privacy: see --epsilon of init", 1)
+        fail("this federation has no schedule and no privacy (see --epsilon of init)", 1)
     if as_json:
         typer.echo(json.dumps(_plain(found)))
         return
@@ -73,37 +72,33 @@ def _sums(sums: SumsStatus | None) -> list[str]:
         return ["No secure sums: the coordinator sees what each client sends."]
     return [
         f"Secure sums: the coordinator sees sums over {sums.minimum} clients or more, and no "
-        "client's own.",
+        "single client's.",
         f"Roster: {sums.roster} ({len(sums.members)} members: {', '.join(sums.members)}).",
     ]
 
 
 def _lines(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: float) -> list[str]:
-    """Return what is said, line by line."""
+    """Return the lines about privacy and schedule."""
     out = []
     if promise is None:
         out.append("No privacy: sums are sent without noise.")
     else:
-        several = f", {promise.contributions} interactions a user"
+        several = f", {promise.contributions} interactions per user"
         out += [
-            f"Promised: epsilon = {promise.epsilon:g}, delta = {promise.delta:g} for all updates "
-            f"together ({promise.neighbours} neighbours"
-            f"{several if promise.contributions > 1 else ''}; by zCDP epsilon = "
-            f"{promise.zcdp_epsilon:.3g}).",
-            f"Spent: epsilon = {promise.spent:.3g} in {promise.releases} of {promise.updates} "
-            f"updates; left: {promise.updates - promise.releases} updates.",
+            f"Promised: ε = {promise.epsilon:g}, δ = {promise.delta:g} for all updates together "
+            f"({promise.neighbours} neighbours{several if promise.contributions > 1 else ''}; "
+            f"by zCDP ε = {promise.zcdp_epsilon:.3g}).",
+            f"{spent(promise)}.",
             *(f"Protected: {sentence}." for sentence in promise.protects),
             *(f"Note: {sentence}." for sentence in promise.caveats),
         ]
     if schedule.ended is not None:
         out.append(f"No more updates: {schedule.ended}.")
     elif schedule.next is None:
-        out.append("The schedule has not started: it does when the coordinator first runs.")
+        out.append("The schedule starts when the coordinator first runs.")
     else:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(schedule.next))
         late = schedule.next <= now
         wait = "now, with enough clients" if late else f"in {in_words(schedule.next - now)}"
-        out.append(
-            f"Next update: {when} ({wait}); {schedule.done} of {schedule.updates} times are past."
-        )
+        out.append(f"Next update: {when} ({wait}); {schedule.done} of {schedule.updates} are past.")
     return out

@@ -1,4 +1,4 @@
-"""`fedglb federation revoke`: take clients' rights away."""
+"""`fedglb federation revoke`: revoke clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedglb.cli.federation.add import FOLDER, JSON, NO_SERVER
-from fedglb.cli.federation.report_errors import extra, report_errors
+from fedglb.cli.report_errors import extra, report_errors
 
 
 def revoke(
@@ -17,10 +17,10 @@ def revoke(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients to revoke.")],
     as_json: Annotated[bool, JSON] = False,
 ) -> None:
-    """Take clients' rights away: the running server disconnects them at once, and only them.
+    """Revoke clients: the running server disconnects them, and only them, at once.
 
-    Run it on the server's machine; the clients' keys are not needed. What their samples
-    have contributed to the model stays in it.
+    Run it on the server's machine; the clients' keys are not needed. The contribution of their
+    samples stays in the model.
 
     Example: fedglb federation revoke ./demo shop-3
     """

@@ -1,4 +1,4 @@
-"""`fedglb federation status`: how a federation is doing."""
+"""`fedglb federation status`: members, updates and alarms of a federation."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fedglb.cli.federation.report_errors import extra, report_errors
-from fedglb.cli.report_errors import fail
+from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
+    from fedglb.federation.coordinator.schedule_status import PrivacyStatus
     from fedglb.federation.coordinator.status import CoordinatorStatus
 
 _UPDATES = 5  # the last ones, in the table
@@ -36,11 +36,11 @@ def status(
         bool, typer.Option("--json", help="Print one JSON document, for scripts.")
     ] = False,
 ) -> None:
-    """Say how a federation is doing: members, updates, alarms.
+    """Show a federation's members, updates and alarms.
 
-    Run it as the user and on the machine of the coordinator. If the coordinator does not run, it
-    says so and shows what its file has. The exit code is 0 if there is no alarm and 1 if there is
-    one (that the coordinator does not run is one, too).
+    Run it as the coordinator's user, on its machine. If the coordinator does not run, it says so
+    and shows the contents of its file. The exit code is 1 if there is an alarm (a coordinator that
+    does not run is one).
 
     Example: fedglb federation status ./demo
     """
@@ -63,7 +63,7 @@ def found_status(folder: Path, state: Path | None) -> CoordinatorStatus:
     try:
         return _found(bundle, bundle / "state.db" if state is None else state)
     except Unavailable as error:
-        fail(f"{error}; it does not answer: an older fedglb, or it stands still", 1)
+        fail(f"{error}; the coordinator does not respond", 1)
 
 
 def _found(bundle: Path, state: Path) -> CoordinatorStatus:
@@ -73,7 +73,7 @@ def _found(bundle: Path, state: Path) -> CoordinatorStatus:
     from fedglb.federation.coordinator.board import ask
     from fedglb.federation.coordinator.status import stored_status
     from fedglb.federation.names import COORDINATOR
-    from fedglb.federation.operator.certificate_ends import certificate_ends
+    from fedglb.federation.operator.listing import certificate_ends
 
     running = ask(state)
     if running is not None:
@@ -93,11 +93,11 @@ def _show(found: CoordinatorStatus) -> None:
         console.print(text, markup=False)
 
     if found.running and found.started is not None:
-        say(f"Federation {found.federation}: the coordinator runs since {_when(found.started)}.")
+        say(f"Federation {found.federation}: the coordinator started at {_when(found.started)}.")
     else:
-        say(f"Federation {found.federation}: the coordinator does not run. What its file has:")
+        say(f"Federation {found.federation}: the coordinator does not run. From its file:")
     totals = found.totals
-    # where samples are sent once, in sums, nobody counts them
+    # on a schedule samples are sent once, in sums: their number is hidden
     counted = f"{totals.samples:,} samples in the model, " if found.schedule is None else ""
     say(
         f"{found.present} of {len(found.members)} clients present; {totals.updates} updates, "
@@ -106,7 +106,7 @@ def _show(found: CoordinatorStatus) -> None:
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:
-        say(f"Update {found.updating} is in progress; it waits for {_names(found.waiting_for)}.")
+        say(f"Update {found.updating} is in progress, waiting for {_names(found.waiting_for)}.")
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
         say(f"ALARM {alarm.kind}: {alarm.text}{when}")
@@ -122,13 +122,20 @@ def _of_schedule(found: CoordinatorStatus) -> list[str]:
         return []
     following = f"the next update is due at {_when(schedule.next)}"
     waits = "it starts when the coordinator first runs" if schedule.start is None else following
-    out = [f"On a schedule of {schedule.updates} updates: {schedule.ended or waits}."]
+    out = [f"Schedule of {schedule.updates} updates: {schedule.ended or waits}."]
     if privacy is not None:
         out.append(
-            f"Privacy: epsilon = {privacy.spent:.3g} of {privacy.epsilon:g} is spent, at delta = "
-            f"{privacy.delta:g} (fedglb federation privacy says more)."
+            f"Privacy: {spent(privacy)} (δ = {privacy.delta:g}; more: fedglb federation privacy)."
         )
     return out
+
+
+def spent(privacy: PrivacyStatus) -> str:
+    """Return how much of the privacy budget is spent."""
+    return (
+        f"ε spent {privacy.spent:.4f} of {privacy.epsilon:.4f} in {privacy.releases} of "
+        f"{privacy.updates} updates"
+    )
 
 
 def _members(found: CoordinatorStatus) -> Table:
@@ -138,7 +145,7 @@ def _members(found: CoordinatorStatus) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("samples", "share", "left out"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("certificate ends", no_wrap=True)
+    table.add_column("certificate expires", no_wrap=True)
     for m in found.members:
         end = ends.get(m.name)
         table.add_row(

@@ -151,7 +151,7 @@ class UpdateDriver:
         for client in found:
             out[client] = why = (
                 f"its {claims[client]} samples are more than {most}, {rule.times:g} times the "
-                "median client's; if they are real, start the coordinator with --most-samples"
+                "median client's; if they are real, start the coordinator with --max-samples"
             )
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
         self._why_left_out |= out

@@ -21,15 +21,15 @@ from fedglb.federation.certificates import IssuedCertificate
 from fedglb.io.atomic import atomic_write
 
 CA_DAYS, DAYS = 3650, 730
-#: What to do when a file in `authority/` is damaged: nothing else has what is in it.
+#: What to do if a file in `authority/` is damaged: there is no other copy.
 RESTORE = "restore authority/ from its backup; members go on meanwhile"
-_SKEW = timedelta(hours=1)  # clocks differ: a certificate must be valid at once, everywhere
+_SKEW = timedelta(hours=1)  # a certificate must be valid at once on machines with other clocks
 _LONGEST_NAME = 64  # characters of a common name that X.509 allows
 
 
 @dataclass(frozen=True)
 class Authority:
-    """The federation's signing key and its certificate: whoever has the key can make members.
+    """The federation's signing key and its certificate: anyone with the key can add members.
 
     Examples
     --------
@@ -67,10 +67,10 @@ class Authority:
         return cls(certificate, key)
 
     def renewed(self, days: int = CA_DAYS) -> Authority:
-        """Return an authority with the same key and name, and a certificate that ends later.
+        """Return an authority with the same key and name, and a certificate that expires later.
 
-        What was issued under either certificate is verified by both, so members may get the new
-        one whenever they like before the old one ends.
+        Both certificates verify everything that was issued under either, so members may get the
+        new one at any time before the old one expires.
         """
         name = self.certificate.subject
         return Authority(_self_signed(name, self.key, days), self.key)
@@ -94,8 +94,8 @@ class Authority:
     ) -> IssuedCertificate:
         """Issue a member's certificate, or with `hosts` the server's for these addresses.
 
-        None is valid longer than the authority's own. With a `public_key` (DER) it is for the key
-        that its holder has already.
+        It never outlasts the authority's certificate. With a `public_key` (DER) it is for the key
+        that its holder already has.
         """
         key = ec.generate_private_key(ec.SECP256R1()) if public_key is None else None
         holds = serialization.load_der_public_key(public_key or b"") if key is None else None

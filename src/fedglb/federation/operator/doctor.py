@@ -1,11 +1,10 @@
-"""The operator's folder, looked at: its files, all certificates, and the running server."""
+"""`doctor` for an operator's folder: its files, all certificates, and the running server."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
@@ -13,7 +12,7 @@ import msgspec
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import KEY, Bundle
 from fedglb.federation.certificates import Certificate
-from fedglb.federation.doctor.findings import (
+from fedglb.federation.doctor import (
     SOON,
     Finding,
     attempt,
@@ -21,34 +20,26 @@ from fedglb.federation.doctor.findings import (
     fact_in,
     lasting,
     private,
+    reach,
     room,
-    same_clock,
     server_version,
     software,
     sqlite_file,
 )
-from fedglb.federation.doctor.member import reach
-from fedglb.federation.names import COORDINATOR, identity
+from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import RESTORE, Authority
-from fedglb.federation.operator.folder import (
-    AUTHORITY,
-    CLIENTS,
-    SERVER,
-    Monitor,
-    accounts,
-    opened,
-)
+from fedglb.federation.operator.folder import AUTHORITY, CLIENTS, SERVER, accounts
 from fedglb.federation.operator.listing import ends
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.federation.operator.registry import MEMBERS, SETTINGS, THE_AUTHORITY, Registry
 
 _STATE = "state.db"
-_AUTHORITY_SOON = timedelta(days=365)  # every client has to be given a renewed bundle by then
+_AUTHORITY_SOON = timedelta(days=365)  # every client needs a renewed bundle by then
 
 
 def operator(place: Path) -> list[Finding]:
-    """Return what is found in an operator's folder, and at its server."""
+    """Check an operator's folder and its server."""
     out = attempt("software", software) + attempt("nats-server", _program)
     out += attempt("permissions", lambda: private(_secrets(place)))
     out += attempt("disk", lambda: [room(place)])
@@ -63,7 +54,7 @@ def operator(place: Path) -> list[Finding]:
     out += attempt("agreement", lambda: _agreements(place, registry))
     state = place / COORDINATOR / _STATE
     out += attempt("state", lambda: [sqlite_file("state", state, "a coordinator")])
-    return out + attempt("server", lambda: _server(place, registry))
+    return out + attempt("server", lambda: _server(place))
 
 
 def _secrets(place: Path) -> Iterator[Path]:
@@ -83,14 +74,14 @@ def _program() -> Iterator[Finding]:
     path = nats_server.found()
     if path is None:
         how = "install it, unless it runs elsewhere or in a container"
-        yield Finding("nats-server", "warning", "none is on the PATH", how)
+        yield Finding("nats-server", "warning", "not on the PATH", how)
         return
     done = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
     yield server_version(done.stdout.rpartition("v")[2].strip())
 
 
 def _ends(place: Path, registry: Registry) -> Iterator[Finding]:
-    """Look at the ends of all certificates; those of clients that are far off are one line."""
+    """Check when certificates expire; clients whose certificate lasts are one line."""
     how = f"fedglb federation renew {place} "
     own = ends(place, registry, THE_AUTHORITY)
     first = f"{how}authority, and then --all: no certificate outlasts it"
@@ -103,15 +94,8 @@ def _ends(place: Path, registry: Registry) -> Iterator[Finding]:
         else:
             yield found
     if far:
-        text = f"those of {len(far)} clients end in more than {SOON.days} days"
+        text = f"{len(far)} clients' certificates expire in more than {SOON.days} days"
         yield Finding("certificate", "ok", text)
-    now = datetime.now(UTC)
-    for name, member in registry.overlapping.items():
-        last = max(datetime.fromisoformat(each.until) for each in member.earlier)
-        text = f"{name} may use its old certificate until {last:%Y-%m-%d}"
-        over = "fedglb federation renew --finish ends that"
-        late = last < now
-        yield Finding("overlap", "warning" if late else "ok", text, over if late else "")
 
 
 def _server_files(place: Path, registry: Registry, authority: Certificate) -> Iterator[Finding]:
@@ -130,7 +114,7 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
         text = "server.pem was not issued by this authority: no client trusts it"
         yield Finding("server files", "fault", text, renew)
     elif set(server.hosts) != set(registry.settings.hosts):
-        text = f"server.pem is for {', '.join(server.hosts)}, and the settings name others"
+        text = f"server.pem is for {', '.join(server.hosts)}; the settings have other hosts"
         yield Finding("server files", "fault", text, renew)
     else:
         yield lasting("certificate", "the server", server.ends, renew)
@@ -139,21 +123,20 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
         text = "server/ca.pem is not the authority's certificate"
         yield Finding("server files", "fault", text, renew)
     if (folder / nats_config.ACCOUNTS).read_bytes() != accounts(registry):
-        text = f"{nats_config.ACCOUNTS} is not what {MEMBERS} says"
-        finish = f"fedglb federation renew {place} --finish writes it anew"
-        yield Finding("server files", "fault", text, finish)
+        text = f"{nats_config.ACCOUNTS} differs from {MEMBERS}"
+        yield Finding("server files", "fault", text, renew)
     if nats_server.found():
         try:
             nats_server.check(folder)
         except ServerFault as error:
-            yield Finding("server files", "fault", str(error), "see nats.conf, or move it away "
-                          f"and have it written anew: {renew}")  # fmt: skip
+            yield Finding("server files", "fault", str(error), "correct nats.conf, or move it "
+                          f"away to have it written again: {renew}")  # fmt: skip
         else:
             yield Finding("server files", "ok", "nats-server accepts its configuration")
 
 
 def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
-    """Compare what the members that are here agreed on with the operator's settings."""
+    """Compare the agreements of the members' folders here with the operator's settings."""
     agreed = registry.settings.agreement.build()
     folders = [place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))]
     same = 0
@@ -165,46 +148,21 @@ def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
         differences = agreed.differences(bundle.agreement.facts())
         if differences:
             text = f"{folder}: {'; '.join(differences)}"
-            how = f"take over authority/{SETTINGS}, or {RESTORE}"
+            how = f"copy the agreement from authority/{SETTINGS}, or {RESTORE}"
             yield Finding("agreement", "fault", text, how)
         else:
             same += 1
-    yield Finding("agreement", "ok", f"{same} members' folders here agree with the federation's")
+    yield Finding("agreement", "ok", f"{same} members' folders here have the federation's")
     stored = fact_in(place / COORDINATOR / _STATE, "agreement")
     if stored is not None:
         differences = agreed.differences(msgspec.json.decode(stored, type=dict[str, str]))
         if differences:
-            text = f"{_STATE} is another federation's: {'; '.join(differences)}"
-            yield Finding("agreement", "fault", text, "give the coordinator its own file")
+            text = f"{_STATE} belongs to another federation: {'; '.join(differences)}"
+            yield Finding("agreement", "fault", text, "start the coordinator with its own file")
 
 
-def _server(place: Path, registry: Registry) -> Iterator[Finding]:
-    settings = registry.settings
+def _server(place: Path) -> Iterator[Finding]:
     if nats_server.running(place / SERVER) is None:
         how = f"nats-server -c {place / SERVER / nats_config.NATS}, unless it runs elsewhere"
         yield Finding("server", "warning", "no server of this folder runs here", how)
-    reached = list(reach(Bundle.read(place / COORDINATOR)))
-    yield from reached
-    if any(found.grade == "fault" for found in reached):
-        return
-    if not os.access(place, os.W_OK):
-        yield Finding("server", "warning", "not asked who is connected", "run this as the owner")
-        return
-    with opened(place) as (_, _, authority):
-        monitor = Monitor.of(place, authority, settings)
-        facts = monitor.facts()
-        if facts is None:
-            text = "the server does not answer the operator's questions"
-            how = f"fedglb federation renew {place} --finish: its list may be an older one"
-            yield Finding("server", "warning", text, how)
-            return
-        yield same_clock(datetime.fromisoformat(str(facts["now"])))
-        present = [
-            monitor.is_connected(identity(settings.federation, COORDINATOR, generation))
-            for generation in registry.members[COORDINATOR].admitted
-        ]
-    if any(present):
-        yield Finding("coordinator", "ok", "it is connected")
-    else:
-        how = f"fedglb federation coordinator {place / COORDINATOR}"
-        yield Finding("coordinator", "warning", "it is not connected", how)
+    yield from reach(Bundle.read(place / COORDINATOR))

@@ -1,9 +1,9 @@
 """The operator's folder: opened by one command at a time, its files written and verified.
 
-* `authority/`: the federation's signing key, its settings and its members. Whoever has the key
-  can make members: it never leaves this machine.
-* `server/`: what nats-server reads.
-* `coordinator/`, `clients/<name>/`: the folder that each member is given.
+* `authority/`: the federation's signing key, its settings and its members. Anyone with the key can
+  add members: it never leaves this machine.
+* `server/`: nats-server's configuration.
+* `coordinator/`, `clients/<name>/`: each member's folder.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.certificates import IssuedCertificate
-from fedglb.federation.names import COORDINATOR, OPERATOR, identity
+from fedglb.federation.names import COORDINATOR, identity
 from fedglb.federation.operator import nats_config, nats_server
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.operator.nats_server import ServerFault
@@ -37,7 +36,7 @@ _MINUTES = 5 / (24 * 60)  # in days
 
 @dataclass(frozen=True)
 class Change:
-    """What came of `add` or `revoke`.
+    """The result of `add` or `revoke`.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class Change:
 @contextmanager
 def opened(place: Path) -> Iterator[tuple[Path, Registry, Authority]]:
     """Lock the folder; give its path, its registry and its authority."""
-    Registry.read(place / AUTHORITY)  # first: no lock file in a folder of something else
+    Registry.read(place / AUTHORITY)  # first: no lock file in another kind of folder
     with exclusive_lock(place, _BUSY):
         for left_over in place.glob(f"{UNFINISHED}*"):  # of a command that was killed
             shutil.rmtree(left_over, ignore_errors=True)
@@ -63,7 +62,7 @@ def opened(place: Path) -> Iterator[tuple[Path, Registry, Authority]]:
 
 
 def place_of(name: str) -> Path:
-    """Return where in the operator's folder a member's own is."""
+    """Return the path of a member's folder in the operator's folder."""
     return Path(COORDINATOR) if name == COORDINATOR else Path(CLIENTS, name)
 
 
@@ -74,7 +73,7 @@ def issue(
     days: float,
     keys: Mapping[str, bytes] | None = None,
 ) -> dict[str, IssuedCertificate]:
-    """Return the next certificate of each of these members; for its key, if it is in `keys`."""
+    """Issue each of these members its next certificate, for its key in `keys` if there is one."""
     federation, known = registry.settings.federation, keys or {}
     return {
         name: authority.issue(
@@ -93,7 +92,7 @@ def roster(place: Path) -> Roster | None:
 
 
 def write_roster(place: Path, roster: Roster) -> None:
-    """Write the roster into the operator's folder, and into those of all members that are in it."""
+    """Write the roster into the authority's and all members' folders here."""
     for folder in (place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))):
         if folder.is_dir():
             roster.write(folder / ROSTER)
@@ -101,7 +100,7 @@ def write_roster(place: Path, roster: Roster) -> None:
 
 
 def bundle(folder: Path, settings: FederationSettings) -> Bundle:
-    """Return the bundle in a folder, which has its member's name."""
+    """Return the bundle in a folder that has the member's name."""
     return Bundle(folder, settings.federation, folder.name, settings.server, settings.agreement)
 
 
@@ -112,7 +111,7 @@ def accounts(registry: Registry) -> bytes:
 
 
 def limits(settings: FederationSettings) -> nats_config.Limits:
-    """Return what the server allows a federation of this size."""
+    """Return the server's limits for a federation of this size."""
     agreement = settings.agreement.build()
     return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
 
@@ -124,7 +123,7 @@ def write_accounts(folder: Path, registry: Registry) -> None:
     before = path.read_bytes() if path.exists() else accounts(registry)
     atomic_write(path, accounts(registry), mode=0o600)
     try:
-        if nats_server.found():  # if not: it runs elsewhere
+        if nats_server.found():  # else it runs elsewhere
             nats_server.check(folder)
     except BaseException:
         atomic_write(path, before, mode=0o600)
@@ -134,7 +133,7 @@ def write_accounts(folder: Path, registry: Registry) -> None:
 def short_lived_context(
     place: Path, authority: Authority, settings: FederationSettings, name: str, generation: int
 ) -> ssl.SSLContext:
-    """Return a TLS context with which to connect under a name, valid for minutes."""
+    """Return a TLS context for a member's identity, valid for minutes."""
     who = identity(settings.federation, name, generation)
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as folder:
         made = bundle(Path(folder, name), settings)
@@ -143,21 +142,21 @@ def short_lived_context(
 
 
 def probe(context: ssl.SSLContext, settings: FederationSettings) -> Probe:
-    """Return what connects to the server on this machine."""
+    """Return a probe of the server on this machine."""
     return Probe(context, settings.local, settings.hosts[0])
 
 
 def verify(
     place: Path,
     settings: FederationSettings,
-    contexts: Mapping[str, Sequence[ssl.SSLContext]],
+    contexts: Mapping[str, ssl.SSLContext],
     wanted: bool,
 ) -> Change:
-    """Reload a running server, and see for every name that it admits or rejects it as wanted."""
+    """Reload a running server, and check for each name that it is admitted (or rejected)."""
     names = tuple(contexts)
     if not nats_server.reload(place / SERVER):
         return Change(names, verified=False)
-    for name, context in ((name, each) for name, every in contexts.items() for each in every):
+    for name, context in contexts.items():
         if not probe(context, settings).wait_until_admitted(wanted):
             does = "does not admit" if wanted else "does not reject"
             raise ServerFault(
@@ -165,34 +164,3 @@ def verify(
                 "see its log, and restart it"
             )
     return Change(names, verified=True)
-
-
-@dataclass(frozen=True)
-class Monitor:
-    """Asks a running server for its facts and for who is connected.
-
-    With a certificate that the authority issues for minutes: no port is opened for it, and no
-    member can ask.
-    """
-
-    probe: Probe
-
-    @classmethod
-    def of(cls, place: Path, authority: Authority, settings: FederationSettings) -> Monitor:
-        """Return the one for an operator's folder."""
-        return cls(probe(short_lived_context(place, authority, settings, OPERATOR, 1), settings))
-
-    def facts(self) -> dict[str, Any] | None:
-        """Return the server's facts (`now`, `version`, …); None: it does not answer."""
-        return self._ask("VARZ", {})
-
-    def is_connected(self, identity: str) -> bool | None:
-        """Return whether somebody with this identity is connected; None: it does not answer."""
-        found = self._ask("CONNZ", {"auth": True, "user": identity, "limit": 1})
-        return None if found is None else bool(found.get("connections"))
-
-    def _ask(self, kind: str, options: dict[str, Any]) -> dict[str, Any] | None:
-        subject, inbox = nats_config.QUESTION.format(kind), f"{nats_config.INBOX}.answer"
-        found = self.probe.ask(subject, inbox, options)
-        data = found.get("data") if isinstance(found, dict) else None
-        return data if isinstance(data, dict) else None

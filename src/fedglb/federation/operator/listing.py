@@ -1,21 +1,18 @@
-"""Who is in a federation, since when, and when each certificate ends."""
+"""Who is in a federation, since when, and when each certificate expires."""
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from fedglb.federation.bundle import CERTIFICATE
+from fedglb.errors import InvalidInput
+from fedglb.federation.bundle import CA, CERTIFICATE
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator.folder import AUTHORITY, SERVER, place_of
-from fedglb.federation.operator.registry import (
-    THE_AUTHORITY,
-    THE_SERVER,
-    EarlierCertificate,
-    Registry,
-)
+from fedglb.federation.operator.registry import THE_AUTHORITY, THE_SERVER, Registry
 
 _SPECIAL = {THE_AUTHORITY: Path(AUTHORITY, "ca.pem"), THE_SERVER: Path(SERVER, "server.pem")}
 
@@ -29,15 +26,13 @@ class ListedMember:
     name, kind
         A client's name, or "coordinator", "server", "authority".
     generation
-        Of its newest certificate; None for server and authority, which have none.
+        The generation of its identity; None for server and authority.
     since
-        When it became a member; None: not written down.
+        When it became a member; None: its certificate cannot be read.
     ends
         When its certificate ends; None: it cannot be read.
     revoked
-        When its rights were taken away; None: it has them.
-    earlier
-        Certificates that it may use still, beside the newest.
+        When it was revoked; None: it was not.
     """
 
     name: str
@@ -46,7 +41,6 @@ class ListedMember:
     since: datetime | None
     ends: datetime | None
     revoked: datetime | None = None
-    earlier: tuple[EarlierCertificate, ...] = ()
 
 
 def members(folder: str | Path) -> list[ListedMember]:
@@ -66,7 +60,7 @@ def members(folder: str | Path) -> list[ListedMember]:
         out.append(
             ListedMember(
                 name, kind, member.generation, datetime.fromisoformat(member.since),
-                ends(place, registry, name), revoked, member.earlier,
+                ends(place, registry, name), revoked,
             )
         )  # fmt: skip
     return out
@@ -80,11 +74,32 @@ def ends(place: Path, registry: Registry, name: str) -> datetime | None:
     return None if found is None else found.ends
 
 
+def certificate_ends(bundle: Path) -> dict[str, float]:
+    """Return when each certificate expires (Unix times), as far as the files can be read here.
+
+    Parameters
+    ----------
+    bundle
+        The coordinator's folder. If it is inside the operator's folder, the certificates of the
+        server and of all clients are included.
+    """
+    out = {}
+    for name, file in (("the authority", CA), ("the coordinator", CERTIFICATE)):
+        with contextlib.suppress(OSError, ValueError):  # missing, or not a certificate
+            out[name] = Certificate((bundle / file).read_bytes()).ends.timestamp()
+    with contextlib.suppress(OSError, InvalidInput):  # not in the operator's folder, or unreadable
+        for member in members(bundle.parent):
+            if member.ends is not None and member.revoked is None:
+                name = member.name if member.kind == "client" else f"the {member.kind}"
+                out[name] = member.ends.timestamp()
+    return out
+
+
 def _certificate(place: Path, name: str) -> Certificate | None:
     path = _SPECIAL.get(name, place_of(name) / CERTIFICATE)
     try:
         found = Certificate((place / path).read_bytes())
         _ = found.ends
     except (OSError, ValueError):
-        return None  # `doctor` says what is wrong with it
+        return None  # `doctor` reports it
     return found

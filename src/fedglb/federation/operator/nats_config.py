@@ -12,11 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedglb.federation.names import COORDINATOR, OPERATOR, down, identity, present, up
+from fedglb.federation.names import COORDINATOR, down, identity, present, up
 
 NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
-#: The subjects on which the operator asks the server itself, and gets the answer.
-QUESTION, INBOX = "$SYS.REQ.SERVER.PING.{}", "_INBOX.operator"
 _KIB, _MIB = 1024, 1024 * 1024
 _LARGEST = 8 * _MIB  # what the wire format allows
 
@@ -97,24 +95,17 @@ include {_quoted(ACCOUNTS)}
 """
 
 
-def accounts(federation: str, admitted: Mapping[str, Sequence[int]], limits: Limits) -> str:
-    """Return `accounts.conf`: the members, each with the generations that are admitted.
+def accounts(federation: str, admitted: Mapping[str, int], limits: Limits) -> str:
+    """Return `accounts.conf`: the members, each with the generation that is admitted.
 
-    The operator may ask the server who is connected, and nothing else.
-
-    The limits of an account are those of each of its connections, but for `max_connections`.
+    The limits of an account apply to each of its connections, except `max_connections`.
 
     Examples
     --------
     >>> limits = Limits(dim=10, max_clients=20)
-    >>> print(accounts("demo", {"coordinator": [1], "shop-1": [2]}, limits))  # doctest: +ELLIPSIS
+    >>> print(accounts("demo", {"coordinator": 1, "shop-1": 2}, limits))  # doctest: +ELLIPSIS
     # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
     accounts {
-      $SYS {
-        users: [
-          {user: "fedglb://demo/.operator/1", permissions: {publish: [...
-        ]
-      }
       FED {
         limits {max_connections: 4}
         users: [
@@ -132,35 +123,24 @@ subscribe: ["fed.demo.down.shop-1"]}}
     """
     every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
     both = present(federation)  # for coordinators alone: no other account imports it
-    heads = [
-        _user(
-            identity(federation, COORDINATOR, each),
-            [down(federation, "*"), both],
-            [up(federation, "*"), both],
-        )
-        for each in admitted.get(COORDINATOR, ())
-    ]
-    members = [
+    members = "\n".join(
         _user(identity(federation, name, each), [up(federation, name)], [down(federation, name)])
-        for name, generations in sorted(admitted.items())
-        for each in generations
+        for name, each in sorted(admitted.items())
         if name != COORDINATOR
-    ]
-    questions = [QUESTION.format(kind) for kind in ("CONNZ", "VARZ")]
-    asks = _user(identity(federation, OPERATOR, 1), questions, [f"{INBOX}.>"])
+    )
+    head = _user(
+        identity(federation, COORDINATOR, admitted[COORDINATOR]),
+        [down(federation, "*"), both],
+        [up(federation, "*"), both],
+    )
     most, size = limits.connections, limits.payload
     return f"""\
 # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
 accounts {{
-  $SYS {{
-    users: [
-{asks}
-    ]
-  }}
   FED {{
     limits {{max_connections: 4}}
     users: [
-{_lines(heads)}
+{head}
     ]
     exports: [{{stream: {every_down}}}]
     imports: [{{stream: {{account: CLIENTS, subject: {every_up}}}}}]
@@ -168,17 +148,13 @@ accounts {{
   CLIENTS {{
     limits {{max_connections: {most}, max_subscriptions: 8, max_payload: {size}}}
     users: [
-{_lines(members)}
+{members}
     ]
     exports: [{{stream: {every_up}}}]
     imports: [{{stream: {{account: FED, subject: {every_down}}}}}]
   }}
 }}
 """
-
-
-def _lines(users: Sequence[str]) -> str:
-    return "\n".join(users)
 
 
 def _user(user: str, publish: Sequence[str], subscribe: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What an operator does: make a federation, add clients to it and revoke them."""
+"""The operator's actions: make a federation, add clients, revoke them."""
 
 from __future__ import annotations
 
@@ -56,17 +56,16 @@ def init(
     federation
         The federation's name.
     table
-        What its members agree on.
+        The agreement of its members.
     clients
         The first clients' names; more can be added.
     hosts
-        Names and IP addresses by which clients reach the server; the first is the one that
-        is written into their folders.
+        Names and IP addresses of the server; the first is written into the clients' folders.
     port, bind
         Where the server listens: port, and an IP address of its machine.
     days
         How long the clients' certificates are valid; those of coordinator and server are valid
-        as long as the authority's own, ten years.
+        for ten years, like the authority's.
     """
     place = Path(folder)
     _check_free(place)
@@ -75,13 +74,13 @@ def init(
     integer("days", days)
     registry = Registry(settings, {})
     registry.check_new(clients)
-    if table.minimum is not None:  # refused before anything is made
+    if table.minimum is not None:  # refuse too few clients before making anything
         table.build().with_roster(b"", clients)
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.absolute().parent))
     try:
         _build(unfinished, place, registry, clients, days)
-        os.rename(unfinished, place)  # fails if somebody has made it meanwhile
+        os.rename(unfinished, place)  # fails if another process has made it meanwhile
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -91,7 +90,7 @@ def init(
 def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
     """Add clients: issue certificates, reload the server, and verify that it admits them.
 
-    A name that was revoked gets a new certificate, and its old one stays without rights.
+    A name that was revoked gets a new certificate; its old one stays without rights.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
@@ -110,7 +109,7 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
         new.write(place / AUTHORITY)
         if members is not None:
             write_roster(place, members)
-        contexts = {name: [Bundle.read(place / CLIENTS / name).tls()] for name in names}
+        contexts = {name: Bundle.read(place / CLIENTS / name).tls() for name in names}
         return verify(place, new.settings, contexts, wanted=True)
 
 
@@ -126,10 +125,7 @@ def revoke(folder: str | Path, names: Sequence[str]) -> Change:
         write_accounts(place / SERVER, new)
         new.write(place / AUTHORITY)
         contexts = {
-            name: [
-                short_lived_context(place, authority, new.settings, name, generation)
-                for generation in old.members[name].admitted
-            ]
+            name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
         change = verify(place, new.settings, contexts, wanted=False)
@@ -155,8 +151,8 @@ def _build(
     settings = registry.settings
     authority = Authority.new(settings.federation)
     authority.write(unfinished / AUTHORITY)
-    # Coordinator and server stay on the operator's machine: their certificates end with the
-    # authority's own, or the whole federation would stop on one day before that.
+    # Coordinator and server stay on the operator's machine: their certificates last as long as
+    # the authority's, or the whole federation would stop one day before that.
     registry, _ = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
     registry, certificates = _add(unfinished, authority, registry, clients, days)
     registry.write(unfinished / AUTHORITY)
@@ -167,7 +163,7 @@ def _build(
     host.write(server / "server.pem", server / "server.key")
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
     atomic_write(server / nats_config.ACCOUNTS, accounts(registry), mode=0o600)
-    for folder in (unfinished, place):  # checked where it is now, then written for its place
+    for folder in (unfinished, place):  # checked with paths of `unfinished`, then written for good
         text = nats_config.nats(folder / SERVER, settings.bind, settings.port, limits(settings))
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
         if folder is unfinished and nats_server.found():

@@ -1,7 +1,6 @@
-"""The operator's records: the federation's settings, and everybody who was ever a member.
+"""The operator's records: the federation's settings, and all members, also former ones.
 
-`federation.toml` has the settings, which stay as `init` was given them; `registry.json` has the
-members.
+`federation.toml` has the settings of `init`, which never change; `registry.json` has the members.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import msgspec
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.certificates import IssuedCertificate, expiry
+from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.names import COORDINATOR, check_client, check_name
 from fedglb.federation.operator.authority import RESTORE
 from fedglb.federation.versions import VERSION, check_version
@@ -33,7 +32,7 @@ _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
 
 class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What `init` was given: name, addresses, agreement."""
+    """The settings of `init`: name, addresses, agreement."""
 
     federation: str
     hosts: list[str]
@@ -59,30 +58,23 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def server(self) -> str:
-        """Where clients connect."""
+        """The address at which clients connect."""
         host = self.hosts[0]
         return f"tls://[{host}]:{self.port}" if ":" in host else f"tls://{host}:{self.port}"
 
     @property
     def local(self) -> tuple[str, int]:
-        """Where the server answers on its own machine."""
+        """The server's address on its own machine."""
         address = ipaddress.ip_address(self.bind)
         loopback = "::1" if address.version == 6 else "127.0.0.1"
         return (loopback if address.is_unspecified else self.bind), self.port
 
 
-class EarlierCertificate(msgspec.Struct, frozen=True):
-    """A certificate that was renewed and is admitted for a while yet, beside the new one."""
-
-    generation: int
-    until: str
-
-
 class RegisteredMember(msgspec.Struct, frozen=True):
-    """A name's newest certificate; `revoked` says when it lost its rights.
+    """A name's newest certificate.
 
-    `since` says when its holder became a member, `issued` and `ends` are the certificate's own, and
-    `earlier` are those that overlap with it.
+    `since` says when its holder became a member, `issued` and `ends` are the certificate's own,
+    `revoked` says when its holder lost its rights (None: it has them).
     """
 
     generation: int
@@ -91,14 +83,6 @@ class RegisteredMember(msgspec.Struct, frozen=True):
     issued: str
     ends: str
     revoked: str | None = None
-    earlier: tuple[EarlierCertificate, ...] = ()
-
-    @property
-    def admitted(self) -> list[int]:
-        """The generations of the certificates with which its holder may connect."""
-        if self.revoked is not None:
-            return []
-        return [*(each.generation for each in self.earlier), self.generation]
 
 
 class _Members(msgspec.Struct, frozen=True):
@@ -114,38 +98,33 @@ class Registry:
     members: Mapping[str, RegisteredMember]
 
     @property
+    def admitted(self) -> dict[str, int]:
+        """The members that may connect, each with its generation; the coordinator included."""
+        return {name: m.generation for name, m in self.members.items() if m.revoked is None}
+
+    @property
     def clients(self) -> dict[str, int]:
         """The clients that may take part, each with its generation."""
-        live = {name: m.generation for name, m in self.members.items() if m.revoked is None}
-        return {name: generation for name, generation in live.items() if name != COORDINATOR}
-
-    @property
-    def admitted(self) -> dict[str, list[int]]:
-        """Whose certificates are admitted, and of which generations; the coordinator included."""
-        every = {name: member.admitted for name, member in self.members.items()}
-        return {name: generations for name, generations in every.items() if generations}
-
-    @property
-    def overlapping(self) -> dict[str, RegisteredMember]:
-        """The members that may connect with more than one certificate."""
-        return {name: m for name, m in self.members.items() if len(m.admitted) > 1}
+        return {
+            name: generation for name, generation in self.admitted.items() if name != COORDINATOR
+        }
 
     def check_new(self, names: Sequence[str]) -> None:
         """Raise unless all of these can be added."""
         _check_names(names)
         for name in names:
             if name in (THE_SERVER, THE_AUTHORITY):
-                raise InvalidInput("client", name, f"another name: `renew` means the {name} by it")
+                raise InvalidInput("client", name, f"another name: this one is the {name}'s")
             if name in self.clients:
-                allowed = "a name that is not taken: revoke it first if its key was lost"
+                allowed = "a name that is not in use: revoke it first if its key was lost"
                 raise InvalidInput("client", name, allowed)
         most = self.settings.agreement.max_clients
         ever = {*self.members, *names} - {COORDINATOR}
         if len(ever) > most:
             given = len(set(self.members) - {COORDINATOR})
             allowed = (
-                f"at most max_clients = {most} names, revoked ones included ({given} exist): the "
-                "error bound counts on it; for more, make a new federation"
+                f"at most max_clients = {most} names, revoked ones included ({given} exist), as "
+                "the confidence bounds assume; for more, make a new federation"
             )
             raise InvalidInput("clients", list(names), allowed)
 
@@ -158,50 +137,24 @@ class Registry:
                 raise InvalidInput("client", name, f"one of the clients: {known}")
 
     def next_generation(self, name: str) -> int:
-        """Return the generation of this name's next certificate."""
-        return self.members[name].generation + 1 if name in self.members else 1
+        """Return the generation of this name's next certificate: it rises after a revocation."""
+        before = self.members.get(name)
+        return 1 if before is None else before.generation + (before.revoked is not None)
 
     def with_issued(self, issued: Mapping[str, IssuedCertificate]) -> Registry:
-        """Return the registry after members were added, each with its certificate."""
-        new = {name: self._issued(name, each, _now()) for name, each in issued.items()}
+        """Return the registry after members were added or renewed, each with its certificate."""
+        new = {name: self._issued(name, each) for name, each in issued.items()}
         return replace(self, members={**self.members, **new})
-
-    def with_renewed(self, issued: Mapping[str, IssuedCertificate], overlap: float) -> Registry:
-        """Return the registry after renewals; the old ones are good for `overlap` more days."""
-        new, until = {}, _now(timedelta(days=overlap))
-        for name, each in issued.items():
-            before = self.members[name]
-            old = EarlierCertificate(before.generation, until)
-            new[name] = msgspec.structs.replace(
-                self._issued(name, each, before.since), earlier=(*before.earlier, old)
-            )
-        return replace(self, members={**self.members, **new})
-
-    def without_earlier(self, name: str, below: int, now: datetime) -> Registry:
-        """Return the registry after a member's overlap: with generations before `below` ended.
-
-        Those whose time is over end too.
-        """
-        member = self.members[name]
-        kept = tuple(
-            each for each in member.earlier
-            if each.generation >= below and datetime.fromisoformat(each.until) > now
-        )  # fmt: skip
-        new = msgspec.structs.replace(member, earlier=kept)
-        return replace(self, members={**self.members, name: new})
 
     def with_revoked(self, names: Sequence[str]) -> Registry:
         """Return the registry after these were revoked."""
-        gone = {
-            name: msgspec.structs.replace(self.members[name], revoked=_now(), earlier=())
-            for name in names
-        }
+        gone = {name: msgspec.structs.replace(self.members[name], revoked=_now()) for name in names}
         return replace(self, members={**self.members, **gone})
 
-    def _issued(self, name: str, issued: IssuedCertificate, since: str) -> RegisteredMember:
-        ends = expiry(issued.certificate).isoformat(timespec="seconds")
-        generation = self.next_generation(name)
-        return RegisteredMember(generation, issued.serial, since, _now(), ends)
+    def _issued(self, name: str, issued: IssuedCertificate) -> RegisteredMember:
+        since = self.members[name].since if name in self.admitted else _now()
+        ends = Certificate(issued.certificate).ends.isoformat(timespec="seconds")
+        return RegisteredMember(self.next_generation(name), issued.serial, since, _now(), ends)
 
     @classmethod
     def read(cls, folder: Path) -> Registry:
@@ -249,5 +202,5 @@ def _check_host(host: str) -> None:
         raise InvalidInput("hosts", host, allowed)
 
 
-def _now(later: timedelta = timedelta(0)) -> str:
-    return (datetime.now(UTC) + later).isoformat(timespec="seconds")
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

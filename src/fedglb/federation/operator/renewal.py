@@ -1,30 +1,28 @@
-"""Certificates renewed while everybody stays connected: the old ones overlap with the new.
+"""New certificates of the same identity: the old and the new one are valid until the old one ends.
 
-A client's or the coordinator's renewed certificate is of the next generation, and the server admits
-both until the new one is seen in use or the overlap is over. The server's own certificate has no
-overlap: clients trust the authority, not a certificate. The authority keeps its key, so that what
-it issued under its old certificate is good under the new one, and the other way round.
+Nobody is disconnected, and the server's list of members stays as it is. The authority keeps its
+key, so that a certificate that it issued under its old certificate is valid under the new one, and
+the other way round.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fedglb.errors import InvalidInput, integer, number
 from fedglb.federation.bundle import CA
 from fedglb.federation.certificates import Certificate, IssuedCertificate
-from fedglb.federation.names import COORDINATOR, check_name, identity
-from fedglb.federation.operator import nats_config, nats_server
+from fedglb.federation.names import COORDINATOR, check_name
+from fedglb.federation.operator import nats_config
 from fedglb.federation.operator.authority import CA_DAYS, DAYS, Authority
 from fedglb.federation.operator.folder import (
     AUTHORITY,
     SERVER,
-    Monitor,
     bundle,
     issue,
     limits,
@@ -43,33 +41,24 @@ from fedglb.federation.probe import patiently
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.io.atomic import UNFINISHED, atomic_write
 
-OVERLAP = 30  # days
-_TO_SWITCH = 15.0  # seconds in which a running coordinator finds its new certificate
-
 
 @dataclass(frozen=True)
 class Renewal:
-    """What came of `renew`.
+    """The result of `renew`.
 
     Parameters
     ----------
     renewed
-        Who has a new certificate, and when it ends.
+        Who has a new certificate, and when it expires.
     folders
         The clients' new folders, to be moved to their machines.
-    overlapping
-        Members whose old certificate is admitted still, and until when.
-    ended
-        Members whose old certificate is admitted no longer.
     verified
-        Whether a running server was seen to act on it; False: none is running.
+        Whether a running server was seen to admit them; False: none is running.
     """
 
-    renewed: Mapping[str, datetime] = field(default_factory=dict)
-    folders: Mapping[str, Path] = field(default_factory=dict)
-    overlapping: Mapping[str, datetime] = field(default_factory=dict)
-    ended: tuple[str, ...] = ()
-    verified: bool = False
+    renewed: Mapping[str, datetime]
+    folders: Mapping[str, Path]
+    verified: bool
 
 
 def renew(
@@ -79,9 +68,8 @@ def renew(
     everybody: bool = False,
     within: float | None = None,
     days: int = DAYS,
-    overlap: float = OVERLAP,
 ) -> Renewal:
-    """Renew certificates, and end the overlaps of earlier renewals that are over.
+    """Renew certificates.
 
     Parameters
     ----------
@@ -92,89 +80,59 @@ def renew(
     everybody
         All clients, the coordinator and the server.
     within
-        Of those only the ones whose certificate ends within this many days, or at a time that
-        nobody has written down.
+        Of those only the ones whose certificate expires within this many days, or is unreadable.
     days
         How long clients' certificates are valid.
-    overlap
-        For how many days the old ones are admitted, if the new ones are not seen in use before.
     """
     integer("days", days)
-    number("overlap", overlap, at_least=0.0)
     with opened(Path(folder)) as (place, old, authority):
+        settings = old.settings
         chosen = _chosen(place, old, names, everybody, within)
         renewed: dict[str, datetime] = {}
-        registry, ended = _without_old(place, old, authority)
         if THE_AUTHORITY in chosen:
             authority = authority.renewed()
             _write_authority(place, authority)
             renewed[THE_AUTHORITY] = authority.certificate.not_valid_after_utc
-        members = [name for name in chosen if name not in (THE_AUTHORITY, THE_SERVER)]
+        clients = [name for name in chosen if name in old.clients]
         pinned = roster(place)
-        issued = {
-            **issue(authority, registry, [n for n in members if n == COORDINATOR], CA_DAYS),
-            # The roster has each client's key: another one would be another roster.
-            **issue(
-                authority,
-                registry,
-                [n for n in members if n != COORDINATOR],
-                days,
-                None if pinned is None else pinned.keys,
-            ),
-        }
+        # The roster has each client's key: a new key would need a new roster.
+        issued = issue(authority, old, clients, days, None if pinned is None else pinned.keys)
+        if COORDINATOR in chosen:
+            issued |= issue(authority, old, [COORDINATOR], CA_DAYS)
         serial = None
         if THE_SERVER in chosen:  # first: nats-server rejects a configuration without a sound one
-            server = _write_server(place, authority, registry)
+            server = _write_server(place, authority, old)
             renewed[THE_SERVER], serial = Certificate(server.certificate).ends, server.serial
-        registry = registry.with_renewed(issued, overlap)
-        write_accounts(place / SERVER, registry)
+        registry = old.with_issued(issued)
+        write_accounts(place / SERVER, registry)  # the same, unless the file was changed by hand
         registry.write(place / AUTHORITY)
-        # The server admits the new certificates before they are where an agent finds them.
-        running = nats_server.reload(place / SERVER)
+        contexts = {}
         for name, certificate in issued.items():
             _write_bundle(place, registry, authority, name, certificate)
             renewed[name] = Certificate(certificate.certificate).ends
-        if running:
-            contexts = {
-                name: [
-                    bundle(place / place_of(name), registry.settings).tls()
-                    if issued[name].key
-                    else short_lived_context(
-                        place, authority, registry.settings, name, registry.members[name].generation
-                    )
-                ]
-                for name in issued
-            }
-            verify(place, registry.settings, contexts, wanted=True)
+            contexts[name] = (
+                bundle(place / place_of(name), settings).tls()
+                if certificate.key
+                else short_lived_context(place, authority, settings, name, old.admitted[name])
+            )
+        verified = verify(place, settings, contexts, wanted=True).verified
+        if verified:
             _check_server(place, registry, authority, serial)
-            if COORDINATOR in issued:
-                registry, more = _wait_for_coordinator(place, registry, authority)
-                ended += more
-        return Renewal(
-            renewed,
-            {name: place / place_of(name) for name in issued if name != COORDINATOR},
-            {name: datetime.fromisoformat(member.earlier[-1].until)
-             for name, member in registry.overlapping.items()},
-            ended,
-            running,
-        )  # fmt: skip
+        folders = {name: place / place_of(name) for name in clients}
+        return Renewal(renewed, folders, verified)
 
 
 def _chosen(
     place: Path, registry: Registry, names: Sequence[str], everybody: bool, within: float | None
 ) -> list[str]:
     """Return whom to renew, the authority first."""
-    clients = registry.clients
-    for name in {THE_AUTHORITY, THE_SERVER} & set(clients):  # from before they were refused
-        allowed = "a federation without a client of this name, which means something else here: "
-        raise InvalidInput("client", name, f"{allowed}revoke it, and add it under another name")
     for name in names:
         if name not in (THE_AUTHORITY, THE_SERVER, COORDINATOR):
             check_name("client", name)
             registry.check_known([name])
         if list(names).count(name) > 1:
             raise InvalidInput("client", name, "every name once")
-    out = [*names] if not everybody else [THE_SERVER, COORDINATOR, *clients]
+    out = [*names] if not everybody else [THE_SERVER, COORDINATOR, *registry.clients]
     if within is not None:
         number("within", within, at_least=0.0)
         limit = datetime.now(UTC) + timedelta(days=within)
@@ -206,7 +164,7 @@ def _write_server(place: Path, authority: Authority, registry: Registry) -> Issu
 def _write_bundle(
     place: Path, registry: Registry, authority: Authority, name: str, issued: IssuedCertificate
 ) -> None:
-    """Write a member's folder; in one that is there, and in use perhaps, only the certificate."""
+    """Write a member's folder; if it exists (it may be in use), only the certificate and key."""
     folder = place / place_of(name)
     if folder.is_dir():
         bundle(folder, registry.settings).renew(authority.pem, issued)
@@ -227,7 +185,7 @@ def _check_server(
     """Raise `ServerFault` unless the running server shows its new certificate."""
     if serial is None:
         return
-    generation = registry.members[COORDINATOR].generation
+    generation = registry.admitted[COORDINATOR]
     context = short_lived_context(place, authority, registry.settings, COORDINATOR, generation)
     server = probe(context, registry.settings)
 
@@ -240,52 +198,3 @@ def _check_server(
             "the files are changed, but after a reload the running server does not show its new "
             "certificate: see its log, and restart it"
         )
-
-
-def _without_old(
-    place: Path, registry: Registry, authority: Authority
-) -> tuple[Registry, tuple[str, ...]]:
-    """Return the registry without the certificates whose overlap is over, and whose they were."""
-    if not registry.overlapping:
-        return registry, ()
-    monitor = Monitor.of(place, authority, registry.settings)
-    running = nats_server.running(place / SERVER) is not None
-
-    def in_use(name: str, generation: int) -> bool:
-        who = identity(registry.settings.federation, name, generation)
-        return running and monitor.is_connected(who) is True
-
-    return _pruned(registry, in_use)
-
-
-def _pruned(
-    registry: Registry, in_use: Callable[[str, int], bool]
-) -> tuple[Registry, tuple[str, ...]]:
-    out, ended, now = registry, [], datetime.now(UTC)
-    for name, member in registry.overlapping.items():
-        used = [g for g in member.admitted if g > member.admitted[0] and in_use(name, g)]
-        out = out.without_earlier(name, max(used, default=0), now)
-        if out.members[name].admitted != member.admitted:
-            ended.append(name)
-    return out, tuple(ended)
-
-
-def _wait_for_coordinator(
-    place: Path, registry: Registry, authority: Authority
-) -> tuple[Registry, tuple[str, ...]]:
-    """Wait until a running coordinator uses its new certificate; then end the overlap."""
-    monitor, member = Monitor.of(place, authority, registry.settings), registry.members[COORDINATOR]
-
-    def connected(generation: int) -> bool:
-        who = identity(registry.settings.federation, COORDINATOR, generation)
-        return monitor.is_connected(who) is True
-
-    if not any(connected(generation) for generation in member.admitted):
-        return registry, ()  # none is running
-    if not patiently(lambda: connected(member.generation), _TO_SWITCH):
-        return registry, ()
-    new, ended = _pruned(registry, lambda name, g: name == COORDINATOR and connected(g))
-    write_accounts(place / SERVER, new)
-    new.write(place / AUTHORITY)
-    nats_server.reload(place / SERVER)
-    return new, ended

@@ -1,0 +1,281 @@
+"""`doctor` for a member's folder, and the checks that it shares with the operator's.
+
+It checks files, clock and disk, and connects to the server up to its admission.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sqlite3
+import ssl
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote, urlsplit
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.bundle import CA, CERTIFICATE, KEY, Bundle
+from fedglb.federation.certificates import Certificate
+from fedglb.federation.damage import remedy
+from fedglb.federation.names import COORDINATOR
+from fedglb.federation.probe import Probe, Unreachable
+from fedglb.provenance import versions
+
+Grade = Literal["ok", "warning", "fault"]
+SOON = timedelta(days=30)
+_NATS_PY = (2, 16)
+_ROOM, _LITTLE_ROOM = 10**9, 10**8  # bytes
+_TIMEOUT = 5.0  # seconds for each step to the server
+_RENEW = "ask the operator for a renewed bundle (fedglb federation renew)"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a check.
+
+    Parameters
+    ----------
+    check
+        The name of the check.
+    grade
+        "ok"; "warning": it may fail later; "fault": it is wrong.
+    text
+        What was found.
+    remedy
+        What to do, if it is not ok.
+    """
+
+    check: str
+    grade: Grade
+    text: str
+    remedy: str = ""
+
+
+def member(folder: Path, file: Path | None = None) -> list[Finding]:
+    """Check a member's folder and its way to the server; `file` is the agent's."""
+    out = attempt("software", software)
+    try:
+        bundle = Bundle.read(folder)
+    except InvalidInput as error:
+        return [*out, Finding("bundle", "fault", str(error))]
+    out += attempt("bundle", lambda: _files(bundle))
+    out += attempt("permissions", lambda: private([folder, folder / KEY]))
+    out += attempt("disk", lambda: [room(folder)])
+    owner = "a coordinator" if bundle.client == COORDINATOR else "an agent"
+    if bundle.client == COORDINATOR and file is None:
+        file = folder / "state.db"
+    if file is not None:
+        place = file
+        out += attempt("file", lambda: [sqlite_file("file", place, owner)])
+    return out + attempt("server", lambda: reach(bundle))
+
+
+def _files(bundle: Bundle) -> Iterator[Finding]:
+    bundle.check_key()
+    certificate = bundle.certificate()
+    authority = Certificate((bundle.folder / CA).read_bytes())
+    try:
+        issued = certificate.is_issued_by(authority.content)
+    except ValueError as error:
+        yield Finding("bundle", "fault", f"{CA} is not a certificate ({error})", _RENEW)
+        return
+    if issued:
+        who = f"{bundle.client} of {bundle.federation}"
+        yield Finding("bundle", "ok", f"{who}: agreement, certificate and key match")
+    else:
+        text = f"{CERTIFICATE} was not issued by the authority in {CA}"
+        yield Finding("bundle", "fault", text, "copy the whole folder from the operator again")
+    yield lasting("certificate", bundle.client, certificate.ends, _RENEW)
+    yield lasting("certificate", "the authority", authority.ends, _RENEW)
+    yield clock([certificate, authority])
+
+
+def reach(bundle: Bundle) -> Iterator[Finding]:
+    """Connect to the server step by step, up to its admission."""
+    address = urlsplit(bundle.server)
+    host, port = address.hostname or "", address.port or 4222
+    probe = Probe(bundle.tls(), (host, port), host, _TIMEOUT)
+    try:
+        said = probe.info()
+    except Unreachable as error:
+        how = "check that nats-server runs, the address, and the firewall in between"
+        yield Finding("server", "fault", f"{bundle.server} cannot be reached: {error}", how)
+        return
+    except ssl.SSLCertVerificationError as error:
+        text = f"the server's certificate is not trusted: {error.verify_message}"
+        how = "check the clock here, ca.pem, and the address of the server"
+        yield Finding("tls", "fault", text, how)
+        return
+    except (OSError, ValueError) as error:
+        how = "read the server's log; a proxy in between must pass TCP through"
+        yield Finding("tls", "fault", f"the handshake fails: {error}", how)
+        return
+    yield Finding("server", "ok", f"{bundle.server} can be reached")
+    yield Finding("tls", "ok", "the server's certificate is trusted")
+    shown = probe.certificate()
+    if shown is not None:
+        how = "the operator runs: fedglb federation renew FOLDER server"
+        yield lasting("certificate", "the running server", shown.ends, how)
+    yield server_version(str(said.get("version", "")))
+    yield _admission(probe, bundle)
+
+
+def _admission(probe: Probe, bundle: Bundle) -> Finding:
+    admitted = probe.admitted()
+    if admitted:
+        return Finding("admitted", "ok", f"the server admits {bundle.client}")
+    if admitted is False:
+        how = "ask the operator (fedglb federation list shows who was revoked)"
+        return Finding("admitted", "fault", f"the server does not know {bundle.client}", how)
+    how = "read the server's log, and check the certificate above"
+    return Finding("admitted", "fault", "the server closes the connection", how)
+
+
+def attempt(check: str, action: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    """Return the findings of a check; an unreadable file is a finding too."""
+    out: list[Finding] = []
+    try:
+        out.extend(action())
+    except InvalidInput as error:
+        out.append(Finding(check, "fault", str(error)))  # the message says what to do
+    except OSError as error:
+        text = f"{error.filename or check}: {error.strerror or error}"
+        out.append(Finding(check, "fault", text, "run this as the user who owns the folder"))
+    return out
+
+
+def software() -> Iterator[Finding]:
+    """Check the versions of Python and the packages."""
+    yield Finding("python", "ok", platform.python_version())
+    found = versions(("fedglb", "nats-py", "cryptography"))
+    yield Finding("fedglb", "ok", found.get("fedglb", "from source"))
+    for name in ("nats-py", "cryptography"):
+        if name not in found:
+            how = "pip install 'fedglb[federation]'"
+            yield Finding(name, "fault", "not installed", how)
+        elif name == "nats-py" and _numbers(found[name])[:2] < _NATS_PY:
+            how = "pip install --upgrade 'fedglb[federation]'"
+            yield Finding(name, "fault", f"{found[name]} is too old", how)
+        else:
+            yield Finding(name, "ok", found[name])
+
+
+def server_version(text: str) -> Finding:
+    """Check the version of a nats-server.
+
+    Examples
+    --------
+    >>> [server_version(v).grade for v in ("2.12.11", "2.12.12", "2.14.2", "2.14.3", "2.15.1")]
+    ['fault', 'ok', 'fault', 'ok', 'ok']
+    """
+    numbers = _numbers(text)
+    if numbers >= (2, 14, 3) or (2, 12, 12) <= numbers < (2, 13):
+        return Finding("nats-server", "ok", text)
+    how = "upgrade it to 2.12.12, 2.14.3 or newer: older ones have open security advisories"
+    return Finding("nats-server", "fault", f"{text or 'an unknown version'} is too old", how)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """Return a version as numbers: 2.14.3-beta is 2, 14, 3."""
+    out = []
+    for part in text.strip().lstrip("v").split("-")[0].split("."):
+        if not part.isdigit():
+            break
+        out.append(int(part))
+    return tuple(out)
+
+
+def private(paths: Iterable[Path]) -> Iterator[Finding]:
+    """Check that only the owner can read files and folders."""
+    sound = 0
+    for path in paths:
+        found = path.stat()
+        if stat.S_IMODE(found.st_mode) & 0o077:
+            how = f"chmod {700 if path.is_dir() else 600} {path}"
+            yield Finding("permissions", "fault", f"others can read {path}", how)
+        else:
+            sound += 1
+    if sound:
+        yield Finding("permissions", "ok", f"only the owner can read {sound} keys and folders")
+
+
+def lasting(
+    check: str,
+    whose: str,
+    ends: datetime | None,
+    how: str,
+    now: datetime | None = None,
+    soon: timedelta = SOON,
+) -> Finding:
+    """Check when a certificate expires.
+
+    Examples
+    --------
+    >>> then = datetime(2030, 1, 31, tzinfo=UTC)
+    >>> lasting("certificate", "shop-1", then, "renew it", now=datetime(2030, 1, 11, tzinfo=UTC))
+    Finding(check='certificate', grade='warning', text="shop-1's certificate expires on \
+2030-01-31, in 20 days", remedy='renew it')
+    """
+    if ends is None:
+        return Finding(check, "warning", f"{whose}'s certificate cannot be read", how)
+    left = ends - (datetime.now(UTC) if now is None else now)
+    text = f"{whose}'s certificate expires on {ends:%Y-%m-%d}, in {left.days} days"
+    if left < timedelta(0):
+        return Finding(check, "fault", f"{whose}'s certificate expired on {ends:%Y-%m-%d}", how)
+    return Finding(check, "warning" if left < soon else "ok", text, how if left < soon else "")
+
+
+def clock(certificates: Iterable[Certificate], now: datetime | None = None) -> Finding:
+    """Check that the clock is not earlier than the start of the certificates."""
+    latest = max(certificate.begins for certificate in certificates)
+    found = datetime.now(UTC) if now is None else now
+    if found < latest:
+        text = f"{found:%Y-%m-%d %H:%M} UTC, but a certificate is valid from {latest}"
+        return Finding("clock", "fault", text, "set the clock (NTP); TLS fails until then")
+    return Finding("clock", "ok", f"{found:%Y-%m-%d %H:%M} UTC; all certificates have begun")
+
+
+def room(path: Path) -> Finding:
+    """Check the free space on a disk."""
+    free = shutil.disk_usage(path).free
+    text = f"{free / 1e9:.1f} GB are free for {path}"
+    if free >= _ROOM:
+        return Finding("disk", "ok", text)
+    how = "free some space: rewards are refused when the disk is full"
+    return Finding("disk", "warning" if free >= _LITTLE_ROOM else "fault", text, how)
+
+
+def sqlite_file(check: str, path: Path, owner: str) -> Finding:
+    """Check the SQLite file of "an agent" or "a coordinator", without changing it."""
+    if not path.exists():
+        return Finding(check, "ok", f"there is no {path} yet")
+    try:
+        with closing(_read_only(path)) as db:
+            (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.Error as error:
+        if "locked" in str(error):
+            return Finding(check, "ok", f"{path} is open in a running process: not checked")
+        return Finding(check, "fault", f"{path}: {error}", remedy(owner, error))
+    if found == "ok":
+        return Finding(check, "ok", f"{path} is sound")
+    how = remedy(owner, sqlite3.DatabaseError(found))
+    return Finding(check, "fault", f"{path}: {found}", how)
+
+
+def fact_in(path: Path, name: str) -> bytes | str | None:
+    """Return a fact from a SQLite file; None: the file cannot be read now."""
+    try:
+        with closing(_read_only(path)) as db:
+            row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else row[0]
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=0.5)
