@@ -121,23 +121,24 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.global_update.projection": "ball",
         "algorithm.trigger": "Event",
         "algorithm.trigger.threshold": "1",
+        "algorithm.trigger.clock": "steps",
         "algorithm.confidence": "FedGLB",
         "algorithm.ridge": "1",
         "algorithm.delta": "0.01",
         "algorithm.exploration": "1",
         "algorithm.centralised": "False",
+        "algorithm.choice": "Ucb",
+        "algorithm.privacy": "None",
     }
 
 
-def test_a_field_added_later_is_a_fact_only_where_it_was_given():
-    """A federation made before there was a clock goes on with members that know one."""
+def test_the_triggers_clock_is_a_fact():
     steps = make(algorithm=fg.fedglb_ucb(1.0, clock="steps"))
     assert steps.facts() == make().facts()
-    assert "algorithm.trigger.clock" not in steps.facts()
     own = make(algorithm=fg.fedglb_ucb(1.0, clock="own samples"))
     assert own.facts() == make().facts() | {"algorithm.trigger.clock": "own samples"}
     assert make().differences(own.facts()) == [
-        "algorithm.trigger.clock: 'own samples', the federation has None"
+        "algorithm.trigger.clock: 'own samples', the federation has 'steps'"
     ]
     table = {"name": "fedglb-ucb", "threshold": 1, "solver": "agd", "clock": "own samples"}
     assert AgreementTable(4, ProblemTable(3), table).build() == own

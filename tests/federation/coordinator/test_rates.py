@@ -141,7 +141,7 @@ def test_the_kind_is_read_in_any_order_of_keys():
     assert kind_of(b"fgb\x01" + msgspec.msgpack.encode(body)) == "Heartbeat"
     for wrong in ("", "81", "80", "81a47479706501", "c1", "ff"):
         assert kind_of(b"fgb\x01" + bytes.fromhex(wrong)) is None
-    assert kind_of(b"fgb\x01" + msgspec.msgpack.encode(body)) is None
+    assert kind_of(b"fgb\x03" + msgspec.msgpack.encode(body)) is None
     assert kind_of(b"") is kind_of(b"fgb") is None
 
 

@@ -13,7 +13,7 @@ from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.protocol.messages import MESSAGES
 from tests.federation.wire.test_codec import downward, upward
 
-#: What each message holds on the wire, of version 2 of the format.
+#: What each message holds on the wire, of version 1 of the format.
 SENT = {
     "Hello": {"session", "instance", "update", "software", "agreement"},
     "Heartbeat": {"session", "update", "requested_at", "rewards"},

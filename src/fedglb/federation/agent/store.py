@@ -45,32 +45,33 @@ Durability = Literal["process", "power"]
 Outcome = Literal["observed", "pending", "expired", "absorbed"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
-# then `connect` refuses files of the version before (or a migration is written).
-_VERSION = 5
-# A propensity and its error are NULL where they are not a number. A row with no arms was absorbed.
-_DECISIONS = """
+# then `connect` refuses files of another version.
+_VERSION = 1
+# decisions: a propensity and its error are NULL where they are not a number. A row with no arms was
+# absorbed. Decisions with an idempotency key have a digest of it behind the first eight letters of
+# their prefix.
+# releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
+# to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
+# again. Arrays are NULL where nothing needs them any more.
+# secure_sum: where the agent stands in secure sums, with the release that it has masked and not
+# consented to yet.
+_SCHEMA = """
+CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
-    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL)
-"""
-# What version 4 has beside that: the arms offered, where they are kept; which samples were absorbed
-# at once; and without a look at all others: the samples, the decisions that wait, and those with an
-# idempotency key, which have a digest of it behind the first eight letters of their prefix.
-_SINCE_4 = """
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL);
+CREATE TABLE snapshots(
+    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
+CREATE TABLE adopted_model(
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
 CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL);
 CREATE TABLE absorbed(
     key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
 CREATE INDEX waiting ON decisions(sequence) WHERE sequence IS NULL AND x IS NOT NULL;
-CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
-"""
-# What version 5 has beside that: what was released in one-pass updates. A batch has the samples
-# after `first_sequence` up to `last_sequence`, taken at `theta`; `numbers` is what was sent, as
-# long as it may be asked for again. Arrays are NULL where nothing needs them any more. And where
-# the agent stands in secure sums, with the release that it has masked and not consented to yet.
-_SINCE_5 = """
+CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8;
 CREATE TABLE releases(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, first_sequence INTEGER NOT NULL,
     last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB);
@@ -79,35 +80,6 @@ CREATE TABLE secure_sum(
     transcript BLOB NOT NULL, consented INTEGER NOT NULL, at REAL, first_sequence INTEGER,
     last_sequence INTEGER, theta BLOB, batch BLOB)
 """
-_SCHEMA = f"""
-CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-{_DECISIONS};
-CREATE TABLE snapshots(
-    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
-CREATE TABLE adopted_model(
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
-{_SINCE_4};
-{_SINCE_5}
-"""
-_FROM_3 = f"""
-{_SINCE_4};
-{_SINCE_5};
-INSERT INTO facts SELECT * FROM (
-    SELECT 'expired', count(*) AS count FROM decisions WHERE sequence IS NULL AND x IS NULL
-) WHERE count > 0
-"""
-# Version 2 had exact propensities only, and no column for their error.
-_MIGRATIONS = {
-    2: f"""
-ALTER TABLE decisions RENAME TO decisions_before;
-{_DECISIONS};
-INSERT INTO decisions SELECT *, 0.0 FROM decisions_before;
-DROP TABLE decisions_before;
-{_FROM_3}
-""",
-    3: _FROM_3,
-    4: _SINCE_5,
-}
 #: The fact of an agreement that says who takes part in secure sums.
 ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
@@ -142,7 +114,7 @@ class AgentStore:
 
     def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
-        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS, wait)
+        self._db = connect(path, _SCHEMA, "agent", _VERSION, wait)
         self.updates = UpdateStore(self._db)
         self._power = durable == "power"
         self._readers: weakref.WeakSet[LogReader] = weakref.WeakSet()

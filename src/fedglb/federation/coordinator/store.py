@@ -30,7 +30,7 @@ from fedglb.federation.sqlite import (
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
-_VERSION = 3
+_VERSION = 1
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
@@ -49,21 +49,9 @@ CREATE TABLE left_out(
     number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (number, client)) WITHOUT ROWID
 """
-_MIGRATIONS = {
-    2: """
-ALTER TABLE members ADD COLUMN joined REAL;
-ALTER TABLE members ADD COLUMN seen REAL;
-ALTER TABLE members ADD COLUMN software TEXT NOT NULL DEFAULT '';
-CREATE TABLE left_out(
-    number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (number, client)) WITHOUT ROWID
-"""
-}
 _REMEMBERED = 1000  # updates whose missing clients are kept: they are what makes the file grow
 _AGREEMENT = "agreement"
-_TYPICAL = (
-    "typical_samples"  # of a client: see `WeightRule`; not in files made before there was one
-)
+_TYPICAL = "typical_samples"  # of a client: see `WeightRule`
 # Of a federation whose updates are on a schedule: its start, a Unix time, and how many of the
 # schedule's times have had their update.
 _START, _DONE = "schedule_start", "schedule_done"
@@ -136,7 +124,7 @@ class CoordinatorStore:
     """All that is read from and written to the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
-        self._db = connect(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
+        self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
             with as_coordinators(path):
@@ -150,11 +138,10 @@ class CoordinatorStore:
     def copy_of(cls, path: str | Path) -> CoordinatorStore:
         """Return a copy in memory of a file that no coordinator has open; nothing is changed.
 
-        It has the tables of this version, also where the file has older ones. `InvalidInput` and
-        `Unavailable` are raised as by opening it. Of no file the copy is empty.
+        It is empty if the file does not exist. Raises as opening the file does.
         """
         self = cls.__new__(cls)
-        self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
+        self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION)
         return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
