@@ -43,8 +43,8 @@ class AfterLines:
         if name not in STRUCK:
             return None
         line = linecache.getline(name, frame.f_lineno).lstrip()
-        # Not on the way out of a `with`, where the interpreter takes no signals.
-        if event == "line" and not line.startswith("with "):
+        # Not on the way out of a `with` nor at `try:`, where the interpreter takes no signals.
+        if event == "line" and not line.startswith(("with ", "try:")):
             self.left -= 1
             if self.left == 0:
                 sys.settrace(None)

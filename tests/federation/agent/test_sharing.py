@@ -90,8 +90,8 @@ def test_an_error_of_one_agent_is_its_own(running, serving, tmp_path, monkeypatc
         def fail(message):
             raise RuntimeError("as if the disk were full")
 
-        monkeypatch.setattr(session.client, "adopt", fail)
-        monkeypatch.setattr(session.client, "is_quick", lambda: not in_pool)
+        monkeypatch.setattr(session.answers, "adopt", fail)
+        monkeypatch.setattr(session.answers, "is_quick", lambda: not in_pool)
         agents["a"].request_update()
         assert hold([agents["a"], agents["c"]], 1)
         eventually(lambda: "as if the disk were full" in caplog.text, "the error")
@@ -116,7 +116,7 @@ def test_a_long_pass_of_one_agent_keeps_no_other_waiting(running, serving, tmp_p
             return receive(message)
 
         monkeypatch.setattr(session, "receive", slowly)
-        monkeypatch.setattr(session.client, "is_quick", lambda: False)
+        monkeypatch.setattr(session.answers, "is_quick", lambda: False)
         agents["a"].request_update()
         eventually(lambda: serving.session.coordinator.missing() == ["b"], "the others' answers")
         assert agents["b"].status.samples == 4  # nor does its own application wait

@@ -51,12 +51,13 @@ def wrapped(tmp_path):
         agents.append(agent)
         file = agent._client.store
         connection = file._db
-        file._db = Wrapped(connection)
+        file._db = file.updates.db = Wrapped(connection)
         return agent, file._db
 
     yield open_
     for agent in agents:
-        agent._client.store._db = agent._client.store._db.db
+        store = agent._client.store
+        store._db = store.updates.db = store._db.db
         agent.close()
 
 

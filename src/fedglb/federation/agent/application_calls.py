@@ -25,7 +25,7 @@ from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
 from fedglb.federation.agent.log_frames import LogEnd
 from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.store import Pending
+from fedglb.federation.agent.store import PendingDecision
 from fedglb.federation.agent.update_store import AdoptedModel
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
@@ -86,7 +86,7 @@ class ApplicationCalls:
             # A rule's t is the decision's number, not the shared clock: any application or any
             # other agent can put that one far ahead.
             chosen = client.decide(columns, index)
-            pending = Pending(prefix, now, t, table[chosen.arm].copy())
+            pending = PendingDecision(prefix, now, t, table[chosen.arm].copy())
             decision = Decision(
                 id=f"{prefix}-{index}",
                 arm=chosen.arm,

@@ -90,7 +90,7 @@ _AT_ONCE = 10_000  # rows
 
 
 @dataclass
-class Pending:
+class PendingDecision:
     """A decision that waits for its reward; its id is `prefix` and its number."""
 
     prefix: str
@@ -178,7 +178,7 @@ class AgentStore:
         self,
         number: int,
         decision: Decision,
-        pending: Pending,
+        pending: PendingDecision,
         arms: FloatArray,
         expired: Sequence[int],
         offered: bool,
@@ -365,7 +365,7 @@ class AgentStore:
             found |= {row[0]} if row else set()
         return found
 
-    def waiting(self, number: int, prefix: str) -> Pending | None:
+    def waiting(self, number: int, prefix: str) -> PendingDecision | None:
         """Return a decision that waits for its reward; None: no such decision waits."""
         row = self._db.execute(
             f"SELECT made, t, x FROM decisions WHERE number = ? AND prefix = ? AND {_WAITS}",
@@ -373,7 +373,9 @@ class AgentStore:
         ).fetchone()
         if row is None:
             return None
-        return Pending(prefix, row[0], row[1], np.frombuffer(row[2], STORED).astype(np.float64))
+        return PendingDecision(
+            prefix, row[0], row[1], np.frombuffer(row[2], STORED).astype(np.float64)
+        )
 
     def count_waiting(self) -> int:
         """Return how many decisions wait for their reward."""

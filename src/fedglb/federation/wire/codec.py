@@ -33,8 +33,8 @@ class OtherVersion(Malformed):
 
     Examples
     --------
-    >>> str(OtherVersion(9))
-    "message = 'wire format 9' is not allowed: give a message of wire format 1"
+    >>> str(OtherVersion(2))
+    "message = 'wire format 2' is not allowed: give a message of wire format 1"
     """
 
     def __init__(self, version: int) -> None:
