@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import os
+import logging
 import random
 import signal
 import socket
@@ -15,35 +15,63 @@ import threading
 import time
 
 import pytest
+from typer.testing import CliRunner
 
 import fedglb as fg
+from fedglb.cli import app
 from fedglb.federation import AlreadyObserved, Unavailable, UnknownDecision
 from fedglb.federation.operator.authority import Authority
-from tests.cli.in_process import fedglb
 from tests.service.process import PATIENCE, acknowledged, loads, service, stored
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
 
 
-def test_four_processes_lose_nothing_and_no_reward_is_refused(tmp_path):
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-        with loads(running.url, processes=4, count=100) as clients:
-            found = acknowledged(clients)
-        assert running.stop() == 0
-    assert len(found) == 400
-    assert None not in found.values()
-    assert stored(tmp_path / "a.db") == found
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    """A service for all tests that only need one."""
+    path = tmp_path_factory.mktemp("running") / "a.db"
+    with service(path, "--dim", "2", "--http", "127.0.0.1:0") as out:
+        out.path = path
+        assert out.url  # it has its file and its port
+        yield out
+        assert out.stop() == 0
+
+
+@pytest.fixture
+def notified(tmp_path, monkeypatch):
+    """The socket on which systemd listens to the services that are started."""
+    place = str(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", place)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.bind(place)
+        out.settimeout(PATIENCE)
+        yield out
+
+
+@pytest.fixture
+def serve():
+    """`fedglb agent serve` in this process, for what is refused; what it logs leaves no trace."""
+    loggers = [logging.getLogger(name) for name in ("fedglb", "uvicorn")]
+    before = [(each.level, each.handlers[:]) for each in loggers]
+    yield lambda *options: CliRunner().invoke(app, ["agent", "serve", *map(str, options)])
+    for each, (level, handlers) in zip(loggers, before, strict=True):
+        each.setLevel(level)
+        each.handlers[:] = handlers
 
 
 @pytest.mark.slow
-def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path):
-    """And the next process goes on: the clients see a pause."""
+def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
+    """And the next process goes on: the clients see a pause. systemd is told of both."""
     path, place = tmp_path / "a.db", tmp_path / "agent.sock"
-    options = (path, "--dim", "2", "--socket", place)
+    options = (path, "--dim", "2", "--socket", place, "--socket-mode", "660")
     with service(*options) as first, loads(first.url, processes=4, count=150) as clients:
         for each in clients:  # all of them are at it
             assert each.stdout.readline()
+        assert first.url == f"unix://{place}"
+        assert stat.S_IMODE(place.stat().st_mode) == 0o660
+        assert notified.recv(100) == b"READY=1"
         assert first.stop() == 0
+        assert notified.recv(100) == b"STOPPING=1"
         assert first.events[-1]["event"] == "stopped"
         assert not place.exists()
         with service(*options) as second:
@@ -80,38 +108,6 @@ def test_kills_under_load_lose_nothing_that_was_acknowledged(tmp_path, kills, co
     assert kept == found
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(("mode", "bits"), [("600", 0o600), ("660", 0o660)])
-def test_a_unix_socket_has_the_permissions_that_were_asked_for(tmp_path, mode, bits):
-    place = tmp_path / "agent.sock"
-    options = (tmp_path / "a.db", "--dim", "2", "--socket", place, "--socket-mode", mode)
-    with service(*options) as running:
-        assert running.url == f"unix://{place}"
-        assert stat.S_IMODE(place.stat().st_mode) == bits
-        with fg.AgentClient(running.url) as client:
-            decision = client.choose(ARMS)
-            client.observe(decision.id, 1.0)
-            assert client.status.samples == 1
-        with service(tmp_path / "b.db", "--dim", "2", "--socket", place) as other:
-            assert other.ended() == 1
-            assert "another process listens" in other.errors
-        assert running.stop() == 0
-    assert not place.exists()
-
-
-def serve(*options: object) -> subprocess.CompletedProcess[str]:
-    """Call `fedglb agent serve` in this process, with what it refuses."""
-    return fedglb("agent", "serve", *map(str, options))
-
-
-def test_a_file_is_never_replaced_by_a_socket(tmp_path):
-    (tmp_path / "x").write_text("mine")
-    done = serve(tmp_path / "a.db", "--dim", "2", "--socket", tmp_path / "x")
-    assert done.returncode == 2
-    assert "--socket" in done.stderr
-    assert (tmp_path / "x").read_text() == "mine"
-
-
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
     """A certificate for 127.0.0.1, its key, the authority's certificate and a token."""
@@ -125,14 +121,14 @@ def secured(tmp_path_factory):
     return folder
 
 
-def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured):
+def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured, serve):
     tls = ("--tls-cert", secured / "cert.pem", "--tls-key", secured / "key.pem")
     token = ("--token-file", secured / "token")
     for options in ((), tls, token):
-        done = serve(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *options)
-        assert done.returncode == 2
-        assert "--http" in done.stderr
-        assert "--token-file" in done.stderr
+        error = serve(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *options).exception
+        assert isinstance(error, fg.InvalidInput)
+        assert error.argument == "--http"
+        assert "--token-file" in str(error)
     assert not (tmp_path / "a.db").exists()
     with service(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *tls, *token) as running:
         url = f"https://127.0.0.1:{running.port}"
@@ -154,16 +150,15 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured):
         assert running.stop() == 0
 
 
-def test_a_file_and_a_port_that_others_have(tmp_path):
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-        port = running.port
-        options = ("--dim", "2", "--http", "127.0.0.1:0", "--wait", "0")
-        with service(tmp_path / "a.db", *options) as other:
-            assert other.ended() == 1
-            assert "is open already" in other.errors
-        with service(tmp_path / "b.db", "--dim", "2", "--http", f"127.0.0.1:{port}") as other:
-            assert other.ended() == 1
-            assert "in use" in other.errors
+def test_a_file_a_port_and_a_path_that_others_have(tmp_path, running, serve):
+    found = serve(running.path, "--dim", "2", "--http", "127.0.0.1:0", "--wait", "0")
+    assert (found.exit_code, "is open already" in found.output) == (1, True)
+    found = serve(tmp_path / "b.db", "--dim", "2", "--http", f"127.0.0.1:{running.port}")
+    assert (found.exit_code, "in use" in found.output) == (1, True)
+    (tmp_path / "x").write_text("mine")
+    error = serve(tmp_path / "b.db", "--dim", "2", "--socket", tmp_path / "x").exception
+    assert isinstance(error, fg.InvalidInput)
+    assert error.argument == "--socket"
 
 
 def raw(port: int, data: bytes) -> bytes:
@@ -176,116 +171,102 @@ def raw(port: int, data: bytes) -> bytes:
             return b""
 
 
-def test_bytes_that_are_no_request_do_no_harm(tmp_path):
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-        port = running.port
-        for data in (
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
-            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-            b"POST /v1/choose HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
-            b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
-            b"\x00" * 100,
+def test_bytes_that_are_no_request_do_no_harm(running):
+    port = running.port
+    for data in (
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/choose HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x00" * 100,
+    ):
+        found = raw(port, data)
+        assert found == b"" or found.startswith(b"HTTP/1.1 4"), (data, found)
+    # a head without an end is not read for ever
+    assert raw(port, b"GET / HTTP/1.1\r\nX: " + b"a" * 2**20) == b""
+    upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
+    asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"\r\n"
+    assert raw(port, asked).startswith(b"HTTP/1.1 ")
+    with fg.AgentClient(running.url) as client:
+        assert client.choose(ARMS).arm in (0, 1)
+
+
+WITHOUT_THE_EXTRA = """
+import sys
+for name in ("starlette", "uvicorn", "prometheus_client", "nats"):
+    sys.modules[name] = None
+import fedglb as fg
+fg.AgentClient("unix:///x"), fg.AsyncAgentClient("http://localhost:1")
+assert "numba" not in sys.modules
+from fedglb.cli import main
+from fedglb.cli.federation.coordinator import _page
+for serve in (lambda: _page(None, "127.0.0.1:0", None, None, None), main):
+    try:
+        serve()
+    except BaseException as error:
+        print(getattr(error, "exit_code", getattr(error, "code", error)))
+"""
+
+
+def test_without_the_extra_clients_work_and_commands_say_what_to_install(tmp_path):
+    command = ("agent", "serve", str(tmp_path / "a.db"), "--dim", "2")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_THE_EXTRA, *command], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n1\n"), done.stderr
+    assert done.stderr.count("pip install 'fedglb[service]'") == 2
+
+
+def test_the_agents_errors_are_the_clients(running, tmp_path):
+    client = fg.AgentClient(running.url)
+    with fg.Agent.open(tmp_path / "b.db", fg.Problem(dim=2)) as agent:
+        for call in (
+            lambda x: x.choose([[3.0, 4.0]]),
+            lambda x: x.choose([[1.0, 0.0, 0.0]]),
+            lambda x: x.choose([[float("nan"), 0.0]]),
+            lambda x: x.choose(ARMS, ids=["one"]),
+            lambda x: x.choose(ARMS, t=-1),
+            lambda x: x.choose(ARMS, key=""),
+            lambda x: x.observe("x-1", 7.0),
+            lambda x: x.observe("x-1", "high"),
         ):
-            assert raw(port, data).startswith((b"HTTP/1.1 4", b"")), data
-        # a head without an end is not read for ever
-        assert raw(port, b"GET / HTTP/1.1\r\nX: " + b"a" * 2**20) == b""
-        upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\n"
-        asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + upgrade + b"\r\n"
-        assert raw(port, asked).startswith(b"HTTP/1.1 ")
-        with fg.AgentClient(running.url) as client:
-            assert client.choose(ARMS).arm == 0
-        assert running.stop() == 0
+            with pytest.raises(fg.InvalidInput) as here:
+                call(agent)
+            with pytest.raises(fg.InvalidInput) as there:
+                call(client)
+            assert here.value.argument == there.value.argument
+    with pytest.raises(UnknownDecision):
+        client.observe("x-1", 1.0)
+    decision = client.choose(ARMS, ids=["red", "blue"])
+    assert (decision.arm_id, decision.propensity) == (["red", "blue"][decision.arm], 1.0)
+    client.observe(decision.id, 1.0)
+    with pytest.raises(AlreadyObserved) as error:
+        client.observe(decision.id, 1.0)  # the application's own mistake, not a repetition
+    assert error.value.same
+    log = client.export()
+    assert log["id", "reward"].rows()[-1] == (decision.id, 1.0)
+    client.close()
 
 
-def test_systemd_is_told(tmp_path):
-    place = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
-        notified.bind(place)
-        notified.settimeout(PATIENCE)
-        os.environ["NOTIFY_SOCKET"] = place
-        try:
-            with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-                assert notified.recv(100) == b"READY=1"
-                assert running.stop() == 0
-                assert notified.recv(100) == b"STOPPING=1"
-        finally:
-            del os.environ["NOTIFY_SOCKET"]
+def test_threads_share_a_client_and_so_does_a_forked_child(running):
+    client = fg.AgentClient(running.url)
+    before = client.status.samples
+    ids: list[str] = []
 
+    def work() -> None:
+        for _ in range(25):
+            decision = client.choose(ARMS)
+            client.observe(decision.id, 0.0)
+            ids.append(decision.id)
 
-def test_without_the_extra_it_says_what_to_install(tmp_path):
-    script = (
-        "import sys; sys.modules['starlette'] = None; sys.argv = "
-        f"['fedglb', 'agent', 'serve', {str(tmp_path / 'a.db')!r}, '--dim', '2']; "
-        "from fedglb.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "pip install 'fedglb[service]'" in done.stderr
-
-
-def test_the_client_needs_no_extra(tmp_path):
-    script = (
-        "import sys\nfor name in ('starlette', 'uvicorn', 'prometheus_client', 'nats'):\n"
-        "    sys.modules[name] = None\nimport fedglb as fg\nfg.AgentClient('unix:///x'), "
-        "fg.AsyncAgentClient('http://localhost:1')\nprint('numba' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "False\n"), done.stderr
-
-
-def test_the_agents_errors_are_the_clients(tmp_path):
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-        client = fg.AgentClient(running.url)
-        with fg.Agent.open(tmp_path / "b.db", fg.Problem(dim=2)) as agent:
-            for call in (
-                lambda x: x.choose([[3.0, 4.0]]),
-                lambda x: x.choose([[1.0, 0.0, 0.0]]),
-                lambda x: x.choose([[float("nan"), 0.0]]),
-                lambda x: x.choose(ARMS, ids=["one"]),
-                lambda x: x.choose(ARMS, t=-1),
-                lambda x: x.choose(ARMS, key=""),
-                lambda x: x.observe("x-1", 7.0),
-                lambda x: x.observe("x-1", "high"),
-            ):
-                with pytest.raises(fg.InvalidInput) as here:
-                    call(agent)
-                with pytest.raises(fg.InvalidInput) as there:
-                    call(client)
-                assert here.value.argument == there.value.argument
-        with pytest.raises(UnknownDecision):
-            client.observe("x-1", 1.0)
-        decision = client.choose(ARMS, ids=["red", "blue"])
-        assert (decision.arm_id, decision.propensity) == ("red", 1.0)
-        client.observe(decision.id, 1.0)
-        with pytest.raises(AlreadyObserved) as error:
-            client.observe(decision.id, 1.0)  # the application's own mistake, not a repetition
-        assert error.value.same
-        log = client.export()
-        assert log["id", "reward"].rows() == [(decision.id, 1.0)]
-        client.close()
-        assert running.stop() == 0
-
-
-@pytest.mark.slow
-def test_threads_share_a_client_and_so_does_a_forked_child(tmp_path):
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
-        client = fg.AgentClient(running.url)
-        ids: list[str] = []
-
-        def work() -> None:
-            for _ in range(25):
-                decision = client.choose(ARMS)
-                client.observe(decision.id, 0.0)
-                ids.append(decision.id)
-
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for each in threads:
-            each.start()
-        for each in threads:
-            each.join()
-        assert len(set(ids)) == 100
-        script = f"""
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len(set(ids)) == 100
+    script = f"""
 import os
 import fedglb as fg
 client = fg.AgentClient({running.url!r})
@@ -297,8 +278,7 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
-        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert client.status.samples == 140
-        client.close()
-        assert running.stop() == 0
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert client.status.samples - before == 140
+    client.close()

@@ -298,8 +298,7 @@ class AgentApi:
 
     async def metrics(self, _: Request) -> Response:
         """Answer `GET /metrics`."""
-        kind = "text/plain; version=0.0.4; charset=utf-8"
-        return Response(self._metrics.text(), media_type=kind)
+        return self._metrics.answer()
 
     async def page(self, _: Request) -> Response:
         """Answer `GET /`: totals only, nothing about any decision."""

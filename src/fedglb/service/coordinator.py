@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.core import Metric
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -92,7 +91,8 @@ class Page:
 
     async def metrics(self, _: Request) -> Response:
         """Answer `GET /metrics`."""
-        return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        self._latest()  # or 503
+        return self._metrics.answer()
 
     async def health(self, _: Request) -> Response:
         """Answer `GET /healthz`: the coordinator has written a status within a minute."""

@@ -6,9 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.responses import Response
 
 from fedglb.federation import Agent, Unavailable
 from fedglb.service.openapi import VERSION
@@ -76,9 +84,10 @@ class Metrics:
             if sample.name.endswith("_total")
         }
 
-    def text(self) -> bytes:
+    def answer(self) -> Response:
         """Return all of them in Prometheus's text format."""
-        return generate_latest(self._registry)
+        kind = {"Content-Type": CONTENT_TYPE_LATEST}
+        return Response(generate_latest(self._registry), headers=kind)
 
 
 class _Status(Collector):

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -64,9 +65,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
 
-def _server(app: Guard, tls: Tls | None, shutdown_timeout: int) -> uvicorn.Server:
+def _server(
+    app: Guard, tls: Tls | None, shutdown_timeout: int, loop: Literal["auto", "asyncio"]
+) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
+        loop=loop,
         http=BoundedProtocol,
         ws="none",
         lifespan="off",
@@ -98,7 +102,7 @@ def serve(
     on_listening
         Called with the URL once connections are accepted.
     """
-    server = _server(app, listen.tls, max(1, round(shutdown_timeout)))
+    server = _server(app, listen.tls, max(1, round(shutdown_timeout)), "auto")
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -125,7 +129,7 @@ def serve_in_thread(app: Guard, listen: Listen) -> Iterator[str]:
     an update.
     """
     shutdown_timeout, join_timeout = _STOP_THREAD
-    server = _server(app, listen.tls, shutdown_timeout)
+    server = _server(app, listen.tls, shutdown_timeout, "asyncio")
     with listen.bound() as (listener, url):
         thread = threading.Thread(target=server.run, args=([listener],), name="page", daemon=True)
         thread.start()

@@ -1,0 +1,91 @@
+"""Where a service may listen, and the files that protect an address which others reach."""
+
+from __future__ import annotations
+
+import socket
+import stat
+
+import pytest
+
+import fedglb as fg
+from fedglb.federation import Unavailable
+from fedglb.service.listening import Listen, read_token
+
+TOKEN = "0123456789abcdef-token"
+
+
+def test_an_address_that_others_reach_needs_a_token_and_tls(tmp_path):
+    (tmp_path / "token").write_text(TOKEN)
+    for http in ("0.0.0.0:8732", "192.0.2.1:8732", "[::]:8732"):
+        for token in (None, tmp_path / "token"):
+            with pytest.raises(fg.InvalidInput, match="others reach this one"):
+                Listen.parse(http, token)
+
+
+@pytest.mark.parametrize("http", ["8732", "localhost", "127.0.0.1:", "127.0.0.1:x", ":1", "a:1",
+                                  "127.0.0.1:65536", ""])  # fmt: skip
+def test_what_is_no_address(http):
+    with pytest.raises(fg.InvalidInput, match="an IP address and a port"):
+        Listen.parse(http)
+
+
+def test_on_loopback_only_loopback_names_are_allowed(tmp_path):
+    assert Listen.parse("127.0.0.1:0").hosts == {"localhost", "127.0.0.1", "[::1]"}
+    assert Listen.parse("127.9.9.9:0").hosts == {"localhost", "127.0.0.1", "[::1]", "127.9.9.9"}
+    assert Listen.parse("127.0.0.1:0", path=tmp_path / "agent.sock").hosts is None
+
+
+def test_a_tokens_file(tmp_path, caplog):
+    path = tmp_path / "token"
+    for text in ("short", "", "two words of a secret", "ü" * 20):
+        path.write_text(text)
+        with pytest.raises(fg.InvalidInput, match="token_file"):
+            read_token(path)
+    with pytest.raises(fg.InvalidInput, match="can be read"):
+        read_token(tmp_path / "missing")
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    assert read_token(path) == TOKEN
+    assert TOKEN not in repr(Listen.parse("127.0.0.1:0", path))
+    assert caplog.text == ""
+    path.chmod(0o644)
+    read_token(path)
+    assert "chmod 600" in caplog.text
+
+
+def test_a_certificate_must_be_one(tmp_path):
+    path = tmp_path / "cert.pem"
+    path.write_text("no certificate")
+    with pytest.raises(fg.InvalidInput, match="both a certificate and its key"):
+        Listen.parse("127.0.0.1:0", None, path)
+    with pytest.raises(fg.InvalidInput, match="PEM"):
+        Listen.parse("127.0.0.1:0", None, path, path)
+
+
+def test_a_port_that_is_taken_is_said():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(Unavailable, match=f"127.0.0.1:{port}"),
+            Listen.parse(f"127.0.0.1:{port}").bound(),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_a_unix_socket_has_its_mode_and_replaces_only_what_a_killed_process_left(tmp_path, mode):
+    path = tmp_path / "agent.sock"
+    listen = Listen.parse("127.0.0.1:0", path=path, mode=mode)
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))  # its file stays
+    with listen.bound() as (_, url):
+        assert url == f"unix://{path}"
+        assert stat.S_IMODE(path.stat().st_mode) == mode
+        with pytest.raises(Unavailable, match="another process listens"), listen.bound():
+            pass
+        assert path.exists()
+    assert not path.exists()
+    path.write_text("mine")
+    with pytest.raises(fg.InvalidInput, match="socket"), listen.bound():
+        pass
+    assert path.read_text() == "mine"
