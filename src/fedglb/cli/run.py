@@ -53,7 +53,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
 _REQUIRED = {"threshold": 10.0, "updates": 20}
 _FLOATS = ("radius", "noise", "curvature")
 #: Names that a key takes, for completion.
-_VALUES = {
+_VALUES: dict[str, Iterable[str]] = {
     "solver": SOLVERS, "choice": CHOICES, "confidence": RADII, "link": LINKS,
     "clock": get_args(Clock),
 }  # fmt: skip
