@@ -9,13 +9,13 @@ from fedglb.algorithms.catalog import all_parameters, build, parameters
 from fedglb.parts.confidence import Iterate
 from fedglb.parts.trigger import Event
 
-CLOCKED = ("fedglb-ucb", "dislinucb", "fedglb-mix", "fedglb-auto")
+CLOCKED = ("fedglb-ucb", "dislinucb", "fedglb-mix", "fedglb-auto", "fedglb-iterate")
 
 
 @pytest.mark.parametrize("preset", CLOCKED)
 def test_the_clock_by_name(preset):
     given = {"threshold": 0.5}
-    default = "own samples" if preset == "fedglb-auto" else "steps"
+    default = "own samples" if preset in ("fedglb-auto", "fedglb-iterate") else "steps"
     assert build(preset, given).trigger == Event(0.5, default)
     assert build(preset, {**given, "clock": default}) == build(preset, given)
     for clock in ("steps", "own samples"):

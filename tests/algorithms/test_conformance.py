@@ -107,7 +107,8 @@ def test_the_contracts_names_and_defaults():
             assert preset(**{next(iter(defaults)): 3}).solver == fg.AGD()
     for preset in UNSCALED.values():
         names = inspect.signature(preset).parameters
-        assert not {"exploration", "confidence"} & set(names)
+        assert "exploration" not in names
+        assert names["confidence"].default is None
         assert preset(threshold=3.0).exploration == 1.0
     repaired = fg.fedglb_ucb(3.0, confidence=fg.Iterate(), clock="own samples")
     assert fg.fedglb_iterate(3.0) == dataclasses.replace(repaired, name="FedGLB-Iterate")

@@ -64,7 +64,7 @@ def parameters(preset: str) -> dict[str, Any]:
     Examples
     --------
     >>> list(parameters("n-ons-glm"))
-    ['exploration', 'ridge', 'delta', 'confidence']
+    ['exploration', 'ridge', 'delta', 'confidence', 'choice']
     """
     if is_own(preset):
         return dict(takes(find("name", preset)))
