@@ -8,7 +8,7 @@ demo: .venv/.installed
 	$(BIN)/fedglb reproduce synthetic
 
 docs: .venv/.installed-docs
-	$(BIN)/python docs/site/build.py build/docs
+	$(BIN)/sphinx-build -q -W --keep-going -c docs/site . build/docs
 
 test: lint
 	$(BIN)/pytest -n 2 -m "not slow"

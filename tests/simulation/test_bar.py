@@ -6,10 +6,10 @@ import sys
 from types import ModuleType
 
 import pytest
-from fedglb.simulation import bar as bars
 from rich.console import Console
 
 import fedglb as fg
+from fedglb.simulation import bar as bars
 
 ENV = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=3)
 TABLES = {

@@ -92,7 +92,7 @@ class FedGLBPrinted(Confidence[OnsState]):
 
     References
     ----------
-    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB"; docs/errata.md, 3.
+    Li and Wang (2022), Lemma "Confidence Ellipsoid of FedGLB-UCB"; docs/theory.md, erratum 3.
 
     Examples
     --------
