@@ -109,12 +109,21 @@ def test_there_are_examples():
     assert sum(len(blocks(page, "python")) for page in PAGES) >= 4
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts and the site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    titles = re.findall(r"^##* (.*)$", text, flags=re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     text = re.sub(r"\$\$.*?\$\$|\$[^$\n]*\$|```.*?```", "", page.read_text(), flags=re.S)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            found = page.parent / target if target else page
+            assert found.exists(), target
+            assert not anchor or anchor in anchors(found), (target, anchor)
 
 
 def test_the_walks_through_the_code_name_what_is_there():

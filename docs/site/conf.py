@@ -53,7 +53,7 @@ toc_object_entries_show_parents = "hide"
 html_theme = "furo"
 html_title = f"fedglb {release}"
 html_math_renderer = "mathml"
-html_static_path = ["docs/site/static"]
+html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = html_show_sphinx = html_show_copyright = False
 
@@ -75,7 +75,7 @@ docs/results
 docs/architecture
 CONTRIBUTING
 CHANGELOG
-benchmarks/RESULTS
+Benchmarks <benchmarks/RESULTS>
 ```
 """
 

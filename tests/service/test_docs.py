@@ -1,4 +1,4 @@
-"""The commands of docs/applications.md about the service, as they are printed, against a real service."""
+"""The commands of docs/applications.md about the agent's service, against a real one."""
 
 from __future__ import annotations
 
