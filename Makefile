@@ -2,7 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo docs test test-slow lint clean
+# Tests start hundreds of processes, and wait for them: modules are compiled once, and there are more
+# workers than cores. Neighbours stay on one worker, so that what a module's tests share is made once.
+unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+
+.PHONY: demo docs test test-slow test-all lint clean
 
 demo: .venv/.installed
 	$(BIN)/fedglb reproduce synthetic
@@ -11,10 +16,13 @@ docs: .venv/.installed-docs
 	$(BIN)/sphinx-build -q -W --keep-going -c docs/site . build/docs
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 test-slow: .venv/.installed-test
-	$(BIN)/pytest -n 2 -m slow
+	$(PYTEST) -m slow
+
+test-all: lint
+	$(PYTEST)
 
 lint: .venv/.installed-test
 	$(BIN)/ruff check .

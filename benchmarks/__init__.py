@@ -1,1 +1,1 @@
-"""Speed and memory, measured as ratios in one run; results are in RESULTS.md."""
+"""What users wait for, measured: `python -m benchmarks` runs the quick scripts."""

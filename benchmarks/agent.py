@@ -1,6 +1,6 @@
 """An agent's two calls beside what they cannot do without: kernels and an insert into SQLite.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.agent [--json]`. The pieces take
+Run from the repository's root: `.venv/bin/python -m benchmarks.agent`. The pieces take
 turns, call by call, so that all of them meet the same moments of a shared machine; ratios are of
 medians of this one run.
 """
@@ -8,7 +8,6 @@ medians of this one run.
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sqlite3
 import tempfile
@@ -239,7 +238,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
 
     Returns the seconds of each choice and of each adoption.
     """
-    client, offered = agent._client, arms()
+    answers, offered = agent._session.answers, arms()
     model = SharedModel(1, 10.0 * np.eye(D), np.array([3.0]), np.zeros(D), None, None)
     adopted: list[float] = []
     chosen: list[float] = []
@@ -247,7 +246,7 @@ def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
     def adopt() -> None:
         for update in range(2, times + 2):
             start = time.perf_counter()
-            client.adopt(NewModel("alone", update, 0, model))
+            answers.adopt(NewModel("alone", update, 0, model))
             adopted.append(time.perf_counter() - start)
 
     with _beside(adopt, threading.Event()):
@@ -267,27 +266,24 @@ def percentile(found: Sequence[float], share: float) -> float:
     return float(np.percentile(found, share)) * 1e6
 
 
-def calls(title: str, times: Times, durable: str) -> dict[str, Any]:
+def calls(title: str, times: Times, durable: str) -> None:
     """Print a table of the pieces; the ratio is to the insert and the kernel together."""
     print(f"\n{title}\n\n| | p50, µs | p99, µs | max, ms | p50 / (insert + kernel) |")
     print("|---|---|---|---|---|")
     half = {name: percentile(found, 50) for name, found in times.items()}
-    out: dict[str, Any] = {"title": title}
     for name, found in times.items():
         ratio = math.nan
         if name in ("choose", "observe"):
             mode = "FULL" if name == "observe" and durable == "power" else "NORMAL"
             ratio = half[name] / (half[f"insert, {mode}"] + half[f"kernel of {name}"])
         row = (half[name], percentile(found, 99), max(found) * 1e3, ratio)
-        out[name] = row
         shown = "" if math.isnan(ratio) else f"{ratio:.2f}"
         print(f"| {name} | {row[0]:.1f} | {row[1]:.1f} | {row[2]:.1f} | {shown} |", flush=True)
-    return out
 
 
-def measure(folder: Path, count: int) -> list[dict[str, Any]]:
+def measure(folder: Path, count: int) -> None:
     """Run everything once."""
-    problem, out = fg.Problem(D), []
+    problem = fg.Problem(D)
     bare = Bare(folder)
     durabilities: dict[Durability, int] = {"process": count, "power": count // 4}
     for durable, calls_each in durabilities.items():
@@ -297,19 +293,19 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
             for title, beside in (("no update", nothing), ("rounds without a pause", rounds)):
                 with beside(agent):
                     times = in_turn(agent, bare, calls_each, durable)
-                out.append(calls(f'durable="{durable}", {title}', times, durable))
+                calls(f'durable="{durable}", {title}', times, durable)
             speeds = {n: per_second(agent, n, 3.0) for n in (1, 4)}
-            out.append({"durable": durable, "decisions per second": speeds})
             print(f'\ndurable="{durable}", decisions with their rewards a second: ', end="")
             print(", ".join(f"{n} thread(s) {v:,.0f}" for n, v in speeds.items()))
             if durable == "process":
                 chosen, adopted = adoption(agent, 20)
                 row = (percentile(chosen, 50), percentile(chosen, 99), max(chosen) * 1e3)
-                out.append({"adoption": row, "adoption ms": 1e3 * float(np.median(adopted))})
                 print(
                     f"\nchoose while models are adopted with {SAMPLES:,} samples on top, ", end=""
                 )
-                print(f"{out[-1]['adoption ms']:.0f} ms each: p50 {row[0]:.1f} µs, ", end="")
+                print(
+                    f"{1e3 * float(np.median(adopted)):.0f} ms each: p50 {row[0]:.1f} µs, ", end=""
+                )
                 print(f"p99 {row[1]:.1f} µs, max {row[2]:.1f} ms", flush=True)
     with federation(folder / "federation", ["shop"], D) as place, coordinator(place) as head:
         path, bundle = folder / "nats.db", place.bundle("shop")
@@ -320,21 +316,17 @@ def measure(folder: Path, count: int) -> list[dict[str, Any]]:
             times = in_turn(agent, bare, count, "process")
             rate = (agent.status.model - before) / (time.perf_counter() - start)
         title = f'durable="process", updates over NATS without a pause ({rate:.0f} a second)'
-        out.append(calls(title, times, "process"))
+        calls(title, times, "process")
     bare.close()
-    return out
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     parser.add_argument("--calls", type=int, default=5000, help="calls of each piece")
     given = parser.parse_args(arguments)
     print(f"d={D} K={K}, FedGLB-UCB, logistic, {SAMPLES:,} samples")
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), given.calls)
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1))
+        measure(Path(folder), given.calls)
 
 
 if __name__ == "__main__":

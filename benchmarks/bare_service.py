@@ -1,13 +1,12 @@
-"""A web service that only decodes a body and inserts a row into SQLite, in two frameworks.
+"""A web service that only decodes a body and inserts a row into SQLite.
 
-`python -m benchmarks.bare_service KIND FILE` (starlette, threads, litestar) prints its URL. What a
-request costs here is what the framework, the server and the insert cost: `benchmarks/service.py`
-sets the agent's service beside it.
+`python -m benchmarks.bare_service FILE` prints its URL. What a request costs here is what the
+framework, the server and the insert cost: `benchmarks/service.py` sets the agent's service beside
+it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import sqlite3
 import sys
@@ -15,6 +14,10 @@ from typing import Any
 
 import msgspec
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):
@@ -58,23 +61,16 @@ class Rows:
         return {"id": body.id}
 
 
-def with_starlette(rows: Rows, threads: bool = False) -> Any:
-    """Return the application; `threads`: the rows are written in a thread, beside the loop."""
-    from starlette.applications import Starlette
-    from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import Route
-
+def application(rows: Rows) -> Starlette:
+    """Return the application."""
     chosen, observed = msgspec.json.Decoder(Choose), msgspec.json.Decoder(Observe)
 
     async def choose(request: Request) -> Response:
-        body = chosen.decode(await request.body())
-        answer = await asyncio.to_thread(rows.choose, body) if threads else rows.choose(body)
+        answer = rows.choose(chosen.decode(await request.body()))
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     async def observe(request: Request) -> Response:
-        body = observed.decode(await request.body())
-        answer = await asyncio.to_thread(rows.observe, body) if threads else rows.observe(body)
+        answer = rows.observe(observed.decode(await request.body()))
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return Starlette(
@@ -85,30 +81,13 @@ def with_starlette(rows: Rows, threads: bool = False) -> Any:
     )
 
 
-def with_litestar(rows: Rows) -> Any:
-    from litestar import Litestar, post
-
-    @post("/v1/choose", status_code=200)  # type: ignore[untyped-decorator]
-    async def choose(data: Choose) -> dict[str, Any]:
-        return rows.choose(data)
-
-    @post("/v1/observe", status_code=200)  # type: ignore[untyped-decorator]
-    async def observe(data: Observe) -> dict[str, Any]:
-        return rows.observe(data)
-
-    # annotations are text here, which Litestar looks up among these
-    return Litestar([choose, observe], openapi_config=None, signature_types=[Choose, Observe])
-
-
 def main() -> None:
-    kind, path = sys.argv[1:]
-    rows = Rows(path)
-    app = with_litestar(rows) if kind == "litestar" else with_starlette(rows, kind == "threads")
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(
-        app, loop="uvloop", http="httptools", access_log=False, log_level="error", lifespan="off"
-    )
+        application(Rows(sys.argv[1])), loop="uvloop", http="httptools", access_log=False,
+        log_level="error", lifespan="off",
+    )  # fmt: skip
     uvicorn.Server(config).run([listener])
 
 

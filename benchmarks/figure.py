@@ -1,8 +1,7 @@
 """A figure of the paper, from the search to the report: time of each stage, and memory.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.figure NAME PROFILE FOLDER`. With
-`--before CHECKOUT` older sources make the same figure first, in FOLDER-before. CPU seconds count
-all processes; on a machine that has other work they say more than wall time.
+Run from the repository's root: `.venv/bin/python -m benchmarks.figure NAME PROFILE FOLDER`. CPU
+seconds count all processes; on a machine that has other work they say more than wall time.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
-
-from benchmarks.beside import HERE
 
 STAGES = ("start", "search", "sweep", "fixed models", "report")
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -82,17 +79,13 @@ class Watch:
         return self.process.wait()
 
 
-def make(name: str, profile: str, folder: Path, root: Path) -> None:
-    """Make a figure with the sources of a checkout, and print what it took."""
+def make(name: str, profile: str, folder: Path) -> None:
+    """Make a figure, and print what it took."""
     command = [
         sys.executable, "-m", "fedglb.cli", "reproduce", name,
         "--profile", profile, "--out", str(folder.resolve()),
     ]  # fmt: skip
-    process = subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": str(root / "src")}, cwd=root,
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    watch = Watch(process)
+    watch = Watch(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
     code = watch.run()
     if code != 0:
         sys.exit(code)
@@ -112,14 +105,8 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("profile")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--before", type=Path, help="a checkout of older sources")
     given = parser.parse_args()
-    if given.before is not None:
-        print("before:")
-        older = given.folder.with_name(f"{given.folder.name}-before")
-        make(given.name, given.profile, older, given.before.resolve())
-        print("after:")
-    make(given.name, given.profile, given.folder, HERE)
+    make(given.name, given.profile, given.folder)
 
 
 if __name__ == "__main__":

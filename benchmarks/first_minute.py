@@ -1,20 +1,18 @@
 """What a user waits for before anything runs: imports, compilation, loading what is compiled.
 
-    python -m benchmarks.first_minute --before FOLDER
-
-Every number is the CPU time (user and system, children included) of one fresh process, which
-starts on an empty folder of compiled kernels where it says "first", and on a filled one where it
-says "again". "two workers" is the sum of two processes that start at once on an empty folder.
+`python -m benchmarks first_minute`. Every number is the CPU time (user and system, children
+included) of one fresh process, which starts on an empty folder of compiled kernels where the name
+says "first", and on a filled one where it says "again". "two workers" is the sum of two processes
+that start at once on an empty folder.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
+import json
+import os
+import subprocess
+import sys
 import tempfile
-from pathlib import Path
-
-from benchmarks.beside import HERE, rows, run
 
 _IMPORT = "import fedglb"
 _NAMES = "from fedglb import *"
@@ -43,10 +41,7 @@ import subprocess, sys
 workers = [subprocess.Popen([sys.executable, "-c", {_UCB!r}]) for _ in range(2)]
 assert [worker.wait() for worker in workers] == [0, 0]
 """
-_SPENT = """
-import json, os
-print(json.dumps({"seconds": sum(os.times()[:4])}))
-"""
+_SPENT = "\nimport os\nprint(sum(os.times()[:4]))"
 #: Name of a number, program, whether the folder of compiled kernels is empty.
 _PROGRAMS = (
     ("python", "", False),
@@ -63,38 +58,26 @@ _PROGRAMS = (
 )
 
 
-def seconds(program: str, root: Path, folder: str) -> float:
-    """Return the CPU seconds of a program on a checkout, with a folder of compiled kernels."""
-    return run(program + _SPENT, root, NUMBA_CACHE_DIR=folder, OMP_NUM_THREADS="1")["seconds"]
+def seconds(program: str, folder: str) -> float:
+    """Return the CPU seconds of a program, with a folder of compiled kernels."""
+    done = subprocess.run(
+        [sys.executable, "-c", program + _SPENT], check=True, stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": folder, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    return float(done.stdout.splitlines()[-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, help="a checkout of older sources")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", default="", help="measure only what has this in its name")
-    asked = parser.parse_args()
-    roots = {"after": HERE}
-    if asked.before is not None:
-        roots = {"before": asked.before.resolve(), "after": HERE}
-    medians: dict[str, dict[str, float]] = {name: {} for name in roots}
+def measure() -> dict[str, float]:
+    """Return the CPU seconds by name."""
+    found = {}
     with tempfile.TemporaryDirectory() as filled:
-        for key, program, empty in _PROGRAMS:
-            if asked.only not in key:
-                continue
-            spent: dict[str, list[float]] = {name: [] for name in roots}
+        for name, program, empty in _PROGRAMS:
             if not empty:
-                for root in roots.values():
-                    seconds(program, root, filled)
-            for _ in range(asked.repeats):
-                for name, root in roots.items():
-                    with tempfile.TemporaryDirectory() as fresh:
-                        spent[name].append(seconds(program, root, fresh if empty else filled))
-            for name in roots:
-                medians[name][key] = statistics.median(spent[name])
-    print("| CPU seconds | before | after | ratio |\n|---|---|---|---|")
-    print(rows(medians, ".2f"))
+                seconds(program, filled)
+            with tempfile.TemporaryDirectory() as fresh:
+                found[f"{name}, CPU s"] = seconds(program, fresh if empty else filled)
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(measure()))

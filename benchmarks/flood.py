@@ -1,14 +1,12 @@
 """One valid client floods the coordinator: what the others' updates cost meanwhile.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.flood [--before FOLDER]`, where
-FOLDER is a checkout of older sources, measured after these and with fewer updates. A real
-nats-server with TLS, the coordinator as its command runs it, three agents that learn, and a fourth
-that takes part honestly while a second connection with its certificate and its session sends
-messages of one kind, `RATE` a second. Some updates without the flood and some with it take turns.
-An update's time is from its start (the coordinator's event) until the last of the three agents
-holds its model, ten seconds at most. The flood has a process of its own, at the lowest priority:
-it stands for another machine.
-"CPU" is the coordinator's share of a core during the flood.
+Run from the repository's root: `.venv/bin/python -m benchmarks.flood`. A real nats-server with TLS,
+the coordinator as its command runs it, three agents that learn, and a fourth that takes part
+honestly while a second connection with its certificate and its session sends messages of one kind,
+`RATE` a second. Some updates without the flood and some with it take turns. An update's time is
+from its start (the coordinator's event) until the last of the three agents holds its model, ten
+seconds at most. The flood has a process of its own, at the lowest priority: it stands for another
+machine. "CPU" is the coordinator's share of a core during the flood.
 """
 
 from __future__ import annotations
@@ -267,39 +265,15 @@ def measure(rounds: int, each: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, help="a checkout of older sources")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--each", type=int, default=15)
-    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    if given.json:
-        print(json.dumps(measure(given.rounds, given.each)))
-        return
-    found = {"after": measure(given.rounds, given.each)}
-    if given.before is not None:
-        found["before"] = _elsewhere(given.before, 1, max(3, given.each // 3))
-    for when, table in found.items():
-        print(
-            f"\n{when}\n\n| flood of | sent per second | quiet (ms) | flooded (ms) | ratio | CPU |"
-        )
-        print("|---|---|---|---|---|---|")
-        for name, row in table.items():
-            cells = [f"{row['per second']:,.0f}", f"{1e3 * row['quiet']:.1f}"]
-            cells += [f"{1e3 * row['flooded']:.1f}", f"{row['ratio']:.2f}", f"{row['CPU']:.0%}"]
-            print("| " + " | ".join([name, *cells]) + " |")
-
-
-def _elsewhere(root: Path, rounds: int, each: int) -> dict[str, dict[str, float]]:
-    """Measure with the sources of another checkout."""
-    paths = os.pathsep.join([str(root.resolve() / "src"), str(Path(__file__).parents[1])])
-    command = [sys.executable, "-m", "benchmarks.flood", "--json"]
-    done = subprocess.run(
-        [*command, "--rounds", str(rounds), "--each", str(each)],
-        env={**os.environ, "PYTHONPATH": paths}, cwd=Path(__file__).parents[1],
-        check=True, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    out: dict[str, dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
-    return out
+    print("| flood of | sent per second | quiet (ms) | flooded (ms) | ratio | CPU |")
+    print("|---|---|---|---|---|---|")
+    for name, row in measure(given.rounds, given.each).items():
+        cells = [f"{row['per second']:,.0f}", f"{1e3 * row['quiet']:.1f}"]
+        cells += [f"{1e3 * row['flooded']:.1f}", f"{row['ratio']:.2f}", f"{row['CPU']:.0%}"]
+        print("| " + " | ".join([name, *cells]) + " |")
 
 
 if __name__ == "__main__":

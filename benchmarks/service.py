@@ -1,11 +1,9 @@
 """The agent's service beside a bare handler of the same framework that inserts into SQLite.
 
-`python -m benchmarks.service` measures, in turns and in one run:
-
-- `choose` and `observe` over HTTP with 1, 4 and 16 connections: p50, p99, pairs per second, and
-  the service's processor time per pair, which does not depend on what else the machine does;
-- the bare handler in Starlette, in Starlette with a thread per call, and in Litestar;
-- clients: ours beside http.client and httpx (`pip install litestar httpx` for the last two).
+`python -m benchmarks.service` measures, in turns and in one run, `choose` and `observe` over HTTP
+with 1, 4 and 16 connections: p50, p99, pairs per second, and the service's processor time per pair,
+which does not depend on what else the machine does; then the caller's time of our clients beside
+http.client. Requests are bytes over sockets: a client library's own cost would hide the service's.
 """
 
 from __future__ import annotations
@@ -14,6 +12,8 @@ import argparse
 import asyncio
 import http.client
 import os
+import select
+import socket
 import statistics
 import subprocess
 import sys
@@ -21,14 +21,13 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
 import fedglb as fg
-from benchmarks.http_load import Measured, drive
 
 D, K, SHOWN = 10, 25, 64
 CONNECTIONS = (1, 4, 16)
@@ -54,6 +53,72 @@ def plain(k: int) -> bytes:
 
 def keyed(k: int) -> bytes:
     return BODIES[k % SHOWN][:-1] + b',"key":"view-%d"}' % next(KEYS)
+
+
+def request(path: str, body: bytes) -> bytes:
+    """Return a POST as bytes."""
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+@dataclass
+class Measured:
+    """Seconds of each `choose` and each `observe`, and of the whole."""
+
+    choose: list[float] = field(default_factory=list)
+    observe: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def drive(port: int, connections: int, pairs: int, body: Callable[[int], bytes]) -> Measured:
+    """Choose, then report a reward, `pairs` times over each of some connections at a time."""
+    found, poll, clock = Measured(), select.epoll(), time.perf_counter
+    sockets: dict[int, socket.socket] = {}
+    state: dict[int, tuple[str, float, int, bytes]] = {}  # what is asked, since when, which, got
+    begin = clock()
+    for _ in range(connections):
+        made = socket.create_connection(("127.0.0.1", port))
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sockets[made.fileno()] = made
+        poll.register(made.fileno(), select.EPOLLIN)
+        made.sendall(request("/v1/choose", body(0)))
+        state[made.fileno()] = ("choose", clock(), 0, b"")
+    while state:
+        for number, _ in poll.poll():
+            kind, since, index, got = state[number]
+            got += sockets[number].recv(65536)
+            head, found_end, rest = got.partition(b"\r\n\r\n")
+            length = 0
+            if found_end:
+                assert head.startswith(b"HTTP/1.1 200"), got
+                length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
+            if not found_end or len(rest) < length:
+                state[number] = (kind, since, index, got)
+                continue
+            getattr(found, kind).append(clock() - since)
+            if kind == "choose":
+                id_ = msgspec.json.decode(rest)["id"]
+                answer = request("/v1/observe", b'{"id":"%s","reward":1.0}' % id_.encode())
+                following = "observe"
+            elif index + 1 < pairs:
+                answer, following, index = (
+                    request("/v1/choose", body(index + 1)),
+                    "choose",
+                    index + 1,
+                )
+            else:
+                del state[number]
+                continue
+            state[number] = (following, clock(), index, b"")
+            sockets[number].sendall(answer)
+    found.seconds = clock() - begin
+    for made in sockets.values():
+        made.close()
+    poll.close()
+    return found
 
 
 @dataclass(frozen=True)
@@ -190,28 +255,6 @@ def clients(port: int, count: int, turns: int) -> None:
         "AgentClient": several(with_ours),
         "AsyncAgentClient": lambda: asyncio.run(with_ours_async()),
     }
-    try:
-        import httpx
-    except ImportError:
-        print("httpx is not installed: not compared")
-    else:
-        session = httpx.Client(base_url=url, headers=HEAD)
-
-        def with_httpx(k: int) -> None:
-            answer = session.post("/v1/choose", content=plain(k)).content
-            session.post("/v1/observe", content=_reward(answer))
-
-        async def with_httpx_async() -> None:
-            async with httpx.AsyncClient(base_url=url, headers=HEAD) as own:
-
-                async def call(k: int) -> None:
-                    answer = (await own.post("/v1/choose", content=plain(k))).content
-                    await own.post("/v1/observe", content=_reward(answer))
-
-                await in_turn(call)
-
-        kinds["httpx.Client, by hand"] = several(with_httpx)
-        kinds["httpx.AsyncClient, by hand"] = lambda: asyncio.run(with_httpx_async())
     seen: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(turns):
         for name, run in kinds.items():
@@ -235,29 +278,18 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        bare = ("benchmarks.bare_service",)
         agent = ("fedglb", "agent", "serve", f"{folder}/a.db", "--dim", str(D))
         with (
-            server(*bare, "starlette", f"{folder}/s.db") as starlette,
-            server(*bare, "threads", f"{folder}/t.db") as threads,
+            server("benchmarks.bare_service", f"{folder}/s.db") as bare,
             server(*agent, "--http", "127.0.0.1:0") as running,
         ):
             kinds = {
-                "bare, Starlette": (starlette, plain),
-                "bare, Starlette, a thread per call": (threads, plain),
+                "bare handler": (bare, plain),
                 "the agent's service": (running, plain),
                 "the agent's service, with keys": (running, keyed),
             }
             print(f"d={D} K={K}, {len(BODIES[0]):,} bytes per request to choose\n")
-            try:
-                import litestar  # noqa: F401
-            except ImportError:
-                print("Litestar is not installed: not compared")
-                table(measure(kinds, given.pairs, given.turns), "bare, Starlette")
-            else:
-                with server(*bare, "litestar", f"{folder}/l.db") as other:
-                    kinds["bare, Litestar"] = (other, plain)
-                    table(measure(kinds, given.pairs, given.turns), "bare, Starlette")
+            table(measure(kinds, given.pairs, given.turns), "bare handler")
             clients(running.port, given.pairs // 4, given.turns)
 
 

@@ -1,27 +1,22 @@
 """Global updates over NATS beside bare broadcast-and-gather, with TLS, all on this machine.
 
-Run from the repository's root: `.venv/bin/python -m benchmarks.updates [--before FOLDER]`, where
-FOLDER is a checkout of older sources: then each number of agents is measured with these and with
-those in turns. A bare round: the coordinator's certificate publishes as many bytes as a question
-of Newton's to every client, and each answers with as many bytes as an answer has, at once. Agents
-and bare clients are spread over the same number of processes, on two servers of the same
-configuration; updates and bare rounds take turns. An update counts from the request until the
-last agent holds the model. "CPU ratio" compares the processor time of an update's exchange
-(coordinator and agents) with that of a bare round (both sides, too): what else the machine does
-matters less to it. `--agents 2000 --updates 3 --no-bare` needs 2,000 file descriptors
-per process and 3 GB.
+Run from the repository's root: `.venv/bin/python -m benchmarks.updates`. A bare round: the
+coordinator's certificate publishes as many bytes as a question of Newton's to every client, and
+each answers with as many bytes as an answer has, at once. Agents and bare clients are spread over
+the same number of processes, on two servers of the same configuration; updates and bare rounds take
+turns. An update counts from the request until the last agent holds the model. "CPU ratio" compares
+the processor time of an update's exchange (coordinator and agents) with that of a bare round (both
+sides, too): what else the machine does matters less to it. `--agents 2000 --updates 3 --no-bare`
+needs 2,000 file descriptors per process and 3 GB.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import math
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,7 +29,6 @@ import nats
 import numpy as np
 
 import fedglb as fg
-from benchmarks.beside import HERE, rows
 from benchmarks.local_federation import NAME, SPAWN, Place, coordinator, federation
 from fedglb.federation import Agent
 from fedglb.federation.names import down, up
@@ -283,56 +277,21 @@ async def _in_turn(
     }  # fmt: skip
 
 
-def in_turns(
-    before: Path | None, count: int, updates: int, repeats: int, *options: str
-) -> dict[str, dict[str, float]]:
-    """Measure with these sources and with older ones, in turns; return medians by sources."""
-    roots = {"after": HERE} if before is None else {"before": before.resolve(), "after": HERE}
-    seen: dict[str, list[dict[str, float]]] = {name: [] for name in roots}
-    for _ in range(repeats):
-        for name, root in roots.items():
-            paths = os.pathsep.join([str(root / "src"), str(HERE)])
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.updates", "--one", str(count),
-                 "--updates", str(updates), *options],
-                env={**os.environ, "PYTHONPATH": paths}, cwd=HERE, check=True,
-                stdout=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            seen[name].append(json.loads(done.stdout.splitlines()[-1]))
-    return {
-        name: {key: statistics.median(one[key] for one in every) for key in every[0]}
-        for name, every in seen.items()
-    }
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", type=Path, help="a checkout of older sources")
-    parser.add_argument("--json", type=Path, help="write the numbers to this file, too")
     parser.add_argument("--agents", type=int, nargs="*", default=[5, 20, 200])
     parser.add_argument("--updates", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--no-bare", action="store_true", help="measure only updates")
-    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.one:
-        with tempfile.TemporaryDirectory() as folder:
-            found = measure(Path(folder), given.one, given.updates, 0 if given.no_bare else 10)
-        print(json.dumps(found))
-        return
-    print(f"d={D}, Newton, {SAMPLES} new samples an agent and update, ", end="")
+    print(f"d={D}, Newton, {SAMPLES} new samples per agent and update, ", end="")
     print(f"agents in {PROCESSES} processes, TLS; ", end="")
     print(f"a question has {len(QUESTION)} bytes, an answer {len(ANSWER)}")
-    out = {}
     for count in given.agents:
-        options = ["--no-bare"] if given.no_bare else []
-        out[count] = medians = in_turns(given.before, count, given.updates, given.repeats, *options)
-        titles = " | ".join([*(["before"] if given.before else []), "after"])
-        print(f"\n| {count} agents | {titles} |" + (" ratio |" if given.before else ""))
-        print("|---" * (len(medians) + (2 if given.before else 1)) + "|")
-        print(rows(medians), flush=True)
-    if given.json:
-        given.json.write_text(json.dumps(out, indent=1))
+        with tempfile.TemporaryDirectory() as folder:
+            found = measure(Path(folder), count, given.updates, 0 if given.no_bare else 10)
+        print(f"\n| {count} agents | |\n|---|---|")
+        for name, value in found.items():
+            print(f"| {name} | {value:.3g} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
-"""The raw files of the data sets, as extracts and in full, and a cache folder of the tests."""
+"""Which cases are slow; raw files of the data sets, extracts and full; a cache folder."""
 
 from __future__ import annotations
 
 import functools
 import os
+from collections import defaultdict
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,41 @@ def raw_folder() -> Path | None:
 
 
 FULL_FILES = raw_folder()
+
+
+def all_pairs(items: list[pytest.Function]) -> list[pytest.Function]:
+    """Return a few items that have every pair of values of any two parameters."""
+
+    def pairs(item: pytest.Function) -> set[tuple[object, ...]]:
+        return {*combinations([(name, repr(v)) for name, v in item.callspec.params.items()], 2)}
+
+    found = [(item, pairs(item)) for item in items]
+    missing = set().union(*(pair for _, pair in found))
+    kept = []
+    while missing:
+        best = max(found, key=lambda each: len(each[1] & missing))
+        kept.append(best[0])
+        missing -= best[1]
+    return kept
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark cases as slow, of tests that are marked with `pairs` or `some`."""
+    cases = defaultdict(list)
+    for item in items:
+        if isinstance(item, pytest.Function) and not item.get_closest_marker("slow"):
+            cases[item.path, item.originalname].append(item)
+    for own in cases.values():
+        kept = own
+        if own[0].get_closest_marker("pairs"):
+            kept = all_pairs(own)
+        elif some := own[0].get_closest_marker("some"):
+            (count,) = some.args
+            kept = [own[i * len(own) // count] for i in range(count)] if len(own) > count else own
+        for item in own:
+            if item not in kept:
+                item.add_marker("slow")
 
 
 @pytest.fixture

@@ -105,6 +105,7 @@ VARIATIONS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 @pytest.mark.parametrize("variation", VARIATIONS)
 def test_same_choices(name, link, variation):
@@ -112,6 +113,7 @@ def test_same_choices(name, link, variation):
     check_same(name, link, case, alpha=None)
 
 
+@pytest.mark.some(15)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_same_choices_with_a_fixed_radius(name, link):
     check_same(name, link, make_case(link, seed=4), alpha=0.4)
@@ -165,6 +167,7 @@ def test_every_solver_makes_the_same_choices(solver, link):
 CERTIFIED = {"1/n²": None, "loose": 1e-2}
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tolerance", CERTIFIED)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("name", ["one_ucb_glm", "n_ucb_glm"])
@@ -187,6 +190,7 @@ def test_same_radii_of_fits_that_are_not_exact(name, link, variation, tolerance)
     assert (max(paid) > 0.01) == (link != "identity")  # whose model is the loss itself
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tolerance", CERTIFIED)
 @pytest.mark.parametrize("link", LIKELIHOODS)
 @pytest.mark.parametrize("name", OFUGLB)

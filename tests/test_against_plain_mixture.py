@@ -24,7 +24,8 @@ from tests.plain_mixture import (
     Ucb,
 )
 
-ENGINES = ["reference", "compiled"]
+# They agree to the bit (`tests/simulation/test_engines_agree.py`): one is enough for `make test`.
+ENGINES = [pytest.param("reference", marks=pytest.mark.slow), "compiled"]
 LINKS = {"logistic": fg.Logistic, "poisson": fg.Poisson, "identity": fg.Identity}
 
 
@@ -275,6 +276,7 @@ def test_the_proven_algorithm_makes_the_same_choices(name, engine):
     assert_allclose(run.updates["alpha"].to_list(), expected.rhos, rtol=1e-8)
 
 
+@pytest.mark.some(37)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "name",
@@ -336,6 +338,7 @@ AUTO = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("start", [1 / 64, 1.0, None], ids=["1/64", "1", "fixed ridge"])
 @pytest.mark.parametrize("once", [True, False], ids=["one exchange", "several"])
@@ -350,6 +353,7 @@ def test_the_algorithm_without_constants_makes_the_same_choices(name, once, star
     assert_allclose(run.updates["ridge"].to_list(), expected.lambdas, rtol=1e-9)
 
 
+@pytest.mark.some(23)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["plain", "absent clients", "poisson", "identity, R = 0.3"])
 @pytest.mark.parametrize("rule", UNPROVEN, ids=repr)
@@ -384,6 +388,7 @@ ONS = {
 }
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("exploration", [1.0, 0.1])
 @pytest.mark.parametrize("clock", ["steps", "own samples"])

@@ -67,6 +67,7 @@ class Listening(ReferenceEngine):
         self.coordinator.receive, self.coordinator.finish_update = heard, finished
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("absent", [False, True], ids=["all act", "some act"])
 @pytest.mark.parametrize(("radius", "ridge"), [(1.0, 1.0), (2.5, 0.2)], ids=["S = 1", "S = 2.5"])
 @pytest.mark.parametrize("link", LINKS)

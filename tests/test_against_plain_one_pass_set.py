@@ -45,6 +45,7 @@ def given(engine) -> Given:
     return Given(*list(vars(known).values())[:6], plan.factors.decoder, vector, matrix)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_set_after_the_last_update(case):
     engine = played(*CASES[case])

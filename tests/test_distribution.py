@@ -75,6 +75,8 @@ def check_installed(python: Path, folder: Path) -> None:
 def test_the_wheel_works_in_an_environment_of_its_own(tmp_path):
     """Dependencies are those of this environment, so that nothing is fetched."""
     built = wheel(tmp_path)
+    packed = set(zipfile.ZipFile(built).namelist())
+    assert {"fedglb/service/templates/parts.html", "fedglb/service/static/page.css"} <= packed
     python = install(built, tmp_path / "venv", "--no-deps", "--no-index")
     (packages,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
     # A folder in a .pth file is searched last, and its own .pth files (of sources that are

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import os
 import re
 import runpy
 import subprocess
@@ -76,14 +75,10 @@ def mypy_errors(tmp_path_factory):
         (folder / f"{name}.py").write_text(text)
     command = [
         sys.executable, "-m", "mypy", "--strict", "--config-file", str(ROOT / "pyproject.toml"),
-        "--cache-dir", str(folder / "cache"), "--no-error-summary", "--hide-error-context",
-        *map(str, sorted(folder.glob("*.py"))),
+        "--no-error-summary", "--hide-error-context", *map(str, sorted(folder.glob("*.py"))),
     ]  # fmt: skip
-    # The paths in the configuration are relative to the current folder.
-    environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=folder, env=environment
-    )
+    # In this folder `make lint` has left what it knows of the package.
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.stderr == ""
     errors = defaultdict(list)
     for line in done.stdout.splitlines():
@@ -92,9 +87,9 @@ def mypy_errors(tmp_path_factory):
     return errors
 
 
-@pytest.mark.parametrize("name", sorted(scripts().keys() - {"misspelt", "no_choice"}))
-def test_examples_pass_mypy_strict(name, mypy_errors):
-    assert mypy_errors[name] == []
+def test_examples_pass_mypy_strict(mypy_errors):
+    wrong = mypy_errors.keys() - {"misspelt", "no_choice"}
+    assert {name: mypy_errors[name] for name in wrong} == {}
 
 
 @pytest.mark.parametrize(

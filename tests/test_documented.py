@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
-import pytest
-
 import fedglb as fg
 
 
@@ -71,46 +69,46 @@ def returns_something(function: Callable[..., Any]) -> bool:
     return inspect.signature(function).return_annotation not in (None, "None")
 
 
-@pytest.mark.parametrize("name", public(inspect.isclass))
-def test_a_class_explains_its_parameters_and_shows_an_example(name):
-    kind = getattr(fg, name)
-    assert kind.__doc__ is not None
-    found = sections(kind.__doc__)
-    explained = entries(found.get("Parameters", "")) | entries(found.get("Attributes", ""))
-    assert set(parameters(kind)) <= explained
-    assert ">>> " in found.get("Examples", "")
+def test_a_class_explains_its_parameters_and_shows_an_example():
+    for name in public(inspect.isclass):
+        kind = getattr(fg, name)
+        assert kind.__doc__ is not None, name
+        found = sections(kind.__doc__)
+        explained = entries(found.get("Parameters", "")) | entries(found.get("Attributes", ""))
+        assert set(parameters(kind)) <= explained, name
+        assert ">>> " in found.get("Examples", ""), name
 
 
-@pytest.mark.parametrize("name", public(inspect.isfunction))
-def test_a_function_explains_its_parameters_and_what_it_returns(name):
-    function = getattr(fg, name)
-    found = sections(function.__doc__)
-    assert entries(found.get("Parameters", "")) == set(parameters(function))
-    assert not returns_something(function) or found.get("Returns", "").strip()
-    assert ">>> " in found.get("Examples", "")
+def test_a_function_explains_its_parameters_and_what_it_returns():
+    for name in public(inspect.isfunction):
+        function = getattr(fg, name)
+        found = sections(function.__doc__)
+        assert entries(found.get("Parameters", "")) == set(parameters(function)), name
+        assert not returns_something(function) or found.get("Returns", "").strip(), name
+        assert ">>> " in found.get("Examples", ""), name
 
 
-@pytest.mark.parametrize(("name", "method"), [*public_methods()])
-def test_a_method_explains_its_parameters_and_what_it_returns(name, method):
+def test_a_method_explains_its_parameters_and_what_it_returns():
     """A base class may do so; without parameters, one line that begins with "Return" is enough."""
-    kind = getattr(fg, name)
-    function = methods(kind)[method]
-    texts = [vars(base)[method].__doc__ for base in own(kind) if method in vars(base)]
-    found = [sections(text) for text in texts if text]
-    assert found
-    explained = set().union(*(entries(part.get("Parameters", "")) for part in found))
-    assert set(parameters(function)) <= explained
-    if returns_something(function):
-        brief = not parameters(function) and found[0][""].startswith("Return ")
-        assert brief or any("Returns" in part or "Yields" in part for part in found)
+    for name, method in public_methods():
+        kind = getattr(fg, name)
+        function = methods(kind)[method]
+        texts = [vars(base)[method].__doc__ for base in own(kind) if method in vars(base)]
+        found = [sections(text) for text in texts if text]
+        assert found, (name, method)
+        explained = set().union(*(entries(part.get("Parameters", "")) for part in found))
+        assert set(parameters(function)) <= explained, (name, method)
+        if returns_something(function):
+            brief = not parameters(function) and found[0][""].startswith("Return ")
+            assert brief or any("Returns" in p or "Yields" in p for p in found), (name, method)
 
 
-@pytest.mark.parametrize("name", public(inspect.isclass))
-def test_a_property_explains_itself(name):
-    for base in own(getattr(fg, name)):
-        for key, member in vars(base).items():
-            if isinstance(member, property) and not key.startswith("_"):
-                assert member.__doc__, key
+def test_a_property_explains_itself():
+    for name in public(inspect.isclass):
+        for base in own(getattr(fg, name)):
+            for key, member in vars(base).items():
+                if isinstance(member, property) and not key.startswith("_"):
+                    assert member.__doc__, (name, key)
 
 
 def test_the_parser_sees_what_is_missing():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -109,3 +110,16 @@ def test_every_folder_of_sources_is_a_package():
     sources = Path(fg.__file__).parent
     folders = {path.parent for path in sources.rglob("*.py")}
     assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def test_type_checkers_and_the_table_know_the_same_names():
+    seen = {
+        each.asname or each.name: (node.module, each.name)
+        for node in ast.walk(ast.parse(Path(fg.__file__).read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("fedglb.")
+        for each in node.names
+    }
+    assert set(seen) == set(fg.__all__)
+    assert seen == {
+        name: (module, fg._NAME_THERE.get(name, name)) for name, module in fg._HOMES.items()
+    }

@@ -192,6 +192,7 @@ def situations(p: Problem, seeds: int):
         yield old, own, model, [truth, *points, *(p.S * points / norm(points, axis=1)[:, None])]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_theorem_m_follows_from_lemma_1(name, evaluated):
@@ -221,6 +222,7 @@ def test_theorem_m_follows_from_lemma_1(name, evaluated):
     assert closest < (1.0001 if name == "identity" else 1.2)  # a wrong constant would show
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("evaluated", [True, False])
 def test_theorem_l_follows_from_lemma_1(name, evaluated):
@@ -236,6 +238,7 @@ def test_theorem_l_follows_from_lemma_1(name, evaluated):
     assert closest < (1.01 if name == "identity" else 1.5)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_quadratic_of_theorem_l_from_the_losses_themselves(name):
     """From the very difference of the losses, without what Lemmas 1 and 2 give away before."""
@@ -266,6 +269,7 @@ def test_the_quadratic_of_theorem_l_from_the_losses_themselves(name):
     assert closest < 1.15
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", CASES)
 def test_theorem_l_before_the_first_model(name):
     p, closest = CASES[name], inf
@@ -306,6 +310,7 @@ def check_local(p, old, own, model, points, s, first) -> float:
 # ------------------------------------------------------------------------------- the algorithms
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", CASES)
 def test_the_truth_is_rarely_lost(name):
     """At delta = 0.5: in at most a quarter of the runs by M and by L, in expectation."""
@@ -362,6 +367,7 @@ def test_the_local_recursion_gives_the_direct_solve(name):
 RULES = [Ucb(), Greedy(), Sigma(2.0), Bayes(), Thompson(1.0)]
 
 
+@pytest.mark.some(11)
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("name", CASES)
 def test_certified_between_the_index_and_the_upper_bound(name, rule):

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.kernels.cache_in_process import run
 from tests.studies.tiny import toml
 
@@ -37,9 +39,9 @@ for algorithm in algorithms:
 FEDERATION = """
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 for algorithm in (fg.fedglb_ucb(1.0, fg.Newton()), fg.fedglb_mix(1.0), fg.fedglb_auto()):
-    warm_up(Agreement(fg.Problem(dim=6), algorithm, 3))
+    preload(Agreement(fg.Problem(dim=6), algorithm, 3))
 """
 
 
@@ -56,6 +58,7 @@ def warm_up(folder, *options):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_after_it_nothing_is_left_to_compile(tmp_path):
     """One test: it takes 40 seconds of a processor to compile all."""
     folder = tmp_path / "kernels"

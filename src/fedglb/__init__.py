@@ -7,7 +7,6 @@
 True
 """
 
-import functools
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
         Recorded,
         Synthetic,
         clustered,
-        from_gymnasium,
     )
     from fedglb.environments.datasets import DataUnavailable, FeatureMap, Table
     from fedglb.environments.datasets import load as load_table
@@ -73,14 +71,12 @@ if TYPE_CHECKING:
     )
     from fedglb.parts.confidence import (
         Confidence,
-        FedGLBPrinted,
         Fixed,
         Iterate,
         Mixture,
         OnePassRadius,
-        Posterior,
     )
-    from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange, OnePass
+    from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
     from fedglb.parts.local_update import LocalUpdate
     from fedglb.parts.ridge import Evidence
     from fedglb.parts.trigger import Trigger
@@ -100,43 +96,63 @@ __all__ = [
     "Bayes", "Block", "Certified", "Choice", "Classification", "Client", "ClientPolicy",
     "Clustered", "Confidence", "Coordinator", "DataUnavailable", "Delayed", "Drifting",
     "Environment", "EpsilonGreedy", "Estimate", "Evidence", "Experiment", "FeatureMap",
-    "FedGLBPrinted", "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
+    "Fixed", "GaussianMechanism", "GlobalUpdate", "Greedy", "Heterogeneous",
     "Identity", "InvalidInput", "Iterate", "Link", "LocalUpdate", "Logged", "Logistic",
-    "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePass", "OnePassRadius", "Partial",
-    "Poisson", "Policy", "Posterior", "PrivacyStatement", "Probit", "Problem", "Recorded",
+    "Mixture", "ModelPolicy", "Newton", "OneExchange", "OnePassRadius", "Partial",
+    "Poisson", "Policy", "PrivacyStatement", "Probit", "Problem", "Recorded",
     "Run", "Sigma", "SweepFailed", "SweepResult", "Synthetic", "Table", "Thompson", "Trigger",
     "Ucb", "UniformPolicy", "async_linucb", "clustered", "compare", "dislinucb", "evaluate",
     "fedglb_auto", "fedglb_iterate", "fedglb_mix", "fedglb_private", "fedglb_ucb",
-    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "from_gymnasium", "load_run",
+    "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3", "fedlinucb", "load_run",
     "load_sweep", "load_table", "n_ecolog", "n_ofuglb", "n_ons_glm", "n_ucb_glm", "one_ecolog",
     "one_ofuglb", "one_ucb_glm", "plot", "read_experiment", "simulate", "sweep", "to_gymnasium",
 ]  # fmt: skip
 
 
-@functools.cache
-def _homes() -> dict[str, tuple[str, str]]:
-    """Return where each public name is, by the imports above: its module, and its name there."""
-    import ast
-    from pathlib import Path
-
-    found = {}
-    for node in ast.walk(ast.parse(Path(__file__).read_bytes())):
-        if isinstance(node, ast.ImportFrom):
-            for each in node.names:
-                found[each.asname or each.name] = (str(node.module), each.name)
-    return found
-
+#: Where each public name is defined: the modules are imported when a name is first used.
+_NAMES = {
+    "fedglb.algorithms": (
+        "Algorithm ALGORITHMS async_linucb dislinucb fedglb_auto fedglb_iterate fedglb_mix "
+        "fedglb_private fedglb_ucb fedglb_ucb_1 fedglb_ucb_2 fedglb_ucb_3 fedlinucb n_ecolog "
+        "n_ofuglb n_ons_glm n_ucb_glm one_ecolog one_ofuglb one_ucb_glm"
+    ),
+    "fedglb.environments": (
+        "Block Classification Clustered clustered Delayed Drifting Environment Heterogeneous "
+        "Partial Recorded Synthetic"
+    ),
+    "fedglb.environments.datasets": "DataUnavailable FeatureMap load_table Table",
+    "fedglb.errors": "InvalidInput",
+    "fedglb.evaluation": "ClientPolicy Estimate evaluate Logged ModelPolicy Policy UniformPolicy",
+    "fedglb.federation": "Agent",
+    "fedglb.links": "Identity Link Logistic Poisson Probit",
+    "fedglb.parts.choice": "Bayes Certified Choice EpsilonGreedy Greedy Sigma Thompson Ucb",
+    "fedglb.parts.confidence": "Confidence Fixed Iterate Mixture OnePassRadius",
+    "fedglb.parts.global_update": "AGD GlobalUpdate LBFGS Newton OneExchange",
+    "fedglb.parts.local_update": "LocalUpdate",
+    "fedglb.parts.ridge": "Evidence",
+    "fedglb.parts.trigger": "Trigger",
+    "fedglb.privacy": "GaussianMechanism PrivacyStatement",
+    "fedglb.problem": "Problem",
+    "fedglb.protocol": "Client Coordinator",
+    "fedglb.service": "AgentClient AsyncAgentClient",
+    "fedglb.simulation": "compare load_run Run simulate to_gymnasium",
+    "fedglb.studies": "Experiment load_sweep read_experiment sweep SweepFailed SweepResult",
+    "fedglb.studies.report.figures.plot": "plot",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+#: Public names that are called otherwise in their module.
+_NAME_THERE = {"load_sweep": "load", "load_table": "load"}
 
 if not TYPE_CHECKING:  # a type checker would take every misspelt name for one that is loaded late
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for when it is first asked for: `import fedglb` takes no time."""
+        """Import a name when it is first used, so that `import fedglb` takes no time."""
         import importlib
         import importlib.util
 
         if name in __all__:
-            module, name_there = _homes()[name]
-            found = getattr(importlib.import_module(module), name_there)
+            module = importlib.import_module(_HOMES[name])
+            found = getattr(module, _NAME_THERE.get(name, name))
         elif not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}"):
             return importlib.import_module(f"{__name__}.{name}")
         else:

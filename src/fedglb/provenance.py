@@ -18,13 +18,16 @@ PACKAGE = Path(__file__).resolve().parent
 #: Sources that can change the numbers of a sweep: after an edit here it counts as another sweep.
 #: All other sources are in `LEFT_OUT`.
 NUMBERS = (
-    "algorithms", "environments", "kernels", "later.py", "links", "model.py", "parts", "privacy",
+    "algorithms", "environments", "kernels", "links", "model.py", "parts", "privacy",
     "problem.py", "problem_table.py", "protocol", "samples.py", "setting.py", "simulation",
-    "studies/spec", "studies/run/shipping.py", "studies/run/task.py",
-    "studies/run/fixed_models.py", "studies/results/parts.py", "studies/results/tables.py",
+    "studies/spec/__init__.py", "studies/spec/algorithms.py", "studies/spec/description.py",
+    "studies/spec/document.py", "studies/spec/environment.py", "studies/spec/experiment.py",
+    "studies/spec/grid.py", "studies/spec/own_code.py", "studies/run/shipping.py",
+    "studies/run/task.py", "studies/run/fixed_models.py", "studies/results/parts.py",
+    "studies/results/tables.py",
 )  # fmt: skip
 #: Those of them that kernels are made of: after an edit here they are compiled again.
-KERNELS = ("parts", "kernels", "links", "simulation/play.py")
+KERNELS = ("algorithms", "parts", "kernels", "links", "simulation/play.py")
 #: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",
@@ -38,17 +41,23 @@ LEFT_OUT = {
     "service": "an agent behind HTTP; no run uses it",
     "studies/__init__.py": "names",
     "studies/report": "looks at results",
-    "studies/reproduce": "chooses what is run; the identity includes what it chose",
     "studies/run/__init__.py": "names",
     "studies/run/cluster.py": "where a run is done",
+    "studies/run/estimate.py": "measures time, and keeps no result",
     "studies/run/local.py": "where a run is done",
     "studies/run/progress.py": "shows how far it is",
+    "studies/run/race.py": "chooses what is run; the identity includes what it chose",
+    "studies/run/reproduce.py": "chooses what is run; the identity includes what it chose",
+    "studies/run/rule.py": "chooses what is run; the identity includes what it chose",
     "studies/run/schedule.py": "when a run is done",
+    "studies/run/search.py": "chooses what is run; the identity includes what it chose",
     "studies/run/sweep.py": "decides when a run is done, not its result",
     "studies/results/__init__.py": "names",
     "studies/results/card.py": "shows results",
     "studies/results/pareto.py": "looks at results",
     "studies/results/store.py": "keeps the tables as they were made; its files have a version",
+    "studies/results/study.py": "keeps the tables as they were made",
+    "studies/spec/plan.py": "chooses what is run; the identity includes what it chose",
     "typing.py": "types for readers and checkers",
     "warm_up.py": "runs whose results nobody sees",
 }

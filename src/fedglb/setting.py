@@ -19,7 +19,7 @@ class Setting:
     problem
         What is known about the rewards.
     clients
-        N in δ/N: how many clients the federation ever has, at most.
+        N in δ/N: the most clients that the federation ever has.
     horizon
         T, the number of steps, or None where it is not known in advance.
     ridge
@@ -27,7 +27,7 @@ class Setting:
     delta
         δ, the probability that the confidence set of some client fails in some step.
     noise
-        What clients add to their sums for privacy; None: nothing.
+        The noise that clients add to their sums for privacy; None: none.
 
     Examples
     --------

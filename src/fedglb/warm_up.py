@@ -23,7 +23,7 @@ from fedglb.algorithms.catalog import build, parameters
 from fedglb.environments import Recorded, Synthetic
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.warm_up import warm_up as update_once
+from fedglb.federation.preload import preload as update_once
 from fedglb.links import LINKS, Poisson
 from fedglb.parts.choice import (
     Bayes,
@@ -35,7 +35,7 @@ from fedglb.parts.choice import (
     Thompson,
     Ucb,
 )
-from fedglb.parts.confidence import Confidence, FedGLBPrinted, Fixed, Iterate
+from fedglb.parts.confidence import Confidence, Fixed, Iterate
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton
 from fedglb.problem import Problem
 from fedglb.simulation import simulate
@@ -48,7 +48,7 @@ _CHOICES: tuple[Choice, ...] = (
     Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=2), EpsilonGreedy(0.5, Greedy()),
     Certified(Bayes()),
 )  # fmt: skip
-_SETS: tuple[Confidence[Any], ...] = (FedGLBPrinted(), Fixed(0.3), Iterate())
+_SETS: tuple[Confidence[Any], ...] = (Fixed(0.3), Iterate())
 _STEPS = 12
 
 
@@ -96,11 +96,9 @@ def _runs() -> Iterator[tuple[str, Callable[[], object]]]:
             agreement = Agreement(problem, algorithm, 2)
             yield f"{name}, federation", partial(update_once, agreement)
     solvers: list[GlobalUpdate] = [AGD(), Newton(), LBFGS()]
-    solvers += [AGD(projection="paper"), Newton(projection="paper"), LBFGS(projection="paper")]
     varied = [fedglb_ucb(0.1, solver) for solver in solvers]
     varied += [fedglb_ucb(0.1, Newton(), confidence=each) for each in _SETS]
     varied += [
-        fedglb_ucb(0.1, Newton(), b_rule="printed"),
         fedglb_mix(0.1, solver=Newton()),
         async_linucb(1.0),  # a client gets a model that does not cover all of its samples
         *(replace(fedglb_mix(0.1), choice=choice) for choice in _CHOICES),

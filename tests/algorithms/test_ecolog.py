@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize
 
 import fedglb as fg
+from fedglb.algorithms.ecolog import EcoLog
 from fedglb.federation.agreement import Agreement
-from fedglb.parts.local_update import EcoLog
 from fedglb.parts.trigger import Event
 from tests.parts.confidence.coverage import DELTA, coverage, small_problem
 

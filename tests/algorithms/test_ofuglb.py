@@ -9,9 +9,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
+from fedglb.algorithms.ofuglb import HessianMle
 from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import OwnModel
-from fedglb.parts.local_update import HessianMle
 from fedglb.parts.trigger import Always
 from tests.links.families import FAMILIES, Hyperbolic
 from tests.parts.confidence.coverage import CLIENTS, DELTA, DIM, LINKS, coverage, small_problem
@@ -27,6 +27,7 @@ def client_of(problem, clients=1, **options):
     return fg.Client(0, algorithm, algorithm.setting(problem, clients, None))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tolerance", [None, 0.1, 1e-12])
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", LIKELIHOODS)

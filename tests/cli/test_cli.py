@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
 from importlib import metadata
+from types import SimpleNamespace
 
 import pytest
 
 import fedglb as fg
-from fedglb.cli.run import run
+from fedglb.cli.run import _complete_name, _complete_pair
+from tests.cli.in_process import fedglb
 
-SMALL = ["--clients", "3", "--arms", "4", "--dim", "3", "--horizon", "12", "--seed", "5"]
-
-
-def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "fedglb.cli", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+SMALL = ["clients=3", "arms=4", "dim=3", "horizon=12", "--seed", "5"]
 
 
 @pytest.mark.parametrize("module", ["fedglb", "fedglb.cli"])
@@ -38,7 +32,7 @@ def test_the_version_is_the_installed_package_s():
 
 
 def test_json_is_the_simulation():
-    out = fedglb("run", "fedglb-ucb", "--threshold", "0.5", "--solver", "newton", "--json", *SMALL)
+    out = fedglb("run", "fedglb-ucb", "threshold=0.5", "solver=newton", "--json", *SMALL)
     assert out.returncode == 0, out.stderr
     answer = json.loads(out.stdout)
     env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
@@ -54,22 +48,22 @@ def test_json_is_the_simulation():
 def test_the_clock_of_the_event(name):
     env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
     syncs = {}
-    for clock, shown in (("steps", ""), ("own samples", ", clock='own samples'")):
-        out = fedglb("run", name, "--threshold", "0.2", "--clock", clock, "--json", *SMALL)
+    for clock in ("steps", "own samples"):
+        out = fedglb("run", name, "threshold=0.2", f"clock={clock}", "--json", *SMALL)
         assert out.returncode == 0, out.stderr
         answer = json.loads(out.stdout)
         expected = fg.simulate(fg.ALGORITHMS[name](0.2, clock=clock), env, 12, seed=5)
         assert (answer["regret"], answer["syncs"]) == (expected.regret, expected.syncs)
-        assert answer["trigger"] == f"Event(threshold=0.2{shown})"
+        assert answer["trigger"] == f"Event(threshold=0.2, clock='{clock}')"
         syncs[clock] = expected.syncs
     assert syncs["steps"] != syncs["own samples"]
 
 
 @pytest.mark.parametrize("name", ["one-ucb-glm", "n-ucb-glm"])
 def test_the_tolerance_of_an_exact_fit(name):
-    small = [*SMALL, "--link", "poisson", "--noise", "1.0", "--exploration", "0.1"]
+    small = [*SMALL, "link=poisson", "noise=1", "exploration=0.1"]
     env = fg.Synthetic(fg.Problem(3, fg.Poisson(), noise=1.0), clients=3, arms=4)
-    out = fedglb("run", name, "--tolerance", "0.5", "--json", *small)
+    out = fedglb("run", name, "tolerance=0.5", "--json", *small)
     assert out.returncode == 0, out.stderr
     answer = json.loads(out.stdout)
 
@@ -85,62 +79,70 @@ def test_the_tolerance_of_an_exact_fit(name):
 @pytest.mark.parametrize("name", fg.ALGORITHMS)
 def test_a_table_for_every_algorithm(name):
     scheduled = name.startswith("fedglb-ucb-") or name == "fedglb-private"
-    updates = ["--updates", "3"] if scheduled else []
+    updates = ["updates=3"] if scheduled else []
     out = fedglb("run", name, *updates, *SMALL)
     assert out.returncode == 0, out.stderr
     assert "regret" in out.stdout
     assert "transfers" in out.stdout
 
 
-def test_every_parameter_of_every_algorithm_and_solver_is_an_option():
-    import inspect
-
-    options = set(inspect.signature(run).parameters)
-    for part in (*fg.ALGORITHMS.values(), fg.AGD, fg.Newton, fg.LBFGS, fg.Problem):
-        assert set(inspect.signature(part).parameters) - {"privacy"} <= options
-    said = {"privacy_delta": "delta", "noise_in": "noise"}  # the privacy has options of its own
-    of_privacy = {said.get(option, option) for option in options}
-    advanced = {"honest", "hessian_share"}  # in files and in Python
-    assert set(inspect.signature(fg.GaussianMechanism).parameters) - advanced <= of_privacy
-
-
-def test_help_shows_defaults_and_an_example():
+def test_help_shows_an_example_and_the_keys_of_an_algorithm():
     text = fedglb("run", "--help").stdout
-    for part in ("Example:", "fedglb-auto: 0.1", "1/n²", "--exploration", "fedglb-ucb-3"):
+    for part in ("Example:", "fedglb-ucb-3", "--json", "--help"):
         assert part in text
+    for arguments in (["fedglb-private", "--help"], ["--help", "fedglb-private"]):
+        text = fedglb("run", *arguments).stdout
+        for key in (*inspect.signature(fg.fedglb_private).parameters, "link", "clients", "horizon"):
+            assert f"\n {key} " in text
+
+
+def test_completion_knows_names_keys_and_values():
+    context = SimpleNamespace(params={"algorithm": "dislinucb"})
+    assert _complete_name("fedglb-ucb-") == ["fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3"]
+    assert _complete_pair(context, "cl") == ["clock=", "clients="]
+    assert _complete_pair(context, "link=p") == ["link=poisson", "link=probit"]
+
+
+def test_tables_are_given_key_by_key():
+    given = ["solver.stop=fixed", "solver=agd", "solver.rounds=3", "confidence.fixed=0.3"]
+    out = fedglb("run", "fedglb-ucb", "threshold=0.5", *given, "--json", *SMALL)
+    assert out.returncode == 0, out.stderr
+    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
+    solver = fg.AGD(stop="fixed", rounds=3)
+    algorithm = fg.fedglb_ucb(0.5, solver, confidence=fg.Fixed(0.3))
+    assert json.loads(out.stdout)["regret"] == fg.simulate(algorithm, env, 12, seed=5).regret
+    out = fedglb("run", "fedglb-mix", "solver.slack=1e-6", "--json", *SMALL)
+    assert json.loads(out.stdout)["solver"] == "OneExchange(slack=1e-06, within='radius')"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["run", "fedglb-ucbb"], "did you mean fedglb-ucb"),
-        (["run", "fedglb-ucb", "--solver", "newtn"], "did you mean newton"),
-        (["run", "fedglb-ucb", "--link", "logit"], "did you mean logistic"),
-        (["run", "fedglb-ucb", "--confidence", "print"], "did you mean printed"),
+        (["run", "fedglb-ucb", "solver=newtn"], "did you mean newton"),
+        (["run", "fedglb-ucb", "link=logit"], "did you mean logistic"),
+        (["run", "fedglb-ucb", "confidence=iterat"], "did you mean iterate"),
         (["run", "fedglb-ucb", "--engine", "fast"], "reference"),
-        (["run", "fedglb-ucb", "--updates", "3"], "--threshold"),
-        (["run", "n-ons-glm", "--stop", "fixed"], "options that n-ons-glm takes"),
-        (["run", "fedglb-ucb", "--memory", "3"], "solver agd"),
+        (["run", "fedglb-ucb", "updates=3"], "threshold"),
+        (["run", "fedglb-ucb", "thresold=3"], "did you mean threshold"),
+        (["run", "fedglb-ucb", "newton"], "threshold=10"),
+        (["run", "n-ons-glm", "solver.stop=fixed"], "fedglb: solver = {'stop': 'fixed'}"),
+        (["run", "fedglb-ucb", "solver.memory=3"], "solver agd"),
+        (["run", "fedglb-ucb", "confidence=fixed"], "{fixed = 0.3}"),
+        (["run", "n-ons-glm", "confidence.fixed=-1"], "fedglb: confidence.fixed = -1"),
         (
-            ["run", "fedglb-ucb", "--alpha", "0.3"],
-            "fedglb: --alpha = 0.3 is not allowed: give --al",
+            ["run", "fedglb-ucb", "solver=newton", "solver.tolerance=0"],
+            "fedglb: solver.tolerance = 0",
         ),
-        (["run", "fedglb-ucb", "--confidence", "fixed"], "fedglb: --alpha = None is not allowed"),
-        (["run", "n-ons-glm", "--confidence", "fixed", "--alpha", "-1"], "fedglb: --alpha = -1.0"),
-        (
-            ["run", "fedglb-ucb", "--solver", "newton", "--tolerance", "0"],
-            "fedglb: --tolerance = 0",
-        ),
-        (["run", "fedglb-ucb", "--b-rule", "x"], "fedglb: --b-rule = 'x'"),
-        (["run", "fedglb-ucb", "--clock", "samples"], "fedglb: --clock = 'samples'"),
-        (["run", "fedglb-ucb-1", "--clock", "steps"], "options that fedglb-ucb-1 takes"),
-        (["run", "fedglb-ucb", "--dim", "0"], "fedglb: --dim = 0"),
-        (["run", "one-ucb-glm", "--tolerance", "0"], "--tolerance = 0.0"),
-        (["run", "n-ons-glm", "--tolerance", "0.1"], "options that n-ons-glm takes"),
-        (["run", "fedglb-ucb-1", "--updates", "600"], "B = T = 500"),
-        (["run", "fedglb-ucb", "--delta", "1.5"], "delta = 1.5"),
-        (["run", "fedglb-ucb", "--link", "poisson"], "noise"),
-        (["run", "fedglb-ucb", "--thresold", "3"], "--threshold"),
+        (["run", "fedglb-ucb", "clock=samples"], "fedglb: clock = 'samples'"),
+        (["run", "fedglb-ucb-1", "clock=steps"], "fedglb: clock = 'steps'"),
+        (["run", "fedglb-ucb", "dim=0"], "fedglb: dim = 0"),
+        (["run", "fedglb-ucb", "horizon=many"], "fedglb: horizon = 'many'"),
+        (["run", "one-ucb-glm", "tolerance=0"], "tolerance = 0.0"),
+        (["run", "fedglb-ucb-1", "updates=600"], "B = T = 500"),
+        (["run", "fedglb-ucb", "delta=1.5"], "delta = 1.5"),
+        (["run", "fedglb-ucb", "link=poisson"], "noise"),
+        (["run", "fedglb-private", "privacy.epsilon=-1", "privacy.delta=1e-6"], "privacy.epsilon"),
         (["rnu"], "run"),
     ],
 )

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from fedglb.environments.datasets import DATASETS
-from tests.cli.test_cli import fedglb
+from tests.cli.in_process import fedglb
 
 
 @pytest.fixture

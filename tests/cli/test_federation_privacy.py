@@ -167,6 +167,7 @@ def test_what_is_no_duration(text):
         seconds("--first", text)
 
 
+@pytest.mark.slow
 def test_the_next_time_is_shown(federation, tmp_path):  # noqa: F811
     from fedglb.federation.coordinator.store import CoordinatorStore
 

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.certificate_ends import certificate_ends
 from tests.cli.test_federation import INIT, federation  # noqa: F401
@@ -40,10 +40,17 @@ def until_present(command, folder, names: set[str]) -> dict:
         assert time.monotonic() < deadline, out
 
 
-def test_running_killed_and_running_again(command, federation, tmp_path):  # noqa: F811
+def test_running_killed_and_running_again(
+    command,
+    federation,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+):
+    monkeypatch.setattr(board, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
         state = running.folder / "coordinator" / "state.db"
-        with coordinator(running, state) as head, agent(running, "a", tmp_path) as a:
+        patient = ("--absent-after", "600")  # an agent that is late is not absent
+        with coordinator(running, state, *patient) as head, agent(running, "a", tmp_path) as a:
             a.next()
             a.ask(do="play", arms=[[1.0, 0.0, 0.0]], rewards=[1.0], t=1)
             until_present(command, running.folder, {"a"})
@@ -61,7 +68,7 @@ def test_running_killed_and_running_again(command, federation, tmp_path):  # noq
             assert code == 0
             assert "the coordinator runs since" in out
             assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
-            socket = status_socket.place_of(state)
+            socket = board.place_of(state)
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
             head.process.send_signal(signal.SIGKILL)
             head.process.wait(PATIENCE)
@@ -151,7 +158,7 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
     import asyncio
 
-    from tests.federation.coordinator.test_page import picture
+    from tests.service.test_coordinator import picture
 
     folder = tmp_path / ("long" * 20) / ("longer" * 10)
     folder.mkdir(parents=True)
@@ -159,10 +166,10 @@ def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
     state = folder / "state.db"
 
     async def scene() -> object:
-        async with status_socket.answering(state, picture):
-            return await asyncio.to_thread(status_socket.ask, state)
+        async with board.answering(state, picture):
+            return await asyncio.to_thread(board.ask, state)
 
     found = asyncio.run(scene())
     assert found is not None
     assert found.federation == "demo"
-    assert status_socket.ask(state) is None  # nobody is there any more
+    assert board.ask(state) is None  # nobody is there any more

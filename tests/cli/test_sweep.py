@@ -10,7 +10,8 @@ import pytest
 import fedglb as fg
 from fedglb.cli import live
 from fedglb.studies import Finished, SweepStatus
-from tests.studies.tiny import fedglb, tables, toml
+from tests.cli.in_process import fedglb
+from tests.studies.tiny import tables, toml
 
 
 def test_the_table_and_where_the_files_are(tmp_path):
@@ -135,7 +136,7 @@ def test_what_has_no_status_says_that_it_goes_on(monkeypatch, capsys):
     with live.view() as tell:
         tell("search", None)
         now[0] = 120.0
-        assert heard.wait(60)
+        assert heard.wait(600)
     assert capsys.readouterr().err.splitlines() == ["search", "search: running for 2 min"]
 
 

@@ -221,6 +221,7 @@ def digests():
     return [fg.clustered(table(), 7, mode).digest for mode in MODES] + [rewards]
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process(tmp_path):
     environ = {
         **os.environ, "XDG_CACHE_HOME": str(tmp_path / "other"), "OMP_NUM_THREADS": "2",

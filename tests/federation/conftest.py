@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / "agent.db"
 
 
-@pytest.fixture(params=["fedglb_auto", "fedglb_ucb"])
+@pytest.fixture(params=["fedglb_auto", pytest.param("fedglb_ucb", marks=pytest.mark.slow)])
 def agent(request, path):
     before = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
     algorithm = before if request.param == "fedglb_ucb" else None

@@ -12,7 +12,7 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement, AgreementTable, stored_name
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up, encode
 from fedglb.federation.wire.messages import Hello
 from fedglb.parts.choice import Choice
@@ -39,11 +39,10 @@ def test_facts_name_every_part_and_number():
     assert facts["problem.radius"] == "2.5"
     assert facts["problem.link"] == "logistic"
     assert facts["algorithm.name"] == "FedGLB-UCB"
-    assert facts["algorithm.local_update.b_rule"] == "refit"
+    assert facts["algorithm.local_update"] == "Ons"
     assert facts["algorithm.global_update"] == "AGD"
     assert facts["algorithm.trigger.threshold"] == "1"
     fields = {f"algorithm.{f.name}" for f in dataclasses.fields(fg.Algorithm)}
-    fields -= {"algorithm.choice", "algorithm.privacy"}  # added later, and not given here
     assert fields <= set(facts)
 
 
@@ -64,8 +63,8 @@ STORED_NAMES = {
     },
     "trigger": {"Always", "Event", "Geometric", "Growth", "Never", "Schedule"},
     "confidence": {
-        "AsyncLinUCB", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
-        "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet",
+        "AsyncLinUCB", "EcoLogSet", "FedGLBRadius", "FedLinUCB", "Fixed",
+        "GlobalModel", "Iterate", "LazyOnsRadius", "Linear", "Mixture", "OfuGlbSet",
         "OnePassRadius", "OwnModel", "Posterior",
     },
     "choice": {"Bayes", "Certified", "EpsilonGreedy", "Greedy", "Sigma", "Thompson", "Ucb"},
@@ -113,31 +112,30 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm": "Algorithm",
         "algorithm.name": "FedGLB-UCB",
         "algorithm.local_update": "Ons",
-        "algorithm.local_update.b_rule": "refit",
         "algorithm.global_update": "Newton",
         "algorithm.global_update.tolerance": "None",
         "algorithm.global_update.stop": "certificate",
         "algorithm.global_update.rounds": "None",
-        "algorithm.global_update.projection": "ball",
         "algorithm.trigger": "Event",
         "algorithm.trigger.threshold": "1",
-        "algorithm.confidence": "FedGLB",
+        "algorithm.trigger.clock": "steps",
+        "algorithm.confidence": "FedGLBRadius",
         "algorithm.ridge": "1",
         "algorithm.delta": "0.01",
         "algorithm.exploration": "1",
         "algorithm.centralised": "False",
+        "algorithm.choice": "Ucb",
+        "algorithm.privacy": "None",
     }
 
 
-def test_a_field_added_later_is_a_fact_only_where_it_was_given():
-    """A federation made before there was a clock goes on with members that know one."""
+def test_the_triggers_clock_is_a_fact():
     steps = make(algorithm=fg.fedglb_ucb(1.0, clock="steps"))
     assert steps.facts() == make().facts()
-    assert "algorithm.trigger.clock" not in steps.facts()
     own = make(algorithm=fg.fedglb_ucb(1.0, clock="own samples"))
     assert own.facts() == make().facts() | {"algorithm.trigger.clock": "own samples"}
     assert make().differences(own.facts()) == [
-        "algorithm.trigger.clock: 'own samples', the federation has None"
+        "algorithm.trigger.clock: 'own samples', the federation has 'steps'"
     ]
     table = {"name": "fedglb-ucb", "threshold": 1, "solver": "agd", "clock": "own samples"}
     assert AgreementTable(4, ProblemTable(3), table).build() == own
@@ -234,7 +232,7 @@ def test_huge_numbers_fit_into_a_message():
         ({"problem": fg.Problem(dim=3, noise=0.1)}, "problem.noise"),
         ({"algorithm": fg.fedglb_ucb(math.nextafter(1.0, 2.0))}, "algorithm.trigger.threshold"),
         ({"algorithm": fg.fedglb_ucb(1.0, ridge=2.0)}, "algorithm.ridge"),
-        ({"algorithm": fg.fedglb_ucb(1.0, b_rule="printed")}, "algorithm.local_update.b_rule"),
+        ({"algorithm": fg.fedglb_ucb(1.0, clock="own samples")}, "algorithm.trigger.clock"),
     ],
 )
 def test_what_differs_is_named(changed, name):
@@ -315,5 +313,5 @@ def test_a_table_builds_the_same_agreement():
 )
 def test_every_agreement_can_be_rehearsed(agreement):
     before = agreement.facts()
-    warm_up(agreement)
+    preload(agreement)
     assert agreement.facts() == before

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
@@ -44,12 +45,13 @@ class InProcess:
         self.agreement = agreement
         self._kept = CoordinatorStore(folder / "state.db", agreement)
         self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
-        self.parts, self.seeds = [], []
+        self.parts, self.calls, self.seeds = [], [], []
         for name in NAMES:
             file = AgentStore(folder / f"{name}.db", "process")
             file.agree(agreement.facts())
             learner = DurableClient(name, agreement, file, DecisionRules(explore))
             self.seeds.append(int.from_bytes(file.seed[:8], "little"))
+            self.calls.append(ApplicationCalls(learner))
             self.parts.append(AgentSession(learner, file.instance, "test"))
         for part in self.parts:
             self.deliver(part, part.hello())
@@ -68,11 +70,11 @@ class InProcess:
         """All steps, one client after the other: the decisions."""
         out = []
         for t in range(T):
-            for i, part in enumerate(self.parts):
-                decision = part.client.choose(arms[t, i], t=t + 1)
+            for i, (part, calls) in enumerate(zip(self.parts, self.calls, strict=True)):
+                decision = calls.choose(arms[t, i], t=t + 1)
                 out.append(decision)
-                step = part.client.observe(decision.id, float(rewards[t, i, decision.arm]))
-                if step and part.want(step):
+                step = calls.observe(decision.id, float(rewards[t, i, decision.arm]))
+                if step and part.note_trigger(step):
                     self.deliver(part, part.request())
         return out
 
@@ -109,6 +111,7 @@ def recording(seed):
     return arms, means, (rng.random((T, N, 1)) < means).astype(float)
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("explore", [0.0, 0.3])
 def test_agents_do_what_the_simulation_does(tmp_path, name, explore):

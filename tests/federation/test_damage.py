@@ -114,6 +114,7 @@ def test_what_a_coordinators_file_says_is_no_longer_what_was_written(tmp_path, c
     assert "docs/operate.md" in said
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("damage", [truncated, replaced])
 @pytest.mark.parametrize("name", ["registry.json", "ca.key", "ca.pem", "federation.toml"])
 def test_the_authoritys_files(folder, command, name, damage):
@@ -131,6 +132,7 @@ def test_a_key_that_is_not_the_authoritys(folder, command):
     assert "restore authority/ from its backup" in said
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("damage", [truncated, replaced])
 @pytest.mark.parametrize("name", ["cert.pem", "key.pem", "ca.pem", "federation.toml"])
 def test_a_bundles_files(folder, command, name, damage):

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, ExitStack
 import numpy as np
 import pytest
 
-from fedglb.federation.wire.messages import Goodbye, HelloRequest, Rejected, Welcome
+from fedglb.federation.wire.messages import Admitted, Goodbye, HelloRequest, Rejected
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel, SyncRequest
 from tests.federation.helpers.in_process import (
     Serving,
@@ -203,7 +203,7 @@ def test_a_new_file_waits_for_the_silence_of_the_old_one(running, tmp_path, agre
             new = stack.enter_context(opened(running, tmp_path, "c", 3))
             await until(lambda: new.status.refused is not None)  # as long as the old one is there
             assert "another file already uses the certificate of c" in new.status.refused
-            assert (new.status.welcome, new.status.model) == (False, 0)
+            assert (new.status.admitted, new.status.model) == (False, 0)
             await line.aclose()  # without a goodbye
             await asyncio.to_thread(serving.silence, "c")
             assert await asyncio.to_thread(new.wait_for_model, 1, PATIENCE)
@@ -233,7 +233,7 @@ def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
                 await old.say(old.answer(await old.hear(CovarianceRequest)))
                 await old.say(Goodbye())
             with opened(running, tmp_path, "c", 3) as new:
-                await until(lambda: new.status.welcome)
+                await until(lambda: new.status.admitted)
                 await e.take_part()
                 event = await updated(serving, [*agents.values(), new])
                 assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 9 + 5)
@@ -257,7 +257,7 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             await c.say(Goodbye())
             event = await asyncio.to_thread(serving.wait, "abandoned", update=1)
             assert event.text == "update 1 is abandoned: of 4 clients, fewer than 4 remain"
-            assert agents["d"].status.wants == 9  # the request stands
+            assert agents["d"].status.requested_at == 9  # the request stands
             assert agents["d"].status.model == 0
             c.session = "the next one"  # after goodbye a session is over
             await c.join()
@@ -267,7 +267,7 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
             assert event.facts["clients"] == 4
             expected = update(agreement, {**HONEST, "c": 5})
             assert same(serving.session.coordinator.model, expected)
-            await until(lambda: agents["d"].status.wants == 0)
+            await until(lambda: agents["d"].status.requested_at == 0)
 
     play_scene(running, tmp_path, scene, quorum=4)
 
@@ -292,7 +292,7 @@ def test_who_was_refused_for_its_answer_is_part_of_the_next_update(running, tmp_
             assert same(serving.session.coordinator.model, model)
             assert np.all(np.isfinite(model.theta))
             await c.hello(update=2)
-            assert (await c.hear(Welcome)).update == 2
+            assert (await c.hear(Admitted)).update == 2
 
     play_scene(running, tmp_path, scene)
 
@@ -303,7 +303,7 @@ def test_a_request_that_is_said_twice_is_counted_once(running, tmp_path):
     async def scene(serving, agents):
         async with by_hand(running, "c") as c:
             await c.join()
-            await c.beat(wants=5)
+            await c.beat(requested_at=5)
             await c.say(SyncRequest("c", 5, 0))
             await c.take_part()
             event = await updated(serving, agents.values())

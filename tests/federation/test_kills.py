@@ -27,7 +27,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agent.agent import ALONE
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.protocol import Client
 from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.killable_process import Child, Died, eventually
@@ -70,7 +70,7 @@ AGENT_ONE = {k: v for k, v in AGENT.items() if k not in (*ROUND, "send Covarianc
 AGENT_ONE["send ModelSums"] = 1
 HEAD_ONE = {k: v for k, v in HEAD.items() if k not in ROUND}
 AGENT_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send Hello": 1}
-HEAD_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send HelloRequest": 3, "send Welcome": 3}
+HEAD_STARTS = {"BEGIN IMMEDIATE": 1, "ROLLBACK": 1, "send HelloRequest": 3, "send Admitted": 3}
 
 
 class Plan(NamedTuple):
@@ -85,8 +85,8 @@ class Plan(NamedTuple):
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
     """Compile before any process waits for it: on a new machine that takes a minute."""
-    warm_up(AGREED.build())
-    warm_up(ONE_EXCHANGE.build())
+    preload(AGREED.build())
+    preload(ONE_EXCHANGE.build())
 
 
 @pytest.fixture(scope="module")
@@ -193,6 +193,7 @@ EITHER = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @EITHER
 def test_an_agent_is_killed(tmp_path, request, agreed, expected):
     standings = request.getfixturevalue(expected)
@@ -222,12 +223,13 @@ def test_an_agent_is_killed(tmp_path, request, agreed, expected):
         disturb(kept, plan, standings)
 
 
+@pytest.mark.slow
 @EITHER
 def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
     standings = request.getfixturevalue(expected)
     rng = np.random.default_rng(2)
     with Kept(tmp_path, NAMES, agreed) as kept:
-        kept.start(COORDINATOR, Fault("before", "INSERT INTO facts", 1))  # tables, all empty
+        kept.start(COORDINATOR, Fault("before", "REPLACE INTO facts", 1))  # tables, all empty
         eventually(lambda: kept.revive() or kept.deaths, "the first death")
         # a client's row is written when it first comes, and when it changes
         kept.kill(
@@ -247,6 +249,7 @@ def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
         disturb(kept, plan, standings)
 
 
+@pytest.mark.slow
 def test_the_server_is_killed(tmp_path, standings):
     rng = np.random.default_rng(3)
     with Kept(tmp_path, NAMES) as kept:

@@ -79,6 +79,7 @@ def lossless(tmp_path_factory):
     return found
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_loss_doubling_delay_and_reordering_change_nothing(
     tmp_path: Path, lossless, name, seed
@@ -88,6 +89,7 @@ def test_loss_doubling_delay_and_reordering_change_nothing(
         assert (state(running), ledger(running)) == lossless[name]
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize(("name", "seed"), CASES)
 def test_nor_do_crashes(tmp_path: Path, lossless, name, seed) -> None:
     with harness(tmp_path, agreement=agreement(name), seed=seed, **LOSSY) as running:

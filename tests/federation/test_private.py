@@ -12,8 +12,8 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.schedule_status import privacy_of, schedule_of
-from fedglb.federation.wire.messages import Goodbye, Rejected, Welcome, Withdrawal
+from fedglb.federation.coordinator.status import privacy_of, schedule_of
+from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol.batches import sums_of
@@ -173,9 +173,9 @@ def test_the_models_are_those_of_the_simulation_to_the_bit(tmp_path):
         done = 0
         for k, step in enumerate(steps):
             for i in rng.permutation(len(names)):
-                learner = running.nodes[names[i]].learner
+                calls = running.nodes[names[i]].calls
                 for t in range(done, step):
-                    learner.observe(learner.choose(X[t, i]).id, float(y[t, i, 0]))
+                    calls.observe(calls.choose(X[t, i]).id, float(y[t, i, 0]))
             done = step
             running.until(lambda k=k: running.shared(k + 1))
             ours, theirs = running.coordinator.model, models[k]
@@ -251,10 +251,10 @@ def test_a_lossy_network_and_restarts_spend_no_slot_twice(tmp_path):
             sent = sent_by(running, node.name)
             assert all(len(each) == 1 for each in sent.values())
             assert set(sent) <= set(range(1, 13))
-            spent = node.learner.privacy()
+            spent = node.agent_session.answers.privacy()
             assert spent.last == max(sent)
             assert spent.epsilon <= 1.0
-            in_file = node.learner._store.releases()
+            in_file = node.learner.store.updates.releases()
             assert sorted(in_file) == sorted(sent)
 
 
@@ -275,7 +275,7 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
             node.open()
         session = node.agent_session
         assert session.receive(CovarianceRequest("a", B + 1, 0)) == [Withdrawal(B + 1)]
-        spent = node.learner.privacy()
+        spent = node.agent_session.answers.privacy()
         assert (spent.releases, spent.last, spent.updates) == (B, B, B)
         assert spent.epsilon == pytest.approx(1.0, abs=1e-9)
         assert spent.refused == "update 6: the privacy budget is for 5 updates, and is spent"
@@ -415,7 +415,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
         running.until(lambda: running.shared(1))
         running.feed(3)
         node = running.nodes["a"]
-        node.learner.backup(tmp_path / "old.db")
+        node.calls.backup(tmp_path / "old.db")
         running.until(lambda: running.shared(2))
         running.run(1.0)  # heartbeats
         node.close()
@@ -423,7 +423,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
             file.unlink()
         (tmp_path / "old.db").rename(tmp_path / "a.db")
         running.come_back("a")
-        running.until(lambda: node.agent_session.welcome)
+        running.until(lambda: node.agent_session.admitted)
         batches = node.learner.protocol_client.batches
         assert (batches.taken, batches.released) == (7, 2)
         assert "the file is an old copy" in caplog.text
@@ -434,7 +434,7 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
         client = node.learner.protocol_client
         [sent] = sent_by(running, "a")[3]
         rows = np.array([7]), np.array([9])
-        theta = node.learner._store.releases()[3].theta
+        theta = node.learner.store.updates.releases()[3].theta
         X, y = client.samples.X[None], client.samples.y[None]
         wanted = sums_of(client.setting, theta, X, y, *rows)[0]
         np.testing.assert_array_equal(np.frombuffer(sent, np.int64), wanted)
@@ -449,7 +449,7 @@ def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(t
         running.crash()
         assert running.session.driver.released == {"a": 1, "b": 1, "c": 1}
         running.until(running.everybody_here)
-        assert {m.released for m in running.heard("down", Welcome)[-3:]} == {1}
+        assert {m.released for m in running.heard("down", Admitted)[-3:]} == {1}
         node = running.nodes["a"]
         running.say(node, Goodbye())
         node.close()
@@ -457,8 +457,8 @@ def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(t
         for file in tmp_path.glob("a.db*"):
             file.unlink()
         running.come_back("a")
-        running.until(lambda: node.agent_session.welcome)
-        assert running.heard("down", Welcome, "a")[-1].released == 0
+        running.until(lambda: node.agent_session.admitted)
+        assert running.heard("down", Admitted, "a")[-1].released == 0
         assert running.file.released() == {"b": 1, "c": 1}
         node.feed(2)
         running.until(lambda: running.shared(2))

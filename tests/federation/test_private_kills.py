@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from fedglb.federation.names import up
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up
 from fedglb.protocol.messages import BatchSums
 from tests.federation.helpers.kill_points import Fault
@@ -45,8 +45,8 @@ HEAD = {
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    warm_up(ONE_PASS.build())
-    warm_up(SILO.build())
+    preload(ONE_PASS.build())
+    preload(SILO.build())
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +65,7 @@ def begin(kept: Kept) -> None:
     kept.play(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seed", "places", "victims"),
     [(1, AGENT, NAMES), (2, HEAD, (COORDINATOR,))],
@@ -85,6 +86,7 @@ def test_without_noise_nothing_is_lost_and_nothing_counts_twice(
         kept.check_end(standings)
 
 
+@pytest.mark.slow
 def test_the_server_dies(tmp_path, standings):
     rng, half = np.random.default_rng(3), KILLS // 2
     up_, down = (drawn(rng, sends(each), k) for each, k in ((AGENT, 2), (HEAD, half)))
@@ -138,6 +140,7 @@ def recorded(running: Running) -> Iterator[Recorder]:
         thread.join(PATIENCE)
 
 
+@pytest.mark.slow
 def test_with_noise_no_slot_has_two_releases(tmp_path):
     agents = plan(4, {k: v for k, v in AGENT.items() if k != "UPDATE decisions"}, NAMES)
     heads = plan(5, HEAD, (COORDINATOR,))

@@ -337,7 +337,7 @@ def test_a_copy_of_a_file_takes_the_place_of_the_older_agent(running, tmp_path):
 def test_an_agent_whose_file_was_copied_goes_on_alone(running, tmp_path):
     async def scene(serving, agents):
         async with by_hand(running, "a", 7) as copy:
-            copy.instance = agents["a"]._client._store.instance
+            copy.instance = agents["a"]._client.store.instance
             await copy.join()
             older = agents["a"]
             while older.status.refused is None:

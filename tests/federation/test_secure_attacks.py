@@ -12,7 +12,7 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
-from fedglb.federation.agent.accept import accept_roster
+from fedglb.federation.agent.sums import accept_roster
 from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey
@@ -101,7 +101,7 @@ def test_another_model(evil):
         assert evil.refuses(name, SumOffer(evil.slot + 1, other))
     evil.offer()
     for name in NAMES:
-        assert evil.refuses(name, evil.call(model=other))
+        assert evil.refuses(name, evil.call(digest=other))
 
 
 def test_small_sets_strangers_and_sets_without_the_one_who_is_asked(evil):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up
 from fedglb.federation.wire.sum_messages import Consent
 from fedglb.problem_table import ProblemTable
@@ -47,7 +47,7 @@ DEATHS = [
 
 @pytest.fixture(scope="module", autouse=True)
 def compiled() -> None:
-    warm_up(SECURE.build())
+    preload(SECURE.build())
 
 
 class Recorder:
@@ -69,6 +69,7 @@ class Recorder:
                 self.plain += 1
 
 
+@pytest.mark.slow
 def test_nobody_agrees_to_two_sums_of_one_update(tmp_path, monkeypatch):
     monkeypatch.setattr(test_private_kills, "Recorder", Recorder)
     with Kept(tmp_path, NAMES, SECURE) as kept:

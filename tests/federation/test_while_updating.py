@@ -8,6 +8,7 @@ from collections import deque
 import numpy as np
 import pytest
 
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
@@ -42,14 +43,15 @@ class Together:
         self.agreement, self.dim = agreement, agreement.problem.dim
         self._kept = CoordinatorStore(folder / "state.db", agreement)
         self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
-        self.learners, self.parts = {}, {}
+        self.learners, self.calls, self.parts = {}, {}, {}
         for name, samples in SAMPLES.items():
             file = AgentStore(folder / f"{name}.db", "process")
             file.agree(agreement.facts())
             learner = DurableClient(name, agreement, file, DecisionRules())
+            calls = self.calls[name] = ApplicationCalls(learner)
             whole = client_of(agreement, name, samples).samples
             for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
-                learner.observe(learner.choose([x], t=t).id, float(y))
+                calls.observe(calls.choose([x], t=t).id, float(y))
             self.learners[name] = learner
             self.parts[name] = AgentSession(learner, file.instance, "test")
         for part in self.parts.values():
@@ -106,11 +108,11 @@ def test_the_model_and_the_states_after_it(together, kind):
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
             arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
-            decisions = [learner.choose(a, t=t) for a in arms]
+            decisions = [busy.calls[name].choose(a, t=t) for a in arms]
             pairs = list(zip(decisions, arms, strict=True))
             for decision, offered in pairs if t % 2 else pairs[::-1]:
                 reward = float(rng.integers(2))
-                learner.observe(decision.id, reward)
+                busy.calls[name].observe(decision.id, reward)
                 later[name].append((offered[decision.arm], reward, t))
 
     rounds = []
@@ -123,7 +125,7 @@ def test_the_model_and_the_states_after_it(together, kind):
         for name, learner in quiet.learners.items():
             assert len(later[name]) > 2
             for x, y, step in later[name]:  # in their order, after the model
-                learner.observe(learner.choose([x], t=step).id, y)
+                quiet.calls[name].observe(quiet.calls[name].choose([x], t=step).id, y)
             ours, theirs = (
                 busy.learners[name].protocol_client.to_arrays(),
                 learner.protocol_client.to_arrays(),

@@ -327,6 +327,7 @@ for at in (place(1, 3, 6), learned(2, 5, 4)):
 """
 
 
+@pytest.mark.slow
 def test_decisions_are_the_same_without_compilation():
     def output(**environment):
         done = subprocess.run(

@@ -143,6 +143,7 @@ print(exp(math.inf), exp(-math.inf), exp(math.nan))
 """
 
 
+@pytest.mark.slow
 def test_the_same_bits_without_compilation():
     def output(**environment):
         done = subprocess.run(

@@ -101,6 +101,7 @@ for seed in (0, -3, 2**62 + 1):
 """
 
 
+@pytest.mark.slow
 def test_the_stream_is_the_same_without_compilation():
     def output(**environment):
         done = subprocess.run(

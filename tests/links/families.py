@@ -49,9 +49,6 @@ class KnownHyperbolic(Hyperbolic):
     def self_concordance(self, radius):
         return 1.5  # |μ″/μ′| = 3|z|/(1 + z²), largest at |z| = 1
 
-    def smooth_everywhere(self):
-        return True
-
 
 class Positive(fg.Link):
     """μ(z) = (z + √(1+z²))/2 > 0 with exponential rewards: a support and a sampler of its own."""

@@ -53,13 +53,6 @@ def test_own_samples_take_the_place_of_steps():
         Event(6.0, clock="samples")
 
 
-def test_the_default_clock_is_not_shown():
-    """Results and files that were written before there was a clock are still the same."""
-    assert repr(Event(10.0)) == repr(Event(10.0, clock="steps")) == "Event(threshold=10.0)"
-    assert repr(Event(0.5, "own samples")) == "Event(threshold=0.5, clock='own samples')"
-    assert Event(10.0) == Event(10.0, "steps") != Event(10.0, "own samples")
-
-
 def test_always_and_never():
     assert Always().fires(1, 1, 0.0)
     assert not Never().fires(10, 0, 5.0)
@@ -154,7 +147,7 @@ def test_both_engines_count_the_same_samples(preset, acting):
     steps, own = runs["steps", "compiled"], runs["own samples", "compiled"]
     assert not steps.updates.equals(own.updates)
     assert own.parameters["trigger"] == "Event(threshold=0.7, clock='own samples')"
-    assert steps.parameters["trigger"] == "Event(threshold=0.7)"
+    assert steps.parameters["trigger"] == "Event(threshold=0.7, clock='steps')"
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,7 @@ def audited(
     return lower_bound(wrong, missed, trials), plan.mu
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
 @pytest.mark.parametrize("place", ["silo", "sums"])
 def test_the_view_tells_as_much_as_promised(place, neighbours):

@@ -35,6 +35,7 @@ def fits(draws, law, bound):
     return stats.chisquare(observed, expected).pvalue
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize(
     ("variance", "bound"),
     [(Fraction(1, 4), 1), (Fraction(1), 3), (Fraction(7, 2), 6), (16, 12), ((400, 4), 30)],

@@ -9,7 +9,8 @@ import pytest
 import fedglb as fg
 from fedglb.privacy.accounting import SMOOTHING, gdp_mu
 from fedglb.privacy.factorisation import factors
-from fedglb.privacy.fixed_point import BITS, UNIT, pack, quantised, size
+from fedglb.privacy.fixed_point import BITS, UNIT, size
+from tests.privacy.packing import pack, quantised
 
 PROBLEM = fg.Problem(dim=10)
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.privacy.fixed_point import UNIT, pack, quantised, size
+from fedglb.privacy.fixed_point import UNIT, size
 from fedglb.privacy.sensitivity import residual_bound, sensitivities
 from tests.links.families import FAMILIES, Bump, Dip
+from tests.privacy.packing import pack, quantised
 
 LINKS = ["logistic", "probit", "poisson", "identity"]
 RANGES = {"poisson": (0.0, 4.0), "identity": (-2.0, 2.0)}
@@ -73,6 +74,7 @@ def climbed(rng, family, radius, rewards, pair, part, count=1000, steps=300):
     return best
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("neighbours", ["zero-out", "replace"])
 @pytest.mark.parametrize("radius", [1.0, 3.0])
 @pytest.mark.parametrize("name", LINKS)

@@ -111,6 +111,7 @@ def accepted(rng, link, n, d, norm, *, limit=LIMIT):
     check_derivatives(answer, Batch(whole, before), limits(link, rewards, query), setting)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", LINK_TYPES)
 @pytest.mark.parametrize("d", [1, 2, 10, 40])
 def test_an_honest_client_is_never_refused(name, d):
@@ -121,6 +122,7 @@ def test_an_honest_client_is_never_refused(name, d):
                 accepted(rng, link, n, d, norm)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", LINK_TYPES)
 def test_nor_with_many_samples_or_features_or_unbounded_rewards(name):
     rng, link = np.random.default_rng(0), LINK_TYPES[name]()
@@ -164,6 +166,7 @@ def accepted_at_a_model(rng, link, n, d, norm, further, *, limit=LIMIT):
     return True
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("name", LINK_TYPES)
 @pytest.mark.parametrize("d", [1, 2, 10, 40])
 def test_nor_is_one_who_answers_at_the_model(name, d):
@@ -176,6 +179,7 @@ def test_nor_is_one_who_answers_at_the_model(name, d):
     assert sent > 0.6 * 6 * 12 * 4
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("name", LINK_TYPES)
 def test_nor_is_one_who_does_with_many_samples_or_features_or_unbounded_rewards(name):
     rng, link = np.random.default_rng(0), LINK_TYPES[name]()

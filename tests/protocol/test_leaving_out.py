@@ -286,7 +286,7 @@ def test_requests_are_answered_alike_when_they_come_twice():
 
 
 def test_a_model_that_comes_twice_is_adopted_once():
-    fed = prepared(communicating()["printed b"])
+    fed = prepared(communicating()["newton"])
     models = []
     fed.hook = lambda m: models.append(m) if isinstance(m, NewModel) and m.client == 1 else None
     fed.deliver(fed.coordinator.begin(13, 0))

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 import fedglb as fg
-from fedglb.service.app import make_app
-from fedglb.service.limits import Limits
+from fedglb.service.agent import RequestLimits, make_app
 
 
 @pytest.fixture
@@ -17,4 +16,4 @@ def agent(tmp_path):
 
 @pytest.fixture
 def app(agent):
-    return make_app(agent, limits=Limits(most_body=20_000, most_arms=50, most_batch=30))
+    return make_app(agent, limits=RequestLimits(max_body=20_000, max_arms=50, max_batch=30))

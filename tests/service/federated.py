@@ -15,7 +15,7 @@ import numpy as np
 import fedglb as fg
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.coordinator import status_socket
+from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.status import CoordinatorStatus
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.problem_table import ProblemTable
@@ -161,7 +161,7 @@ class Federated:
 
     def status(self) -> CoordinatorStatus | None:
         """What the coordinator says of itself; None: it does not answer."""
-        return status_socket.ask(self.path(COORDINATOR))
+        return board.ask(self.path(COORDINATOR))
 
     def __enter__(self) -> Federated:
         for name in (SERVER, COORDINATOR, *self.names):
@@ -199,7 +199,7 @@ class Federated:
                     whole = False
                     with fg.AgentClient(self.urls[name], patience=PATIENCE) as client:
                         held = client.status
-                        if held.welcome and held.model == status.model and not held.wants:
+                        if held.admitted and held.model == status.model and not held.requested_at:
                             load.one_more(name, client)
             return whole and all(m.model == status.model for m in status.members)
 
@@ -234,7 +234,7 @@ class Federated:
             store = AgentStore(self.path(name), "process")
             try:
                 played = store.samples(DIM)[0].so_far()
-                samples[name], held[name] = (played.X, played.y), store.adopted_model()
+                samples[name], held[name] = (played.X, played.y), store.updates.adopted_model()
             finally:
                 store.close()
         file = CoordinatorStore(self.path(COORDINATOR), self.agreement)

@@ -46,7 +46,7 @@ class Folder:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 try:
                     os.killpg(process.pid, number)
-                    process.wait(20)
+                    process.wait(PATIENCE)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     continue
             process.wait()

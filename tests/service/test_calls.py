@@ -12,8 +12,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import fedglb as fg
-from fedglb.service.app import make_app
-from fedglb.service.limits import Limits
+from fedglb.service.agent import RequestLimits, make_app
 from tests.federation.agent.test_full_disk import fill
 from tests.service.asgi import JSON, ask, get, post
 
@@ -147,15 +146,15 @@ def test_other_requests_have_their_turn_during_a_batch(agent):
 def test_status(app, agent):
     post(app, "/v1/choose", {"arms": ARMS})
     assert get(app, "/v1/status").json() == {
-        "connected": False, "welcome": False, "refused": None, "model": 0, "samples": 0,
-        "wants": 0,
+        "connected": False, "admitted": False, "refused": None, "model": 0, "samples": 0,
+        "requested_at": 0,
     } | get(app, "/v1/status").json()  # fmt: skip
     assert get(app, "/v1/status").json()["samples"] == agent.status.samples
 
 
 @pytest.mark.parametrize("rows", [0, 5, 25])
 def test_export(app, agent, rows, monkeypatch):
-    monkeypatch.setattr("fedglb.service.export._ROWS", 10)
+    monkeypatch.setattr("fedglb.service.agent._ROWS", 10)
     for k in range(rows):
         decision = agent.choose(ARMS, ids=["red", "blue"])
         if k % 2:
@@ -175,7 +174,7 @@ def test_export(app, agent, rows, monkeypatch):
 
 
 def test_no_more_exports_than_allowed_at_a_time(agent):
-    app = make_app(agent, limits=Limits(most_exports=1))
+    app = make_app(agent, limits=RequestLimits(max_exports=1))
 
     async def several() -> list[int]:
         asked = (ask(app, "GET", "/v1/export?format=parquet") for _ in range(4))
@@ -233,6 +232,9 @@ def test_a_file_that_cannot_be_written_is_no_fault_of_the_request(
 
 def test_a_fault_of_the_service_tells_nothing_of_it(app, agent, monkeypatch, caplog):
     monkeypatch.setattr(agent, "choose", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):  # the server's log gets it, too
-        post(app, "/v1/choose", {"arms": ARMS})
-    assert "a request failed" in caplog.text
+    found = post(app, "/v1/choose", {"arms": ARMS})
+    assert (found.status, found.problem) == (500, "internal")
+    batch = post(app, "/v1/choose/batch", {"batch": [{"arms": ARMS}]})
+    assert batch.json()["results"][0]["problem"] == found.json()
+    assert b"division" not in found.body
+    assert caplog.text.count("a request failed") == caplog.text.count("ZeroDivisionError") == 2

@@ -51,7 +51,7 @@ class Machine:
         elif " coordinator " in command:
             self._start(command, lambda: "the page is at" in self.folder.log)
         elif command.startswith("fedglb agent serve"):
-            self._start(f"{command} --http 127.0.0.1:{self.agent}", lambda: self.status["welcome"])
+            self._start(f"{command} --http 127.0.0.1:{self.agent}", lambda: self.status["admitted"])
         else:
             self.folder.run(command)
 
@@ -63,7 +63,7 @@ class Machine:
         try:
             return curl(command, self.agent)
         except OSError:  # it does not listen yet
-            return 0, b'{"welcome": false}'
+            return 0, b'{"admitted": false}'
 
     @property
     def status(self) -> dict:
@@ -76,6 +76,7 @@ class Machine:
         shutil.copytree(place / "shops" / "clients" / client, place / client, dirs_exist_ok=True)
 
 
+@pytest.mark.slow
 def test_from_nothing_to_a_federation_and_on(tmp_path):
     with ExitStack() as stack:
         machine = Machine(tmp_path, stack)
@@ -97,7 +98,7 @@ def test_from_nothing_to_a_federation_and_on(tmp_path):
                 folder.eventually(lambda: "revoked" in (machine.status["refused"] or ""))
             elif " add " in command:
                 machine.bring("shop-1")
-                folder.eventually(lambda: machine.status["welcome"])  # by itself
+                folder.eventually(lambda: machine.status["admitted"])  # by itself
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")

@@ -34,12 +34,12 @@ def test_a_served_agent_takes_part(tmp_path):
         bundle = place.bundle("a").folder
         options = (tmp_path / "a.db", "--bundle", bundle, "--http", "127.0.0.1:0")
         with service(*options) as running, fg.AgentClient(running.url) as client:
-            until(lambda: client.status.welcome)
+            until(lambda: client.status.admitted)
             assert "as a member of its federation" in page(running.port, "/")
             problem = fg.Problem(dim=3)
             other = fg.Agent.open(tmp_path / "b.db", problem, bundle=place.bundle("b").folder)
             with other:
-                until(lambda: other.status.welcome)
+                until(lambda: other.status.admitted)
                 for k in range(20):
                     other.observe(other.choose([ARMS[k % 2]], ids=["of-b"]).id, float(k % 2))
                     decision = client.choose(ARMS, ids=["of-a", "of-a"])

@@ -89,6 +89,7 @@ def body(rng: random.Random, path: str, ids: list[str]) -> bytes:
     return bytes(text)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_comes_is_answered(app, agent, seed):
     rng, ids, seen = random.Random(seed), [], {}

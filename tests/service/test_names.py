@@ -8,26 +8,26 @@ import msgspec
 
 from fedglb.federation import AgentStatus, Decision
 from fedglb.service import messages
-from fedglb.service.app import PATHS
+from fedglb.service.agent import PATHS
 from fedglb.service.problem import TITLES
 
 FIELDS = {
     "Choose": ["arms", "ids", "t", "key"],
     "Observe": ["id", "reward"],
-    "Batch": ["batch"],
+    "BatchBody": ["batch"],
     "Observed": ["id"],
-    "Chosen": ["status", "decision", "problem"],
-    "Rewarded": ["status", "problem"],
-    "ChosenBatch": ["results"],
-    "RewardedBatch": ["results"],
-    "Problem": [
+    "ChooseResult": ["status", "decision", "problem"],
+    "ObserveResult": ["status", "problem"],
+    "ChooseResults": ["results"],
+    "ObserveResults": ["results"],
+    "ProblemDetails": [
         "type", "title", "status", "detail", "argument", "value", "allowed", "same",
     ],
 }  # fmt: skip
 OF_DECISION = {
     "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error",
 }  # fmt: skip
-OF_STATUS = {"connected", "welcome", "refused", "model", "samples", "wants"}
+OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at"}
 WANTED_PATHS = {
     ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
     ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),

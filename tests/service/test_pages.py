@@ -10,7 +10,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation import AgentStatus
 from fedglb.protocol.messages import CovarianceRequest
-from fedglb.service.app import PATHS, make_app
+from fedglb.service.agent import PATHS, make_app
 from fedglb.service.messages import Choose, Observe
 from tests.service.asgi import get, post
 
@@ -73,10 +73,10 @@ def test_every_path_is_described_and_every_description_is_a_path(app):
         assert found.status not in (404, 405), path
         assert str(found.status) in described["paths"][path.path][path.method.lower()]["responses"]
     pages = {"/", "/docs", "/openapi.json"}
-    assert app._paths == set(described["paths"]) | pages
+    assert set(app.handlers) == set(described["paths"]) | pages
     text = get(app, "/docs").body.decode()
     for name in described["components"]["schemas"]:
-        assert f"<h3 id='{name}'>" in text
+        assert f'<h3 id="{name}">' in text
 
 
 def test_the_description_is_that_of_the_messages(app):

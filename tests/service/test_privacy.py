@@ -17,9 +17,9 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.warm_up import warm_up
-from fedglb.service.app import make_app
-from fedglb.service.page.app import Page
+from fedglb.federation.preload import preload
+from fedglb.service.agent import make_app
+from fedglb.service.coordinator import Page
 from tests.service.federated import AGREED, DIM, Federated, until
 from tests.service.process import PATIENCE
 
@@ -74,7 +74,7 @@ class Secrets:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     """Two services that have learned and hold a model of both, and the secrets of each."""
-    warm_up(AGREED.build())
+    preload(AGREED.build())
     folder = tmp_path_factory.mktemp("p")
     with Federated(folder, ("a", "b"), "--http", "127.0.0.1:0") as running:
         running.secrets = {
@@ -111,7 +111,7 @@ def paths(tmp_path_factory):
     """All paths of the service."""
     path = tmp_path_factory.mktemp("app") / "x.db"
     with fg.Agent.open(path, fg.Problem(dim=2)) as agent:
-        return sorted(make_app(agent)._paths)
+        return sorted(make_app(agent).handlers)
 
 
 @pytest.mark.parametrize(("mine", "other"), [("a", "b"), ("b", "a")])
@@ -187,7 +187,7 @@ def test_no_page_has_a_sample(place, paths):
             status, texts[f"{name}{path}"] = exchange(url, path)
             assert status == 200, path
         texts[f"{name} printed"] = json.dumps(place.services[name].events).encode()
-    shown = [route.path for route in Page(Board(), lambda: True).routes()]
+    shown = list(Page(Board()).handlers())
     assert {"/", "/status.json", "/events", "/metrics"} <= set(shown)
     for path in shown:
         status, texts[f"coordinator{path}"] = exchange(page_url(place), path)

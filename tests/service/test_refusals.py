@@ -8,9 +8,8 @@ import json
 import pytest
 
 import fedglb as fg
-from fedglb.service.access import Access
-from fedglb.service.app import make_app
-from fedglb.service.limits import Limits
+from fedglb.service.agent import RequestLimits, make_app
+from fedglb.service.guard import Access
 from fedglb.service.listening import read_token
 from tests.service.asgi import CUT, JSON, ask, get, post
 
@@ -25,6 +24,7 @@ TOKEN = "0123456789abcdef-token"
 def test_paths_that_there_are_not(app, path):
     found = get(app, path)
     assert (found.status, found.problem) == (404, "not-found")
+    assert found.json()["detail"] == "unknown path; see /openapi.json"
 
 
 def test_methods_that_a_path_has_not(app):
@@ -76,7 +76,7 @@ def test_a_connection_that_ends_before_the_body_is_no_fault(app, agent, caplog):
 
 
 def test_a_body_that_does_not_arrive(agent):
-    app = make_app(agent, limits=Limits(read_seconds=1))
+    app = make_app(agent, limits=RequestLimits(read_timeout=1))
     found = asyncio.run(ask(app, "POST", "/v1/choose", headers=JSON, pieces=[]))
     assert (found.status, found.problem) == (408, "too-slow")
 
@@ -89,7 +89,7 @@ def test_too_many_arms_and_too_long_a_batch(app):
 
 
 def test_too_many_at_a_time_are_told_to_come_again(agent):
-    app = make_app(agent, limits=Limits(most_waiting=2))
+    app = make_app(agent, limits=RequestLimits(max_concurrent=2))
 
     async def crowd() -> None:
         slow = [
@@ -177,7 +177,7 @@ def test_a_tokens_file(tmp_path, caplog):
     assert "chmod 600" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["most_body", "most_arms", "most_batch", "most_waiting"])
+@pytest.mark.parametrize("name", ["max_body", "max_arms", "max_batch", "max_concurrent"])
 def test_limits_are_checked(name):
     with pytest.raises(fg.InvalidInput, match=name):
-        Limits(**{name: 0})
+        RequestLimits(**{name: 0})

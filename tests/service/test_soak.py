@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 from tests.service.federated import AGREED, COORDINATOR, SERVER, Federated, Killer
 from tests.service.load import Load, load
 
@@ -128,7 +128,7 @@ def table(place: Federated, watch: Watch, rows: dict[str, int], seconds: float) 
 
 @pytest.mark.slow
 def test_soak(tmp_path, capsys):
-    warm_up(AGREED.build())
+    preload(AGREED.build())
     rng = random.Random(15)
     with Federated(tmp_path, (SPARED, *KILLED[:2])) as place:
         with load(place.urls, 4, tmp_path, pause=0.05) as running:

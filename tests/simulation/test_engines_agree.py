@@ -11,11 +11,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
+from fedglb.algorithms.fedlinucb import FrozenRidge
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.merge import MOST
-from fedglb.parts.confidence import FedGLB
+from fedglb.parts.confidence import FedGLBRadius
 from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update import Anchored, FrozenRidge, Ons
+from fedglb.parts.local_update import Anchored, Ons
 from fedglb.parts.trigger import Always, Event, Never, Schedule
 from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.reference import ReferenceEngine
@@ -35,22 +36,17 @@ SOLVERS = {
     "agd": fg.AGD(),
     "agd, paper's J": fg.AGD(stop="bound", tolerance=1e-2),
     "agd, fixed": fg.AGD(stop="fixed", rounds=3),
-    "agd, paper's projection": fg.AGD(projection="paper"),
     "newton": fg.Newton(),
     "newton, tight": fg.Newton(tolerance=1e-14),
-    "newton, paper's projection": fg.Newton(projection="paper"),
     "lbfgs": fg.LBFGS(),
 }
 ALGORITHMS = {
     "FedGLB-UCB": fg.fedglb_ucb(0.3, fg.Newton(), exploration=0.2),
     "FedGLB-UCB, proven radius": fg.fedglb_ucb(0.3, fg.Newton()),
-    "FedGLB-UCB, printed b and beta": fg.fedglb_ucb(
-        0.3, fg.Newton(), 0.2, confidence=fg.FedGLBPrinted(), b_rule="printed"
-    ),
     "FedGLB-UCB, fixed radius": fg.fedglb_ucb(0.3, fg.Newton(), confidence=fg.Fixed(0.3)),
     "FedGLB-UCB, D=0": fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
     "FedGLB-UCB, D=inf": fg.fedglb_ucb(math.inf, fg.Newton(), 0.2),
-    "always": fg.Algorithm("eager", Ons(), fg.Newton(), Always(), FedGLB(), exploration=0.2),
+    "always": fg.Algorithm("eager", Ons(), fg.Newton(), Always(), FedGLBRadius(), exploration=0.2),
     "FedGLB-UCB1": fg.fedglb_ucb_1(5, fg.Newton(), 0.2),
     "FedGLB-UCB2": fg.fedglb_ucb_2(5, fg.Newton(), 0.2),
     "FedGLB-UCB2, B=T": fg.fedglb_ucb_2(T, fg.Newton(), 0.2),
@@ -159,6 +155,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.some(75)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
     run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
@@ -236,6 +233,7 @@ def recorded(rewards, active):
     )  # fmt: skip
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rewards", [True, False])
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -398,7 +396,10 @@ class OwnTrigger(Always):
     ("algorithm", "words"),
     [
         (fg.n_ons_glm(confidence=OwnRadius(1.0)), ["OwnRadius", "formula"]),
-        (fg.Algorithm("x", Ons(), fg.Newton(), OwnTrigger(), FedGLB()), ["OwnTrigger", "level"]),
+        (
+            fg.Algorithm("x", Ons(), fg.Newton(), OwnTrigger(), FedGLBRadius()),
+            ["OwnTrigger", "level"],
+        ),
     ],
 )
 def test_a_part_without_a_compiled_form_is_refused_by_name(algorithm, words):
@@ -522,7 +523,7 @@ def test_a_schedule_and_an_event_at_once():
         def level(self):
             return 0.5
 
-    algorithm = fg.Algorithm("both", Ons(), fg.Newton(), Both(6), FedGLB(), exploration=0.2)
+    algorithm = fg.Algorithm("both", Ons(), fg.Newton(), Both(6), FedGLBRadius(), exploration=0.2)
     run = agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
     assert 0 < run.updates["client"].null_count() < run.updates.height
 
@@ -535,7 +536,7 @@ class Remembering(Ons):
 
 
 def test_a_state_that_depends_on_the_client_is_refused():
-    algorithm = fg.Algorithm("x", Remembering(), fg.Newton(), Event(0.3), FedGLB())
+    algorithm = fg.Algorithm("x", Remembering(), fg.Newton(), Event(0.3), FedGLBRadius())
     env = fg.Synthetic(LINKS["logistic"], N, K)
     with pytest.raises(fg.InvalidInput, match="depends on the client"):
         fg.simulate(algorithm, env, T, 3)

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from fedglb.parts.confidence import FedGLB
+from fedglb.parts.confidence import FedGLBRadius
 from fedglb.parts.local_update import Ons
 from fedglb.parts.trigger import Event
 from tests.links.families import Hyperbolic
@@ -69,6 +69,7 @@ def env(link, clients=N):
 # -- each axis around one algorithm ---------------------------------------------------------------
 
 
+@pytest.mark.some(17)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("link", ["logistic", "Poisson", "identity"])
 def test_every_rule_with_proven_sets(rule, link):
@@ -173,7 +174,7 @@ def test_small_sizes():
 
 @pytest.mark.parametrize("solver", ["newton", "agd", "lbfgs"])
 def test_the_rule_of_the_ridge_with_online_newton_steps(solver):
-    fixed = fg.Algorithm("x", Ons(), SOLVERS[solver], Event(0.3), FedGLB(), exploration=0.2)
+    fixed = fg.Algorithm("x", Ons(), SOLVERS[solver], Event(0.3), FedGLBRadius(), exploration=0.2)
     for link in ("logistic", "Poisson"):
         run = agree_in_all(dataclasses.replace(fixed, ridge=fg.Evidence()), env(link))
         assert run.syncs > 1

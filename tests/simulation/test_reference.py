@@ -63,7 +63,6 @@ def test_the_result_says_what_is_not_proven():
     assert "curvature" in caveats(fg.n_ons_glm(), fg.Problem(2, curvature=0.25))
     assert "constant" in caveats(fg.n_ons_glm(confidence=fg.Fixed(0.3)), fg.Problem(2))
     assert "exploration" in caveats(fg.n_ons_glm(exploration=0.5), fg.Problem(2))
-    assert "printed" in caveats(fg.fedglb_ucb(1.0, b_rule="printed"), fg.Problem(2))
     assert "linear" in caveats(fg.dislinucb(1.0), fg.Problem(2))
     assert caveats(fg.dislinucb(1.0), fg.Problem(2, fg.Identity())) == ""
     assert "2δ" in caveats(fg.fedglb_ucb_3(1), fg.Problem(2, fg.Identity()))

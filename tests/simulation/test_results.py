@@ -55,6 +55,7 @@ def test_the_table_of_interactions():
         run.table("traces")
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("name", ["trace", "updates", "ledger", "interactions"])
 @pytest.mark.parametrize("algorithm", [fg.fedglb_ucb(0.5), fg.fedglb_ucb_1(3), fg.n_ons_glm()])
 def test_pandas_frames_hold_what_polars_frames_hold(name, algorithm):

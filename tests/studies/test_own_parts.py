@@ -17,8 +17,9 @@ import pytest
 
 import fedglb as fg
 from fedglb.studies.report import write_report
-from fedglb.studies.reproduce import load_study, reproduce
+from fedglb.studies.results.study import load_study
 from fedglb.studies.run import task
+from fedglb.studies.run.reproduce import reproduce
 from fedglb.studies.spec.grid import OTHER_COLUMNS
 from tests.studies.own_parts import Cautious, Coins, cautious, coins, plain
 from tests.studies.tiny import bytes_of, fedglb, tables

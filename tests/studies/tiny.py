@@ -64,7 +64,7 @@ def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
 
 def fedglb(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     process = start("-m", "fedglb.cli", *arguments, **environment)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=600)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
 
@@ -74,7 +74,7 @@ def parts(folder: Path) -> list[Path]:
 
 def until(condition: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
     """Wait until something holds; fail if the process ends before."""
-    for _ in range(75_000):  # five minutes
+    for _ in range(150_000):  # ten minutes
         if condition():
             return
         if process is not None and process.poll() is not None:

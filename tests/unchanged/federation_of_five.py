@@ -34,12 +34,12 @@ def digests(folder: Path) -> dict[str, str]:
         running.until(running.everybody_here)
         for t in range(HORIZON):
             for i, node in enumerate(running.all()):
-                decision = node.learner.choose(arms[t, i], t=t + 1)
+                decision = node.calls.choose(arms[t, i], t=t + 1)
                 choices[t, i] = decision.arm
                 reward = float(rewards[t, i, decision.arm])
-                asked = node.learner.observe(decision.id, reward)
+                asked = node.calls.observe(decision.id, reward)
                 if asked:
-                    node.agent_session.want(asked)
+                    node.agent_session.note_trigger(asked)
                     running.request(node.name)
                     running.until(lambda: running.shared(len(steps) + 1))
                     model = running.coordinator.model

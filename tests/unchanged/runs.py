@@ -55,9 +55,6 @@ SOLVERS: dict[str, dict[str, Any]] = {
 }
 OPTIONS: dict[str, Callable[[], fg.Algorithm]] = {
     "newton fixed": lambda: fg.fedglb_ucb(0.5, fg.Newton(stop="fixed", rounds=2), 0.2),
-    "printed b and radius": lambda: fg.fedglb_ucb(
-        0.5, fg.Newton(), 0.2, confidence=fg.FedGLBPrinted(), b_rule="printed"
-    ),
     "fixed radius": lambda: fg.fedglb_ucb(0.5, fg.Newton(), confidence=fg.Fixed(0.3)),
     "proven radius": lambda: fg.fedglb_ucb(0.5, fg.Newton()),
     "threshold 0": lambda: fg.fedglb_ucb(0.0, fg.Newton(), 0.2),
@@ -172,8 +169,7 @@ def newer_cases() -> dict[str, Case]:
 def delicate_cases() -> dict[str, Case]:
     """Return those in which a last bit, which another processor rounds otherwise, decides.
 
-    All synthetic arms are of length 1: what a client chooses first is a tie but for rounding. The
-    paper's projection ends when rounding allows no more, in more rounds or fewer.
+    All synthetic arms are of length 1: what a client chooses first is a tie but for rounding.
     """
     found = {}
     for link, problem in PROBLEMS.items():
@@ -182,11 +178,6 @@ def delicate_cases() -> dict[str, Case]:
                 fg.ALGORITHMS[preset](exploration=0.2, **given),
                 fg.Synthetic(problem, CLIENTS, ARMS),
                 preset not in ALONE,
-            )
-        for name, solver in (("agd", fg.AGD), ("newton", fg.Newton)):
-            algorithm = fg.fedglb_ucb(0.5, solver(projection="paper"), 0.2)
-            found[f"fedglb-ucb {link} {name}, paper's projection"] = Case(
-                algorithm, recorded(link), True
             )
     return found
 

@@ -19,6 +19,7 @@ def test_names_and_options_are_still_there():
     assert list(missing(users, now)) == []
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("engine", runs.ENGINES)
 @pytest.mark.parametrize("name", CASES)
 def test_runs_choose_and_count_as_before(name, engine):

@@ -1,16 +1,156 @@
-"""Async-LinUCB (Li and Wang, AISTATS 2022): federated linear bandits that nobody waits for."""
+"""Async-LinUCB (Li and Wang, AISTATS 2022): federated linear bandits without waiting."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.parts.confidence import AsyncLinUCB, Confidence
+from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import LOG_GAIN, in_order
+from fedglb.kernels.linalg import log_det
+from fedglb.links import Identity
+from fedglb.model import SharedModel
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update import AsyncRidge
+from fedglb.parts.local_update.fields import Counter
+from fedglb.parts.local_update.ridge import LinearModel, RidgeState, adopt_sums, ridge_step
 from fedglb.parts.trigger import Growth
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray
+
+#: A place in `counters`, behind those of every state.
+LOG_RATIO = 3
 
 
+@dataclass
+class AsyncRidgeState(RidgeState):
+    """State of a client whose uploads need not bring a model: its gain begins anew at each.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `AsyncRidge.begin` makes them.
+
+    Attributes
+    ----------
+    log_ratio
+        log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A.
+    """
+
+    log_ratio = Counter(LOG_RATIO)
+
+
+@dataclass(frozen=True)
+class AsyncRidge(LinearModel[AsyncRidgeState]):
+    """Ridge regression, exact after every sample, that follows what is not uploaded yet.
+
+    References
+    ----------
+    Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.async_linucb(threshold=1.0).local_update
+    AsyncRidge()
+    """
+
+    stored_name = "AsyncRidge"
+
+    state_type = AsyncRidgeState
+    step = staticmethod(ridge_step)
+
+    def adopt(self, setting: Setting, state: AsyncRidgeState, model: SharedModel) -> None:
+        """Take over A_t and b_t, and the determinant; θ and the centre are A⁻¹b."""
+        adopt_sums(state, model)
+        state.log_ratio = log_det(model.matrix) - setting.problem.dim * math.log(setting.ridge)
+
+    def uploaded(self, state: AsyncRidgeState) -> None:
+        """Let the gain begin anew; det A stays known."""
+        state.log_ratio += state.log_gain
+        super().uploaded(state)
+
+
+#: Places in the constants of `async_formula`: R, 2 log(1/δ) and √λ·S.
+NOISE, TAIL, PRIOR = range(3)
+
+
+@kernel
+def async_formula(
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
+) -> float:
+    """R√(log(det A/λ^d) + 2 log(1/δ)) + √λ·S, with the A that the client holds."""
+    log_ratio = max(counters[LOG_RATIO] + counters[LOG_GAIN], 0.0)
+    return float(constants[NOISE] * math.sqrt(log_ratio + constants[TAIL]) + constants[PRIOR])
+
+
+@dataclass(frozen=True)
+class AsyncLinUCB(Confidence[AsyncRidgeState]):
+    """The radius of Async-LinUCB, for the identity link.
+
+    α = R√(log(det A/λ^d) + 2 log(1/δ)) + √λS, where A is the client's: its own samples and those
+    that it was sent.
+
+    References
+    ----------
+    Li and Wang (AISTATS 2022), Async-LinUCB. The printed text was not at hand; the authors' program
+    has d log(1 + n/(dλ)) in the place of the determinants, which is never less. docs/theory.md,
+    section 9.1, says what is proven.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.async_linucb(threshold=1.0).confidence
+    AsyncLinUCB()
+    """
+
+    stored_name = "AsyncLinUCB"
+
+    state_type = AsyncRidgeState
+    formula = staticmethod(async_formula)
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that nothing is proven, where the link is not the identity; else what is."""
+        if isinstance(problem.link, Identity):
+            what = "Async-LinUCB's radius is proven for one client"
+            return (f"{what}: docs/theory.md, section 9.1, has one that is proven for all",)
+        return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return R, 2 log(1/δ) and √λ·S."""
+        problem = setting.problem
+        return in_order({
+            NOISE: problem.R, TAIL: -2.0 * math.log(setting.delta),
+            PRIOR: math.sqrt(setting.ridge) * problem.S,
+        })  # fmt: skip
+
+
+@documented(
+    returns=SIMULATED,
+    threshold=(
+        "C ≥ 0: a client uploads where its own samples since its last upload make det A more "
+        "than 1 + C times; infinity: never. 1 + C is the paper's γ_U: 1, 2, 5, 8 and infinity "
+        "in the authors' program."
+    ),
+    download=(
+        "C ≥ 0: a client gets the sums where what it does not have of them makes their "
+        "determinant more than 1 + C times, the paper's γ_D; infinity: never. None (default): "
+        "as `threshold`, as in the authors' program."
+    ),
+    exploration=(
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the paper's "
+        "radius. It does not multiply `Fixed`."
+    ),
+    delta="δ of the radius, in (0, 1): for one client, with which probability its set may fail.",
+    confidence=(
+        "The radius. None (default): the paper's, `AsyncLinUCB`. Or `Fixed(alpha)`, a constant."
+    ),
+)
 def async_linucb(
     threshold: float,
     download: float | None = None,
@@ -18,43 +158,14 @@ def async_linucb(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
-    """Async-LinUCB: a client uploads what it has learnt; who lacks much of all that gets it.
+    """Async-LinUCB: a client uploads its sums; clients that lag behind receive all sums.
 
     A client plays by ridge regression on its own samples and those that it was sent. It uploads
     Σ x xᵀ and Σ x y over its samples since its last upload. After each upload the coordinator
     sends its sums to every client that lacks enough of them; the client that uploaded goes on
     with what it has. The model is linear whatever the problem's link.
-
-    Parameters
-    ----------
-    threshold
-        C ≥ 0: a client uploads where its own samples since its last upload make det A more than
-        1 + C times; infinity: never. 1 + C is the paper's γ_U: 1, 2, 5, 8 and infinity in the
-        authors' program.
-    download
-        C ≥ 0: a client gets the sums where what it does not have of them makes their determinant
-        more than 1 + C times, the paper's γ_D; infinity: never. None (default): as `threshold`, as
-        in the authors' program.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the paper's radius. It
-        does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ of the radius, in (0, 1): for one client, with which probability its set may fail.
-    confidence
-        The radius. None (default): the paper's, `AsyncLinUCB`. Or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation cannot run it.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -81,4 +192,5 @@ def async_linucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )

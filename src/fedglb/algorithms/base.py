@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fedglb.errors import InvalidInput, instance, integer, number, under
-from fedglb.later import later
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import GlobalUpdate
@@ -87,8 +86,8 @@ class Algorithm:
     delta: float = 0.01
     exploration: float = 1.0
     centralised: bool = False
-    choice: Choice = later(Ucb())
-    privacy: GaussianMechanism | None = later(None)
+    choice: Choice = field(default_factory=Ucb)
+    privacy: GaussianMechanism | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.ridge, Evidence):
@@ -167,7 +166,7 @@ class Algorithm:
         if not self.trigger.public:
             allowed = (
                 f"None with {self.trigger}: when it fires, and for whom, follows from raw samples "
-                f"and is told without noise; {instead}"
+                f"and is public without noise; {instead}"
             )
             raise InvalidInput("privacy", privacy, allowed)
         solver = self.global_update

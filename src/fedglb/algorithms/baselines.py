@@ -5,48 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.parts.confidence import Confidence, FedGLB, OwnModel
+from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence, FedGLBRadius, OwnModel
 from fedglb.parts.local_update import Mle, Ons
 from fedglb.parts.trigger import Never
 
 
+@documented(
+    returns=SIMULATED,
+    confidence="The radius. None (default): the lemma `OwnModel`. Or `Fixed(alpha)`, a constant.",
+)
 def one_ucb_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """One-UCB-GLM: one learner sees all clients' samples, and fits all of them after each new one.
 
     It needs no messages; its ledger has the paper's count, one transfer to every client after
     every interaction.
-
-    Parameters
-    ----------
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `OwnModel`. Or `Fixed(alpha)`, a constant.
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
-        passes over the samples and makes the radius smaller, which pays for what the fit is
-        off.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation cannot run it.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -69,43 +50,29 @@ def one_ucb_glm(
         delta=delta,
         exploration=exploration,
         centralised=True,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    confidence=(
+        "The radius. None (default): the lemma `OwnModel`, with δ/N per client. Or "
+        "`Fixed(alpha)`, a constant."
+    ),
+    tolerance=(
+        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
+        "takes more passes over the samples."
+    ),
+)
 def n_ucb_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """N-UCB-GLM: every client learns alone, and fits all its own samples after each new one.
-
-    Parameters
-    ----------
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `OwnModel`, with δ/N per client. Or
-        `Fixed(alpha)`, a constant.
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
-        passes over the samples.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -127,41 +94,26 @@ def n_ucb_glm(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    confidence=(
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
+        "iterate, or `Fixed(alpha)`, a constant."
+    ),
+)
 def n_ons_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """N-ONS-GLM: every client learns alone, by online Newton steps on its own samples.
 
     It equals `fedglb_ucb` with an infinite threshold: no global updates, no messages.
-
-    Parameters
-    ----------
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -179,8 +131,9 @@ def n_ons_glm(
         local_update=Ons(),
         global_update=None,
         trigger=Never(),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )

@@ -26,7 +26,7 @@ from fedglb.parts.choice import (
     Thompson,
     Ucb,
 )
-from fedglb.parts.confidence import Confidence, FedGLBPrinted, Fixed, Iterate, OnePassRadius
+from fedglb.parts.confidence import Confidence, Fixed, Iterate, OnePassRadius
 from fedglb.parts.global_update import AGD, LBFGS, GlobalUpdate, Newton, OneExchange
 from fedglb.parts.ridge import Evidence
 from fedglb.privacy import GaussianMechanism
@@ -44,7 +44,7 @@ CHOICES: dict[str, type[Choice]] = {
 RIDGE_START = "ridge_start"
 #: The column with ε of the privacy.
 EPSILON = "epsilon"
-RADII = ("lemma", "printed", "iterate", "one-pass", "fixed")
+RADII = ("lemma", "iterate", "one-pass", "fixed")
 _signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
 
@@ -102,7 +102,7 @@ def solver_options(name: str) -> tuple[str, ...]:
     Examples
     --------
     >>> solver_options("newton")
-    ('tolerance', 'stop', 'rounds', 'projection')
+    ('tolerance', 'stop', 'rounds')
     """
     return tuple(_signature(SOLVERS[name]).parameters)
 
@@ -116,7 +116,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         A key of `ALGORITHMS`, or the name of a function of somebody's own.
     given
         Its parameters, as the preset names them; `solver` is a name or a table such as
-        ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma", "printed",
+        ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma",
         "iterate", "one-pass" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name
         and a number such as "sigma:3", or a table such as
         ``{"name": "certified", "index": "bayes"}``, and `ridge` is a number or
@@ -138,7 +138,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     Examples
     --------
     >>> build("fedglb-ucb", {"threshold": 10.0, "solver": "newton"}).solver
-    Newton(tolerance=None, stop='certificate', rounds=None, projection='ball')
+    Newton(tolerance=None, stop='certificate', rounds=None)
     >>> build("n-ons-glm", {"confidence": {"fixed": 0.3}}).confidence
     Fixed(alpha=0.3)
     """
@@ -151,12 +151,10 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
         if default is inspect.Parameter.empty and key not in given:
             raise InvalidInput(key, None, f"a value: {preset} needs one")
     chosen = dict(given)
-    tolerance = given.get("tolerance")
     if "solver" in chosen:
         chosen["solver"] = solver(chosen["solver"])
-        tolerance = getattr(chosen["solver"], "tolerance", None)
     if "confidence" in chosen:
-        chosen["confidence"] = confidence(chosen["confidence"], tolerance)
+        chosen["confidence"] = confidence(chosen["confidence"])
     if "choice" in chosen:
         with under("choice"):
             chosen["choice"] = choice(chosen["choice"])
@@ -201,8 +199,8 @@ def solver(spec: object) -> GlobalUpdate:
         return SOLVERS[name](**table)
 
 
-def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] | None:
-    """Build a radius; `tolerance` is the solver's, which enters the printed radius."""
+def confidence(spec: object) -> Confidence[Any] | None:
+    """Build a radius from its name, a table `{fixed = 0.3}` or a part."""
     with under("confidence"):
         own = _own_part(spec, Confidence, "fg.Fixed(0.3)")  # type: ignore[type-abstract]
     if own is not None:
@@ -214,8 +212,6 @@ def confidence(spec: object, tolerance: float | None = None) -> Confidence[Any] 
     if spec == "fixed":
         raise InvalidInput("confidence", spec, "a constant radius as {fixed = 0.3}")
     kind = one_of("confidence", spec, RADII)
-    if kind == "printed":
-        return FedGLBPrinted(tolerance)
     if kind == "one-pass":
         return OnePassRadius()
     return Iterate() if kind == "iterate" else None
@@ -339,7 +335,7 @@ def privacy(spec: object) -> GaussianMechanism | None:
 
 
 def privacy_in_words(part: GaussianMechanism) -> str:
-    """Return δ of the privacy and its options that are not defaults; ε has a column of its own.
+    """Return δ of the privacy and its options that are not defaults; ε has another column.
 
     Examples
     --------

@@ -5,12 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.documented import documented
+from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence, Linear
 from fedglb.parts.global_update import ClosedForm
 from fedglb.parts.local_update import Ridge
 from fedglb.parts.trigger import Clock, Event
 
 
+@documented(
+    confidence=(
+        "The radius. None (default): OFUL's radius, `Linear`. Or `Fixed(alpha)`, a constant."
+    ),
+)
 def dislinucb(
     threshold: float,
     exploration: float = 1.0,
@@ -18,38 +25,11 @@ def dislinucb(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     clock: Clock = "steps",
+    choice: Choice | None = None,
 ) -> Algorithm:
     """DisLinUCB: ridge regression on the rewards, summed over all where a client asks for it.
 
     The model is linear whatever the problem's link; a client asks as in `fedglb_ucb`.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
-        interaction, infinity none.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): OFUL's radius, `Linear`. Or `Fixed(alpha)`, a constant.
-    clock
-        What multiplies a client's gain in the event trigger: "steps" (default), those since the
-        last update, or "own samples", the client's since its last model (see `Event`).
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -71,4 +51,5 @@ def dislinucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )

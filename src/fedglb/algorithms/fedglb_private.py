@@ -1,10 +1,11 @@
-"""`fedglb_private`: one message per client and update, and differential privacy where asked for."""
+"""`fedglb_private`: one message per client and update, and differential privacy if wanted."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.documented import documented
 from fedglb.parts.choice import Bayes, Choice, Ucb
 from fedglb.parts.confidence import Confidence, Posterior
 from fedglb.parts.global_update import OnePass
@@ -13,6 +14,31 @@ from fedglb.parts.trigger import Geometric
 from fedglb.privacy import GaussianMechanism
 
 
+@documented(
+    raises="when a run starts, if rewards have no bound and `privacy` has no `reward_limit`",
+    updates="B, the number of updates; with privacy, of releases that the noise is made for.",
+    first=(
+        "The step of the first update, in a federation the second. None (default): where the "
+        "sums are about as large as the noise in them."
+    ),
+    privacy="``fg.GaussianMechanism(epsilon, delta)``; None (default): no noise.",
+    growth=(
+        "How much later each update is than the one before, a factor > 1. None (default): "
+        "such that the updates fill the horizon. A federation needs `first` and `growth`."
+    ),
+    confidence=(
+        "The radius. None (default): one standard deviation of the Laplace posterior, the "
+        "noise of privacy in it; nothing is proven then. ``fg.OnePassRadius()`` is the proven "
+        "set: without noise `Ucb` by it has no more regret than the default, with much noise "
+        "several times as much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what "
+        "the default may play. ``fg.Fixed(alpha)`` is a constant."
+    ),
+    choice="Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.",
+    delta=(
+        "δ, the probability with which some confidence set may fail, in (0, 1). It is not "
+        "that of the privacy."
+    ),
+)
 def fedglb_private(
     updates: int,
     first: float | None = None,
@@ -29,43 +55,6 @@ def fedglb_private(
     all that the coordinator needs. Between updates clients play the shared model and nothing
     else. So noise in these sums makes it differentially private for every user, and secure sums
     hide each client's own from the coordinator.
-
-    Parameters
-    ----------
-    updates
-        B, the number of updates; with privacy, of releases that the noise is made for.
-    first
-        The step of the first update, in a federation the second. None (default): where the sums
-        are about as large as the noise in them.
-    privacy
-        ``fg.GaussianMechanism(epsilon, delta)``; None (default): no noise.
-    growth
-        How much later each update is than the one before, a factor > 1. None (default): such that
-        the updates fill the horizon. A federation needs `first` and `growth`.
-    confidence
-        The radius. None (default): one standard deviation of the Laplace posterior, the noise of
-        privacy in it; nothing is proven then. ``fg.OnePassRadius()`` is the proven set: without
-        noise `Ucb` by it has no more regret than the default, with much noise several times as
-        much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what the default may play.
-        ``fg.Fixed(alpha)`` is a constant.
-    choice
-        Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1). It is not that of
-        the privacy.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range; when a run starts, if rewards have no bound and
-        `privacy` has no `reward_limit`.
 
     References
     ----------

@@ -5,14 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.parts.confidence import Confidence, FedGLB, GlobalModel, LazyONS
+from fedglb.algorithms.documented import SCHEDULED, documented
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyOnsRadius
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
 from fedglb.parts.lazy_rate import LazyRate
-from fedglb.parts.local_update import BRule, Frozen, LazyOns, Ons
+from fedglb.parts.local_update import Frozen, LazyOns, Ons
 from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 
 
+@documented(
+    confidence=(
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
+        "iterate, or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb(
     threshold: float,
     solver: GlobalUpdate | None = None,
@@ -20,53 +28,14 @@ def fedglb_ucb(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
-    b_rule: BRule = "refit",
     clock: Clock = "steps",
     privacy: GaussianMechanism | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
 
     A client asks for a global update when its own samples since the last one have gained enough
     information; then all clients fit one model to all samples.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
-        interaction, infinity none.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
-    b_rule
-        What b is after a global update. "refit" (default): every past prediction is the new
-        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
-        proven, more regret).
-    clock
-        What multiplies a client's gain in the event trigger: "steps" (default), those since the
-        last update, or "own samples", the client's since its last model (see `Event`).
-    privacy
-        None (default). Any other is refused, with the reason: when such a trigger fires tells of
-        raw samples; `fedglb_private` has updates on a schedule.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -77,24 +46,32 @@ def fedglb_ucb(
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton(), exploration=0.3)
     >>> algorithm.name, algorithm.trigger
-    ('FedGLB-UCB', Event(threshold=10.0))
+    ('FedGLB-UCB', Event(threshold=10.0, clock='steps'))
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
     >>> fg.simulate(algorithm, env, horizon=20, seed=1).syncs
     2
     """
     return Algorithm(
         name="FedGLB-UCB",
-        local_update=Ons(b_rule),
+        local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Event(threshold, clock),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
         privacy=privacy,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence=(
+        "The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb_1(
     updates: int,
     solver: GlobalUpdate | None = None,
@@ -102,36 +79,9 @@ def fedglb_ucb_1(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₁: clients play the last global model, and learn only by scheduled fits.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -152,9 +102,18 @@ def fedglb_ucb_1(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence=(
+        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
+        "iterate, or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedglb_ucb_2(
     updates: int,
     solver: GlobalUpdate | None = None,
@@ -162,44 +121,11 @@ def fedglb_ucb_2(
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
-    b_rule: BRule = "refit",
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule and not by event.
 
     Clients take online Newton steps between the updates, as in `fedglb_ucb`.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `FedGLB`. Or `Iterate()`, around the Newton iterate,
-        `Fixed(alpha)`, a constant, or `FedGLBPrinted()`, the paper's printed one.
-    b_rule
-        What b is after a global update. "refit" (default): every past prediction is the new
-        model's, as the ellipsoid lemma needs. "printed": the paper's rule (erratum 2; not
-        proven, more regret).
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -209,20 +135,30 @@ def fedglb_ucb_2(
     --------
     >>> import fedglb as fg
     >>> fg.fedglb_ucb_2(updates=20).local_update
-    Ons(b_rule='refit')
+    Ons()
     """
     return Algorithm(
         name="FedGLB-UCB2",
-        local_update=Ons(b_rule),
+        local_update=Ons(),
         global_update=AGD() if solver is None else solver,
         trigger=Schedule(updates),
-        confidence=FedGLB() if confidence is None else confidence,
+        confidence=FedGLBRadius() if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    returns=SCHEDULED,
+    raises="when a run starts, if B > T",
+    confidence="The radius. None (default): `LazyOnsRadius`. Or `Fixed(alpha)`, a constant.",
+    batch_limit=(
+        "n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what "
+        "the schedule gives."
+    ),
+)
 def fedglb_ucb_3(
     updates: int,
     exploration: float = 1.0,
@@ -230,39 +166,12 @@ def fedglb_ucb_3(
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     batch_limit: int | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedGLB-UCB₃: one online Newton step per global update, and one per sample between them.
 
     A global update takes one step on the batch, all clients' samples since the last one; it is
     one round of messages.
-
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius,
-        0.1 to 0.3 is what published experiments use. It does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the lemma `LazyONS`. Or `Fixed(alpha)`, a constant.
-    batch_limit
-        n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what the
-        schedule gives.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation has no horizon, and cannot run a schedule.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others (B > T is refused
-        when a run starts).
 
     References
     ----------
@@ -281,8 +190,9 @@ def fedglb_ucb_3(
         local_update=LazyOns(rate),
         global_update=OnsStep(rate),
         trigger=Schedule(updates),
-        confidence=LazyONS(rate) if confidence is None else confidence,
+        confidence=LazyOnsRadius(rate) if confidence is None else confidence,
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )

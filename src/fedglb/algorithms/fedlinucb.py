@@ -2,52 +2,216 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
-from fedglb.parts.confidence import Confidence, FedLinUCB
+from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.errors import InvalidInput, number
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import LOG_GAIN, UPDATES
+from fedglb.kernels.linalg import add_sample
+from fedglb.links import Identity
+from fedglb.model import SharedModel
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update import FrozenRidge
+from fedglb.parts.local_update.base import LocalState, adopt_matrix, recentre
+from fedglb.parts.local_update.fields import Matrix, Vector
+from fedglb.parts.local_update.ridge import LinearModel
 from fedglb.parts.trigger import Growth
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+#: Places in `vectors` and `matrices`, behind those of every state.
+DIRECTION = 2
+AHEAD, AHEAD_INVERSE = 2, 3
 
 
+@kernel
+def follow_gain(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Add the last row of X to the matrix that the trigger looks at; A, for choices, stays."""
+    n, count = X.shape[0] - 1, int(counters[UPDATES])
+    counters[LOG_GAIN] += add_sample(
+        matrices[AHEAD], matrices[AHEAD_INVERSE], X[n], 1.0, count, vectors[DIRECTION]
+    )
+    counters[UPDATES] += 1.0
+    return 0
+
+
+@dataclass
+class FrozenRidgeState(LocalState):
+    """State of a client that plays θ = A⁻¹b of its last model; A and b stay until the next.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `FrozenRidge.begin` makes them.
+
+    Attributes
+    ----------
+    ahead, ahead_inverse
+        A with the client's own samples since the last model, and its inverse, shape (d, d).
+    direction
+        The last sample times `ahead_inverse`.
+    """
+
+    direction = Vector(DIRECTION)
+    ahead = Matrix(AHEAD)
+    ahead_inverse = Matrix(AHEAD_INVERSE)
+
+
+@dataclass(frozen=True)
+class FrozenRidge(LinearModel[FrozenRidgeState]):
+    """Keep θ and A as the last model has them, and follow what own samples would add to det A.
+
+    References
+    ----------
+    He et al. (2022), Algorithm 1 (FedLinUCB); docs/theory.md, section 9.1.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedlinucb(threshold=1.0).local_update
+    FrozenRidge()
+    """
+
+    stored_name = "FrozenRidge"
+
+    state_type = FrozenRidgeState
+    step = staticmethod(follow_gain)
+
+    def begin(self, setting: Setting) -> FrozenRidgeState:
+        """Return the state before any sample."""
+        state = super().begin(setting)
+        _look_ahead(state)
+        return state
+
+    def adopt(self, setting: Setting, state: FrozenRidgeState, model: SharedModel) -> None:
+        """Take over A_t and b_t; θ and the centre are A⁻¹b."""
+        assert model.b is not None
+        adopt_matrix(state, model)
+        recentre(state, model.b)
+        state.theta[:] = state.centre
+        state.direction[:] = 0.0
+        _look_ahead(state)
+
+
+def _look_ahead(state: FrozenRidgeState) -> None:
+    """Let the trigger's matrix begin at A."""
+    state.ahead[:] = state.matrix
+    state.ahead_inverse[:] = state.inverse
+
+
+@kernel
+def constant_radius(
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
+) -> float:
+    """The radius that no sample changes: the only constant."""
+    return float(constants[0])
+
+
+@dataclass(frozen=True)
+class FedLinUCB(Confidence[FrozenRidgeState]):
+    """The radius of FedLinUCB, for the identity link.
+
+    β = √λS + (√(1 + NC) + N√(2C))·(R√(d log((1 + T/(min(C, 1)λ))/δ)) + √λS), with C of the
+    trigger, and T the interactions of all clients together.
+
+    Parameters
+    ----------
+    threshold
+        C > 0 of the trigger `Growth`.
+
+    Raises
+    ------
+    InvalidInput
+        If `threshold` is not a number > 0; in a run, if the horizon is not known.
+
+    References
+    ----------
+    He et al. (2022), Theorem 5.1, with L = 1; the constant is written down from memory and not
+    checked against the printed text: docs/theory.md, section 9.1, derives it, and says for which
+    failure probability.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.fedlinucb(threshold=1.0).confidence
+    FedLinUCB(threshold=1.0)
+    """
+
+    stored_name = "FedLinUCB"
+
+    state_type = FrozenRidgeState
+    formula = staticmethod(constant_radius)
+    threshold: float
+
+    def __post_init__(self) -> None:
+        number(
+            "threshold", self.threshold, above=0.0,
+            allowed="a finite number C > 0, or a radius of your own, e.g. confidence=fg.Fixed(0.5)",
+        )  # fmt: skip
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that nothing is proven, where the link is not the identity; else what is."""
+        if isinstance(problem.link, Identity):
+            what = "FedLinUCB's radius has no union over clients and their exchanges"
+            return (f"{what}: docs/theory.md, section 9.1, says where it is proven all the same",)
+        return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return β."""
+        if setting.horizon is None:
+            allowed = "the number of steps T, which the radius of FedLinUCB needs"
+            raise InvalidInput("horizon", None, allowed)
+        problem, N, C = setting.problem, setting.clients, self.threshold
+        T = N * setting.horizon
+        prior = math.sqrt(setting.ridge) * problem.S
+        depth = math.log1p(T / (min(C, 1.0) * setting.ridge)) - math.log(setting.delta)
+        noise = problem.R * math.sqrt(problem.dim * depth)
+        spread = math.sqrt(1.0 + N * C) + N * math.sqrt(2.0 * C)
+        return (prior + spread * (noise + prior),)
+
+
+@documented(
+    returns=SIMULATED,
+    threshold=(
+        "C > 0: a client talks where its own samples since the last exchange make det Σ more "
+        "than 1 + C times. The paper's α: 1/N² in its theory, 1 in its experiments."
+    ),
+    exploration=(
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius, "
+        "which is large. It does not multiply `Fixed`; the paper's experiments have "
+        "``fg.Fixed(0.5)``."
+    ),
+    confidence=(
+        "The radius. None (default): the paper's, `FedLinUCB`. Or `Fixed(alpha)`, a constant."
+    ),
+)
 def fedlinucb(
     threshold: float,
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """FedLinUCB: a client that has learnt enough exchanges sums with the coordinator, alone.
 
     It uploads Σ x xᵀ and Σ x y over its samples since its last exchange, and downloads the sums
     over all that was uploaded so far. Until the next exchange it plays by these; its own newer
     samples wait. The model is linear whatever the problem's link.
-
-    Parameters
-    ----------
-    threshold
-        C > 0: a client talks where its own samples since the last exchange make det Σ more than
-        1 + C times. The paper's α: 1/N² in its theory, 1 in its experiments.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius, which
-        is large. It does not multiply `Fixed`; the paper's experiments have ``fg.Fixed(0.5)``.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): the paper's, `FedLinUCB`. Or `Fixed(alpha)`, a constant.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation cannot run it.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -71,4 +235,5 @@ def fedlinucb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )

@@ -1,53 +1,278 @@
-"""OFUGLB (Lee, Yun and Jun, 2024): the exact fit, and an ellipsoid around likelihood ratios."""
+"""OFUGLB (Lee, Yun and Jun, 2024): the exact fit, and an ellipsoid around likelihood ratios.
+
+The Hessian of the loss is the matrix of the ellipsoid. At θ it would take a pass over all samples
+each time. The one at the anchor θ_a is at hand, and times e^{−s‖θ − θ_a‖} it is at most that at θ,
+by self-concordance. The factor goes to 1 as the fit gets closer.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from fedglb.algorithms.base import Algorithm
-from fedglb.parts.confidence import Confidence, OfuGlbSet
-from fedglb.parts.local_update import HessianMle
+from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.errors import InvalidInput
+from fedglb.kernels.compile import kernel
+from fedglb.kernels.layout import CENTRE, INVERSE, MATRIX, MEAN, THETA, UPDATES, in_order
+from fedglb.kernels.linalg import invert, norm
+from fedglb.kernels.pointers import call1
+from fedglb.parts.choice import Choice, Ucb
+from fedglb.parts.confidence import Confidence
+from fedglb.parts.local_update.fields import Counter
+from fedglb.parts.local_update.mle import (
+    ANCHOR,
+    BALL,
+    CONCORDANCE,
+    FLOOR,
+    HESSIAN,
+    MULTIPLIER,
+    PASSES,
+    RESIDUAL,
+    RIDGE,
+    SLOPE,
+    STEEPEST,
+    TARGET,
+    TOLERANCE,
+    Refitting,
+    RefittingState,
+    mle_step,
+    remainder_norm,
+)
 from fedglb.parts.trigger import Never
+from fedglb.problem import Problem
+from fedglb.setting import Setting
+from fedglb.typing import FloatArray, IntArray
+
+#: A place in `counters`, behind those of every fit.
+LIPSCHITZ = 7
 
 
+@kernel
+def hessian_mle_observe(
+    vectors: FloatArray,
+    matrices: FloatArray,
+    counters: FloatArray,
+    X: FloatArray,
+    y: FloatArray,
+    functions: IntArray,
+    constants: FloatArray,
+) -> int:
+    """Refit with the last sample, and set W = e^{−sD}Σμ′xxᵀ + (1+sS)λI, with μ′ at the anchor.
+
+    D is the distance from the anchor. It returns −1 where the tolerance was not reached.
+    """
+    n, d = X.shape
+    theta, anchor, H = vectors[THETA], vectors[ANCHOR], matrices[HESSIAN]
+    W, W_inv = matrices[MATRIX], matrices[INVERSE]
+    ridge, S, s = constants[RIDGE], constants[BALL], constants[CONCORDANCE]
+    tolerance = constants[TOLERANCE]
+    _, nu, floor, passes = mle_step(
+        X, y, theta, anchor, H, vectors[TARGET], W_inv, ridge, S, s, constants[SLOPE],
+        constants[STEEPEST], counters[FLOOR],
+        n * tolerance if tolerance > 0.0 else 1.0 / n,
+        functions,
+    )  # fmt: skip
+    counters[FLOOR] = floor
+    if passes < 0:
+        return -1
+    counters[UPDATES] += 1.0
+    counters[PASSES] += passes
+    counters[MULTIPLIER] = nu
+    highest, lowest = call1(functions[MEAN], S), call1(functions[MEAN], -S)
+    counters[LIPSCHITZ] += max(highest - y[n - 1], y[n - 1] - lowest)
+    delta = np.empty(d)
+    for j in range(d):
+        delta[j] = theta[j] - anchor[j]
+        vectors[CENTRE, j] = theta[j]
+    stretch = math.exp(s * norm(delta))
+    # With r = Σϱx as in the MLE, ‖r‖_{W⁻¹} ≤ ψ(sD)‖Δ‖·e^{sD/2} in the norm of Σμ′xxᵀ ⪯ e^{sD}W.
+    counters[RESIDUAL] = remainder_norm(H, delta, s, stretch, ridge)
+    for i in range(d):
+        for j in range(d):
+            W[i, j] = H[i, j] / stretch
+        W[i, i] += (1.0 + s * S - 1.0 / stretch) * ridge  # instead of the share that is in H
+    return 0 if invert(W, W_inv) else -1
+
+
+@dataclass
+class HessianMleState(RefittingState):
+    """State of a client that refits after every sample and chooses by a Hessian of the loss.
+
+    Parameters
+    ----------
+    vectors, matrices, counters, base
+        As in `LocalState`; `HessianMle.begin` makes them.
+
+    Attributes
+    ----------
+    lipschitz
+        Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope.
+    """
+
+    lipschitz = Counter(LIPSCHITZ)
+
+
+@dataclass(frozen=True)
+class HessianMle(Refitting[HessianMleState]):
+    """Fit all own samples again after each one; the matrix is at most the loss's Hessian there.
+
+    It is that of the last anchor, made smaller by as much as it may be too large at θ. A smaller
+    tolerance brings both together.
+
+    Parameters
+    ----------
+    tolerance
+        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
+
+    Raises
+    ------
+    InvalidInput
+        If `tolerance` is not a number > 0; in a run, if it cannot be reached, or if no
+        self-concordance of the link is known.
+
+    References
+    ----------
+    docs/theory.md, sections 5 (the fit) and 9.3 (the matrix).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ofuglb().local_update
+    HessianMle(tolerance=None)
+    """
+
+    stored_name = "HessianMle"
+
+    state_type = HessianMleState
+    step = staticmethod(hessian_mle_observe)
+    tracks_gain = False
+
+    def prior(self, setting: Setting) -> float:
+        """Return (1 + sS)λ."""
+        problem = setting.problem
+        s = problem.link.self_concordance(problem.S)
+        if s is None:
+            raise InvalidInput("link", problem.link, "one whose self_concordance is known")
+        return (1.0 + s * problem.S) * setting.ridge
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return the link's: W is a Hessian of the loss."""
+        return setting.problem.dispersion
+
+
+#: Places in the constants of `ofuglb_formula`: λ, S, 1 + sS, log(N/δ), the dispersion.
+SET_RIDGE, SET_BALL, CURVATURE, DEPTH, DISPERSION = range(5)
+
+
+@kernel
+def ofuglb_formula(
+    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
+) -> float:
+    """α = q + √(q² + 2(1+sS)(β² + ν‖θ‖(S − ‖θ‖) + λ(S² − ‖θ‖²)/2)), q = (1+sS)‖∇Φ + νθ‖_{W⁻¹}.
+
+    β² = φ·(log(N/δ) + d·log(max(e, 2eSL/(φd)))) with the loss's Lipschitz constant L and the
+    dispersion φ; 0 without samples.
+    """
+    d, S, unit = vectors.shape[1], constants[SET_BALL], constants[DISPERSION]
+    length = norm(vectors[THETA])
+    room = max(S - length, 0.0)
+    excess = room * (counters[MULTIPLIER] * length + 0.5 * constants[SET_RIDGE] * (S + length))
+    if counters[UPDATES] > 0.0:
+        reach = 2.0 * S * counters[LIPSCHITZ] / (unit * d)
+        excess += unit * (constants[DEPTH] + d * (1.0 + math.log(max(1.0, reach))))
+    paid = constants[CURVATURE] * counters[RESIDUAL]
+    return float(paid + math.sqrt(paid * paid + 2.0 * constants[CURVATURE] * excess))
+
+
+@dataclass(frozen=True)
+class OfuGlbSet(Confidence[HessianMleState]):
+    """The ellipsoid around the likelihood-ratio set of Lee, Yun and Jun, in a Hessian's norm.
+
+    It holds for all learners and steps together with probability 1 − δ, whatever the fit's
+    residual. Neither c_μ nor R enter (R does for the identity link); S does, as 1 + sS, and in a
+    logarithm.
+
+    Raises
+    ------
+    InvalidInput
+        From `check`, where the link's loss is no likelihood (probit).
+
+    References
+    ----------
+    Lee, Yun and Jun (2024), Theorem 3.2 (OFUGLB-e, checked against the authors' program); with a
+    ridge, a certified fit and the Hessian at its anchor: docs/theory.md, section 9.3 (Theorem 33).
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> fg.n_ofuglb().confidence
+    OfuGlbSet()
+    """
+
+    stored_name = "OfuGlbSet"
+
+    state_type = HessianMleState
+    formula = staticmethod(ofuglb_formula)
+    sub_gaussian = False
+
+    def check(self, problem: Problem) -> None:
+        """Raise `InvalidInput` if the link's loss is no likelihood."""
+        if not problem.link.likelihood:
+            allowed = (
+                "a link whose loss is a likelihood (logistic, Poisson, identity), or one_ucb_glm "
+                "and n_ucb_glm, whose lemma OwnModel needs none"
+            )
+            raise InvalidInput("link", problem.link, allowed)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return λ, S, 1 + sS, log(N/δ) and the dispersion."""
+        problem = setting.problem
+        s = problem.link.self_concordance(problem.S)
+        assert s is not None  # the local update refuses a link without
+        return in_order({
+            SET_RIDGE: setting.ridge, SET_BALL: problem.S, CURVATURE: 1.0 + s * problem.S,
+            DEPTH: math.log(setting.clients) - math.log(setting.delta),
+            DISPERSION: problem.dispersion,
+        })  # fmt: skip
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return what is not claimed: the paper's regret bound."""
+        return (
+            "OFUGLB with an ellipsoid around its set: the set is proven, the paper's regret bound "
+            "is not",
+        )
+
+
+@documented(
+    returns=SIMULATED,
+    raises="in a run, if the link's loss is no likelihood",
+    exploration=(
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
+        "It does not multiply `Fixed`."
+    ),
+    confidence="The radius. None (default): `OfuGlbSet`. Or `Fixed(alpha)`, a constant.",
+    tolerance=(
+        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
+        "takes more passes over the samples and makes the ellipsoid smaller, which pays for "
+        "what the fit and its Hessian are off."
+    ),
+)
 def one_ofuglb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """One-OFUGLB: one learner sees all clients' samples, and fits all of them after each new one.
 
     It needs no messages; its ledger counts as that of `one_ucb_glm`. The link must have a
     likelihood (logistic, Poisson, identity).
-
-    Parameters
-    ----------
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. It
-        does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): `OfuGlbSet`. Or `Fixed(alpha)`, a constant.
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
-        passes over the samples and makes the ellipsoid smaller, which pays for what the fit and
-        its Hessian are off.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate` or `compare`; a federation cannot run it.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others; in a run, if the
-        link's loss is no likelihood.
 
     References
     ----------
@@ -60,46 +285,37 @@ def one_ofuglb(
     >>> fg.one_ofuglb().centralised
     True
     """
-    return _ofuglb("One-OFUGLB", exploration, ridge, delta, confidence, tolerance, centralised=True)
+    return _ofuglb(
+        "One-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=True
+    )
 
 
+@documented(
+    raises="in a run, if the link's loss is no likelihood",
+    exploration=(
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
+        "It does not multiply `Fixed`."
+    ),
+    confidence=(
+        "The radius. None (default): `OfuGlbSet`, with δ/N per client. Or `Fixed(alpha)`, a "
+        "constant."
+    ),
+    tolerance=(
+        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
+        "takes more passes over the samples and makes the ellipsoid smaller."
+    ),
+)
 def n_ofuglb(
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
     confidence: Confidence[Any] | None = None,
     tolerance: float | None = None,
+    choice: Choice | None = None,
 ) -> Algorithm:
     """N-OFUGLB: every client learns alone, and fits all its own samples after each new one.
 
     The link must have a likelihood (logistic, Poisson, identity).
-
-    Parameters
-    ----------
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. It
-        does not multiply `Fixed`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    confidence
-        The radius. None (default): `OfuGlbSet`, with δ/N per client. Or `Fixed(alpha)`, a
-        constant.
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes more
-        passes over the samples and makes the ellipsoid smaller.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others; in a run, if the
-        link's loss is no likelihood.
 
     References
     ----------
@@ -112,7 +328,9 @@ def n_ofuglb(
     >>> fg.n_ofuglb().trigger
     Never()
     """
-    return _ofuglb("N-OFUGLB", exploration, ridge, delta, confidence, tolerance, centralised=False)
+    return _ofuglb(
+        "N-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=False
+    )
 
 
 def _ofuglb(
@@ -121,6 +339,7 @@ def _ofuglb(
     ridge: float,
     delta: float,
     confidence: Confidence[Any] | None,
+    choice: Choice | None,
     tolerance: float | None,
     centralised: bool,
 ) -> Algorithm:
@@ -134,4 +353,5 @@ def _ofuglb(
         delta=delta,
         exploration=exploration,
         centralised=centralised,
+        choice=Ucb() if choice is None else choice,
     )

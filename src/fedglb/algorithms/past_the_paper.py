@@ -7,10 +7,12 @@ needs nothing to be chosen.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from fedglb.algorithms.base import Algorithm
+from fedglb.algorithms.documented import documented
 from fedglb.parts.choice import Bayes, Choice, Ucb
-from fedglb.parts.confidence import Iterate, Mixture, Posterior
+from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
 from fedglb.parts.global_update import AGD, GlobalUpdate, OneExchange
 from fedglb.parts.local_update import Anchored, Ons
 from fedglb.parts.ridge import Evidence
@@ -18,43 +20,25 @@ from fedglb.parts.trigger import Clock, Event
 from fedglb.privacy import GaussianMechanism
 
 
+@documented(
+    exploration=(
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius."
+    ),
+)
 def fedglb_iterate(
     threshold: float,
     solver: GlobalUpdate | None = None,
     exploration: float = 1.0,
     ridge: float = 1.0,
     delta: float = 0.01,
+    choice: Choice | None = None,
+    clock: Clock = "own samples",
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
     It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples")``, which repairs what
     costs FedGLB-UCB most where a few dozen samples tell all: a radius that is too large right
     after an update, around a centre that is shrunk, and at most one update in each step.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
-        interaction, infinity none.
-    solver
-        How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS`,
-        or one of your own. The algorithm has it as `Algorithm.solver`.
-    exploration
-        Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖².
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -71,14 +55,34 @@ def fedglb_iterate(
         name="FedGLB-Iterate",
         local_update=Ons(),
         global_update=AGD() if solver is None else solver,
-        trigger=Event(threshold, "own samples"),
+        trigger=Event(threshold, clock),
         confidence=Iterate(),
         ridge=ridge,
         delta=delta,
         exploration=exploration,
+        choice=Ucb() if choice is None else choice,
     )
 
 
+@documented(
+    raises="when a run starts, if the link's loss is no likelihood (probit)",
+    choice=(
+        "Which arm is played. None (default): `Ucb`, the arm of the largest upper confidence "
+        "bound, for which the sets are meant."
+    ),
+    clock=(
+        'What the trigger multiplies the gain by: "steps" since the last update (default), or '
+        'the client\'s "own samples" since then.'
+    ),
+    solver=(
+        "How all clients fit one model. None (default): ``OneExchange()``; or `Newton`, "
+        "`AGD`, `LBFGS`."
+    ),
+    ridge=(
+        "λ > 0 of the ridge penalty (λ/2)‖θ‖², or the rule `Evidence`: the sets are proven for any."
+    ),
+    confidence="The sets. None (default): `Mixture`. Or `Fixed(alpha)`, a constant radius.",
+)
 def fedglb_mix(
     threshold: float,
     choice: Choice | None = None,
@@ -87,46 +91,14 @@ def fedglb_mix(
     ridge: float | Evidence = 1.0,
     delta: float = 0.01,
     privacy: GaussianMechanism | None = None,
+    confidence: Confidence[Any] | None = None,
 ) -> Algorithm:
-    """FedGLB with the sets of likelihood-ratio mixtures: proven radii that nobody has to scale.
+    """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
 
     Clients learn by the exact minimum of their loss linearised at the last shared model. A
     client asks for a global update when its Hessian has gained enough; an update is one exchange
     of messages, most of the time. There is no c_μ, no R (but for the identity link) and no
     multiplier; S enters the radius weakly.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates; 0 makes one after every
-        interaction, infinity none.
-    choice
-        Which arm is played. None (default): `Ucb`, the arm of the largest upper confidence bound,
-        for which the sets are meant.
-    clock
-        What the trigger multiplies the gain by: "steps" since the last update (default), or the
-        client's "own samples" since then.
-    solver
-        How all clients fit one model. None (default): ``OneExchange()``; or `Newton`, `AGD`,
-        `LBFGS`.
-    ridge
-        λ > 0 of the ridge penalty (λ/2)‖θ‖², or the rule `Evidence`: the sets are proven for any.
-    delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
-    privacy
-        None (default). Any other is refused, with the reason: when such a trigger fires tells of
-        raw samples; `fedglb_private` has updates on a schedule.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others; when a run starts,
-        if the link's loss is no likelihood (probit).
 
     References
     ----------
@@ -145,7 +117,7 @@ def fedglb_mix(
         local_update=Anchored(),
         global_update=OneExchange() if solver is None else solver,
         trigger=Event(threshold, clock),
-        confidence=Mixture(),
+        confidence=Mixture() if confidence is None else confidence,
         choice=Ucb() if choice is None else choice,
         ridge=ridge,
         delta=delta,
@@ -153,6 +125,27 @@ def fedglb_mix(
     )
 
 
+@documented(
+    threshold=(
+        "D ≥ 0 of the event trigger: the smaller, the more global updates. Their number grows "
+        "about like the square root of the number of samples over D."
+    ),
+    choice="Which arm is played. None (default): `Bayes`.",
+    clock=(
+        'What the trigger multiplies the gain by: the client\'s "own samples" since the last '
+        'update (default), or the "steps" since then.'
+    ),
+    solver=(
+        'How all clients fit one model. None (default): ``OneExchange(inf, "deviation")``, '
+        "exactly one exchange per update; or `Newton`, `AGD`, `LBFGS`, which keep θ within "
+        "‖θ‖ ≤ S."
+    ),
+    ridge="None (default): ``Evidence()``, which chooses λ from the data; or a number.",
+    confidence=(
+        "The sets, for a `choice` that needs them. None (default): `Posterior`, one standard "
+        "deviation; or `Mixture`, with a solver that keeps θ within ‖θ‖ ≤ S."
+    ),
+)
 def fedglb_auto(
     threshold: float = 0.1,
     choice: Choice | None = None,
@@ -160,40 +153,12 @@ def fedglb_auto(
     solver: GlobalUpdate | None = None,
     ridge: float | Evidence | None = None,
     privacy: GaussianMechanism | None = None,
+    confidence: Confidence[Any] | None = None,
 ) -> Algorithm:
     """FedGLB for applications: no S, no c_μ, no R and no exploration to be chosen.
 
     Clients learn as in `fedglb_mix`. Arms are chosen by a quantile of the posterior, and the
     ridge follows from the data at each global update. Nothing is proven of its regret.
-
-    Parameters
-    ----------
-    threshold
-        D ≥ 0 of the event trigger: the smaller, the more global updates. Their number grows
-        about like the square root of the number of samples over D.
-    choice
-        Which arm is played. None (default): `Bayes`.
-    clock
-        What the trigger multiplies the gain by: the client's "own samples" since the last update
-        (default), or the "steps" since then.
-    solver
-        How all clients fit one model. None (default): ``OneExchange(inf, "deviation")``, exactly
-        one exchange per update; or `Newton`, `AGD`, `LBFGS`, which keep θ within ‖θ‖ ≤ S.
-    ridge
-        None (default): ``Evidence()``, which chooses λ from the data; or a number.
-    privacy
-        None (default). Any other is refused, with the reason: when such a trigger fires tells of
-        raw samples; `fedglb_private` has updates on a schedule.
-
-    Returns
-    -------
-    Algorithm
-        For `simulate`, `compare` or a federation.
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or a part does not fit the others.
 
     References
     ----------
@@ -213,7 +178,7 @@ def fedglb_auto(
         local_update=Anchored(),
         global_update=OneExchange(math.inf, "deviation") if solver is None else solver,
         trigger=Event(threshold, clock),
-        confidence=Posterior(),
+        confidence=Posterior() if confidence is None else confidence,
         choice=Bayes() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
         privacy=privacy,

@@ -21,11 +21,10 @@ from fedglb.errors import InvalidInput
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     help="Federated contextual bandits with generalized linear models.",
 )
 app.command()(reproduce)
-app.command()(run)
+app.command(context_settings={"help_option_names": []})(run)
 app.command()(sweep)
 app.command()(report)
 app.command("warm-up")(warm_up)

@@ -32,25 +32,12 @@ def report(
     Example: fedglb report results/synthetic-quick
     """
     from fedglb.studies.report import write_report
-    from fedglb.studies.report.across_report import write_across
-    from fedglb.studies.report.panels_report import write_panels
-    from fedglb.studies.reproduce import load_study
-    from fedglb.studies.reproduce.across import load_across
-    from fedglb.studies.reproduce.panels import load_panels
+    from fedglb.studies.results.study import load_study
 
     with report_errors(Path(folder), folder="DIR"):
-        across = load_across(Path(folder))
-        panels = load_panels(Path(folder))
-        study = load_study(folder) if across is None and panels is None else None
+        study = load_study(folder)
     with report_errors(Path(out or folder), folder="DIR" if out is None else "--out"):
-        target = Path(out or folder)
-        if across is not None:
-            made = write_across(across, target)
-        elif panels is not None:
-            made = write_panels(panels, target)
-        else:
-            assert study is not None
-            made = write_report(study, target)
+        made = write_report(study, out or folder)
     answer(made, as_json=as_json)
 
 
@@ -59,7 +46,8 @@ def answer(made: Report, *, as_json: bool) -> None:
     if as_json:
         said = {
             "report": str(made.page), "headline": made.headline,
-            "sentences": list(made.sentences), "figures": [str(path) for path in made.figures],
+            "verdicts": {claim.key: claim.verdict for claim in made.claims},
+            "figures": [str(path) for path in made.figures],
         }  # fmt: skip
         typer.echo(json.dumps(said, ensure_ascii=False))
         return

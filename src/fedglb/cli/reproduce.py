@@ -15,7 +15,7 @@ from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedglb.studies.reproduce import Estimate
+    from fedglb.studies.run.estimate import Estimate
 
 
 def reproduce(
@@ -55,8 +55,9 @@ def reproduce(
 
     What was run before is not run again; what was stopped resumes.
     """
-    from fedglb.studies.reproduce import estimate, find
-    from fedglb.studies.reproduce import reproduce as run
+    from fedglb.studies.run.estimate import estimate
+    from fedglb.studies.run.reproduce import reproduce as run
+    from fedglb.studies.spec.plan import find
 
     if show:
         try:

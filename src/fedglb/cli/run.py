@@ -1,4 +1,8 @@
-"""`fedglb run`: one algorithm on one environment."""
+"""`fedglb run`: one algorithm on one environment.
+
+What an algorithm, its environment and the run take is given as key=value. A value is what an
+experiment's file has for the key; a dot leads into a table: `solver=agd solver.rounds=20`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,9 @@ import dataclasses
 import inspect
 import json
 import math
-from collections.abc import Collection
+import re
+import tomllib
+from collections.abc import Iterable
 from typing import Annotated, Any, cast, get_args
 
 import typer
@@ -15,258 +21,185 @@ from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.catalog import (
-    EPSILON,
+    CHOICES,
     RADII,
     SOLVERS,
     all_parameters,
     build,
     parameters,
-    solver_options,
     solver_table,
 )
 from fedglb.cli.progress import progress
-from fedglb.cli.report_errors import as_options
 from fedglb.environments import Synthetic
-from fedglb.errors import InvalidInput, Place, integer, one_of
+from fedglb.errors import InvalidInput, integer, names_near, one_of
 from fedglb.links import LINKS
 from fedglb.parts.trigger import Clock
-from fedglb.privacy import NoisePlace, PrivacyStatement
-from fedglb.privacy.sensitivity import Neighbours
+from fedglb.privacy import PrivacyStatement
 from fedglb.problem import Problem
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
 
-_OF_SOLVER = tuple(dict.fromkeys(key for name in SOLVERS for key in solver_options(name)))
-_NAMES = ("message", "direction")  # columns of the ledger that hold text
-_ALGORITHM, _SOLVER, _PROBLEM = "Algorithm", "Solver of global updates", "Problem and environment"
-_PRIVACY = "Privacy"
-#: Options of the privacy, and what they are called in `GaussianMechanism`.
-_OF_PRIVACY = {
-    "privacy_delta": "delta", "noise_in": "noise", "neighbours": "neighbours",
-    "contributions": "contributions", "reward_limit": "reward_limit",
+#: Keys of the problem, the environment and the run: the default, and what they mean.
+_KEYS: dict[str, tuple[Any, str]] = {
+    "link": ("logistic", f"The link of the rewards: {', '.join(LINKS)}."),
+    "dim": (10, "d, the features of an arm."),
+    "radius": (1.0, "S, the bound on ‖θ*‖."),
+    "noise": (None, "R; by default the link's own, which Poisson has not."),
+    "curvature": (None, "c_μ; by default the link's infimum on the ball."),
+    "clients": (20, "N."),
+    "arms": (25, "K, the arms on offer in each step."),
+    "horizon": (500, "T, the steps."),
+}
+#: Defaults for parameters that have none in Python.
+_REQUIRED = {"threshold": 10.0, "updates": 20}
+_FLOATS = ("radius", "noise", "curvature")
+#: Names that a key takes, for completion.
+_VALUES: dict[str, Iterable[str]] = {
+    "solver": SOLVERS, "choice": CHOICES, "confidence": RADII, "link": LINKS,
+    "clock": get_args(Clock),
 }  # fmt: skip
+_NAMES = ("message", "direction")  # columns of the ledger that hold text
 
 
-def _option(text: str, panel: str, default: str | None = None) -> Any:
-    shown = True if default is None else default
-    return typer.Option(help=text, rich_help_panel=panel, show_default=shown)
+def _complete_name(incomplete: str) -> list[str]:
+    return [name for name in ALGORITHMS if name.startswith(incomplete)]
+
+
+def _complete_pair(ctx: typer.Context, incomplete: str) -> list[str]:
+    key, equals, _ = incomplete.partition("=")
+    if equals:
+        found = [f"{key}={name}" for name in _VALUES.get(key, ())]
+    else:
+        name = ctx.params.get("algorithm")
+        found = [f"{each}=" for each in (*(parameters(name) if name in ALGORITHMS else ()), *_KEYS)]
+    return [each for each in found if each.startswith(incomplete)]
 
 
 def run(
     ctx: typer.Context,
-    algorithm: Annotated[str, typer.Argument(help=f"One of {', '.join(ALGORITHMS)}.")],
-    threshold: Annotated[
-        float,
-        _option("D of the event trigger; inf: no updates.", _ALGORITHM, "10; fedglb-auto: 0.1"),
-    ] = 10.0,
-    download: Annotated[
-        float | None,
-        _option("async-linucb: C of the download event; inf: none.", _ALGORITHM, "the threshold"),
-    ] = None,
-    clock: Annotated[
-        str,
-        _option(
-            f"What the event trigger counts: {', '.join(get_args(Clock))}.",
-            _ALGORITHM,
-            "steps; fedglb-auto: own samples",
-        ),
-    ] = "steps",
-    choice: Annotated[
-        str,
-        _option(
-            "fedglb-mix, -auto, -private: which arm is played: ucb, greedy, sigma:2, bayes, "
-            "thompson, epsilon-greedy:0.1.",
-            _ALGORITHM,
-            "ucb; fedglb-auto, -private: bayes",
-        ),
-    ] = "ucb",
-    updates: Annotated[
-        int, _option("B, the scheduled updates of a variant or of fedglb-private.", _ALGORITHM)
-    ] = 20,
-    exploration: Annotated[
-        float, _option("Multiplies the lemma's radius; 1 is the proven one.", _ALGORITHM)
-    ] = 1.0,
-    ridge: Annotated[
-        float, _option("λ.", _ALGORITHM, "1; fedglb-auto: chosen from the data")
-    ] = 1.0,
-    delta: Annotated[float, _option("δ, the failure probability.", _ALGORITHM)] = 0.01,
-    confidence: Annotated[str, _option(f"The radius: {', '.join(RADII)}.", _ALGORITHM)] = "lemma",
-    alpha: Annotated[
-        float | None, _option("The constant radius of --confidence fixed.", _ALGORITHM)
-    ] = None,
-    first: Annotated[
-        float | None,
-        _option("fedglb-private: the step of the first update.", _ALGORITHM, "as the noise asks"),
-    ] = None,
-    growth: Annotated[
-        float | None,
-        _option("fedglb-private: how much later the next is.", _ALGORITHM, "to fill the horizon"),
-    ] = None,
-    epsilon: Annotated[
-        float | None, _option("fedglb-private: ε of differential privacy.", _PRIVACY, "no privacy")
-    ] = None,
-    privacy_delta: Annotated[
-        float, _option("δ of the privacy (--delta is the sets').", _PRIVACY)
-    ] = 1e-6,
-    noise_in: Annotated[
-        str, _option(f"Where noise is added: {', '.join(get_args(NoisePlace))}.", _PRIVACY)
-    ] = "sums",
-    neighbours: Annotated[
-        str, _option(f"What is to look alike: {', '.join(get_args(Neighbours))}.", _PRIVACY)
-    ] = "zero-out",
-    contributions: Annotated[
-        int, _option("Interactions of one user that are protected together.", _PRIVACY)
-    ] = 1,
-    reward_limit: Annotated[
-        float | None, _option("Rewards are clipped to ± this.", _PRIVACY, "the link's bounds")
-    ] = None,
-    b_rule: Annotated[
-        str, _option("b after an update: refit, or the paper's printed rule.", _ALGORITHM)
-    ] = "refit",
-    batch_limit: Annotated[
-        int | None, _option("Variant 3: most samples in an update.", _ALGORITHM, "N⌊T/B⌋")
-    ] = None,
-    solver: Annotated[
-        str,
-        _option(f"{', '.join(SOLVERS)}.", _SOLVER, "agd; fedglb-mix, fedglb-auto: one-exchange"),
-    ] = "agd",
-    tolerance: Annotated[
-        float | None, _option("ε with F − min F ≤ ε, of exact fits too.", _SOLVER, "1/n²")
-    ] = None,
-    stop: Annotated[
-        str, _option("certificate, fixed, or (agd) bound, the paper's J_t.", _SOLVER)
-    ] = "certificate",
-    rounds: Annotated[int | None, _option("J, with --stop fixed.", _SOLVER)] = None,
-    projection: Annotated[
-        str, _option("ball: minimise over it; paper: its projection.", _SOLVER)
-    ] = "ball",
-    memory: Annotated[int, _option("Curvature pairs of lbfgs.", _SOLVER)] = 10,
-    slack: Annotated[
-        float | None,
-        _option(
-            "one-exchange: what an unevaluated residual may cost.", _SOLVER, "0.2; fedglb-auto: inf"
+    algorithm: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ALGORITHM",
+            help=f"One of {', '.join(ALGORITHMS)}.",
+            autocompletion=_complete_name,
+            show_default=False,
         ),
     ] = None,
-    within: Annotated[
-        str, _option("one-exchange: radius (on the ball) or deviation.", _SOLVER)
-    ] = "radius",
-    link: Annotated[str, _option(f"{', '.join(LINKS)}.", _PROBLEM)] = "logistic",
-    dim: Annotated[int, _option("d, features of an arm.", _PROBLEM)] = 10,
-    radius: Annotated[float, _option("S, the bound on ‖θ*‖.", _PROBLEM)] = 1.0,
-    noise: Annotated[
-        float | None, _option("R.", _PROBLEM, "the link's own; poisson has none")
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Parameters of the algorithm, the problem and the environment.",
+            autocompletion=_complete_pair,
+            show_default=False,
+        ),
     ] = None,
-    curvature: Annotated[
-        float | None, _option("c_μ.", _PROBLEM, "the link's infimum on the ball")
-    ] = None,
-    clients: Annotated[int, _option("N.", _PROBLEM)] = 20,
-    arms: Annotated[int, _option("K, arms offered in each step.", _PROBLEM)] = 25,
-    horizon: Annotated[int, _option("T, steps.", _PROBLEM)] = 500,
-    seed: Annotated[int, _option("Seeds parameter, arms and noise.", _PROBLEM)] = 0,
+    seed: Annotated[int, typer.Option(help="Seeds parameter, arms and noise.")] = 0,
     engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "compiled",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON, for scripts.")
     ] = False,
+    show_help: Annotated[
+        bool, typer.Option("--help", help="Show this message or, with ALGORITHM, its keys.")
+    ] = False,
 ) -> None:
     """Run one algorithm on the paper's synthetic problem and print what it cost.
 
-    Example: fedglb run fedglb-ucb --threshold 10 --solver newton --exploration 0.1 --seed 1
+    Example: fedglb run fedglb-ucb threshold=10 solver=newton exploration=0.1 clients=50 --seed 1
+
+    A dot leads into a table: solver=agd solver.stop=fixed solver.rounds=20
+
+    The keys of an algorithm: fedglb run fedglb-auto --help
     """
+    if algorithm is None:
+        typer.echo(ctx.get_help(), err=not show_help)
+        raise typer.Exit(0 if show_help else 2)
     one_of("ALGORITHM", algorithm, ALGORITHMS)
-    values = dict(ctx.params)
-    given = {
-        name
-        for name in values
-        if getattr(ctx.get_parameter_source(name), "name", "") not in ("DEFAULT", "DEFAULT_MAP")
-    }
-    one_of("--link", link, LINKS)
+    if show_help:
+        _show_keys(algorithm)
+        return
     one_of("--engine", engine, ENGINES)
-    with as_options(_options(values)):
-        built = _algorithm(algorithm, values, given)
-        problem = Problem(dim, LINKS[link](), radius, noise, curvature)
-        env = Synthetic(problem, clients, arms)
-        integer("horizon", horizon)
-        name = cast("EngineName", engine)  # checked above
-        with progress(built.name, horizon) as advance:
-            result = simulate(built, env, horizon, seed, name, progress=advance)
+    given = _tables(pairs or ())
+    takes = parameters(algorithm)
+    for key, value in given.items():
+        if key not in takes and key not in _KEYS:
+            raise InvalidInput(key, value, names_near(key, (*takes, *_KEYS)))
+    where = {key: given.pop(key, default) for key, (default, _) in _KEYS.items()}
+    where |= {key: float(where[key]) for key in _FLOATS if type(where[key]) is int}
+    link = LINKS[one_of("link", where["link"], LINKS)]()
+    problem = Problem(where["dim"], link, where["radius"], where["noise"], where["curvature"])
+    integer("horizon", where["horizon"])
+    built = _algorithm(algorithm, given)
+    env = Synthetic(problem, where["clients"], where["arms"])
+    name = cast("EngineName", engine)  # checked above
+    with progress(built.name, where["horizon"]) as advance:
+        result = simulate(built, env, where["horizon"], seed, name, progress=advance)
     if as_json:
         typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
     else:
         _show(result)
 
 
-def _algorithm(name: str, values: dict[str, Any], given: set[str]) -> Algorithm:
-    """Build the preset from the options it takes; refuse those it does not."""
-    defaults = parameters(name)
-    takes = set(defaults)
-    # what is not given is the preset's own default, where it has one
-    asked = {key for key in takes if key in given or defaults[key] is inspect.Parameter.empty}
-    chosen = {key: values[key] for key in asked - {"solver", "confidence"}}
-    one_of("--solver", values["solver"], SOLVERS)
-    if "solver" in takes:
-        options = {key: values[key] for key in _OF_SOLVER if key in given}
-        table = {"name": values["solver"]}
-        if "solver" not in given:  # the preset's own
-            table = solver_table(build(name, chosen).solver)
-        _refuse(options, solver_options(table["name"]), f"the solver {table['name']}")
-        chosen["solver"] = {**table, **options}
-        takes |= set(_OF_SOLVER)
-    known = (set(all_parameters()) | set(_OF_SOLVER)) - {EPSILON, "privacy"}
-    _refuse({key: values[key] for key in known & given}, takes, name)
-    if "confidence" in takes:
-        chosen["confidence"] = _radius(values, given)
-    private = _privacy(values, given)
-    if private is not None:
-        if "privacy" not in takes:
-            raise InvalidInput("--epsilon", values["epsilon"], "it only with fedglb-private")
-        chosen["privacy"] = private
-    return build(name, chosen)
+def _tables(pairs: Iterable[str]) -> dict[str, Any]:
+    """Return key=value pairs as an experiment's file would have them.
+
+    Examples
+    --------
+    >>> _tables(["threshold=1", "clock=own samples", "solver.rounds=20", "solver=agd"])
+    {'threshold': 1, 'clock': 'own samples', 'solver': {'name': 'agd', 'rounds': 20}}
+    """
+    found: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise InvalidInput("KEY=VALUE", pair, "a key, = and its value, e.g. threshold=10")
+        outer, _, inner = key.partition(".")
+        table = inside.setdefault(outer, {}) if inner else found
+        table[inner or outer] = _value(text)
+    for outer, table in inside.items():
+        value = found.get(outer, {})
+        found[outer] = {**(value if isinstance(value, dict) else {"name": value}), **table}
+    return found
 
 
-def _privacy(values: dict[str, Any], given: set[str]) -> dict[str, Any] | None:
-    """Return the privacy as an experiment's file writes it; None: there is none."""
-    if values["epsilon"] is None:
-        for key in sorted(given & set(_OF_PRIVACY)):
-            option = f"--{_dashed(key)}"
-            raise InvalidInput(option, values[key], f"{option} only with --epsilon")
-        return None
-    said = {name: values[key] for key, name in _OF_PRIVACY.items()}
-    return {"epsilon": values["epsilon"], **said}
+def _value(text: str) -> Any:
+    """Return a number, a table or another value of TOML; else the text as it is."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
-def _options(values: Collection[str]) -> dict[Place, str]:
-    """Return the option for each argument of a problem, an environment or an algorithm."""
-    return {
-        **{(key,): f"--{_dashed(key)}" for key in values},
-        **{("solver", key): f"--{_dashed(key)}" for key in _OF_SOLVER},
-        ("confidence", "fixed"): "--alpha",
-        ("privacy",): "--epsilon",
-        ("privacy", "epsilon"): "--epsilon",
-        **{("privacy", name): f"--{_dashed(key)}" for key, name in _OF_PRIVACY.items()},
-    }
+def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
+    """Build the preset; what it needs and is not given has a default here."""
+    for key, default in parameters(name).items():
+        if default is inspect.Parameter.empty:
+            given.setdefault(key, _REQUIRED[key])
+    kinds = all_parameters()
+    given = {k: float(v) if kinds[k] is float and type(v) is int else v for k, v in given.items()}
+    solver = given.get("solver")
+    if isinstance(solver, dict) and "name" not in solver:  # options of the preset's own solver
+        own = build(name, {k: v for k, v in given.items() if k != "solver"}).solver
+        given["solver"] = {**solver_table(own), **solver}
+    return build(name, given)
 
 
-def _refuse(given: dict[str, Any], takes: Collection[str], whose: str) -> None:
-    for key in sorted(set(given) - set(takes)):
-        allowed = ", ".join(f"--{_dashed(k)}" for k in sorted(takes))
-        raise InvalidInput(
-            f"--{_dashed(key)}", given[key], f"options that {whose} takes: {allowed}"
-        )
-
-
-def _radius(values: dict[str, Any], given: set[str]) -> str | dict[str, float]:
-    """Return the confidence radius as an experiment's file writes it."""
-    kind = one_of("--confidence", values["confidence"], RADII)
-    if kind == "fixed":
-        if values["alpha"] is None:
-            raise InvalidInput("--alpha", None, "the radius, e.g. --alpha 0.3")
-        return {"fixed": values["alpha"]}
-    if "alpha" in given:
-        raise InvalidInput("--alpha", values["alpha"], "--alpha only with --confidence fixed")
-    return kind
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
+def _show_keys(algorithm: str) -> None:
+    """Print what a preset does, and its keys with their defaults."""
+    text = inspect.cleandoc(ALGORITHMS[algorithm].__doc__ or "")
+    console = Console(markup=False, emoji=False, highlight=False)
+    summary = text.partition("\n\nParameters\n")[0].split("\n\n")
+    console.print("\n\n".join(" ".join(each.split()) for each in summary), "\n")
+    explained = dict(re.findall(r"^(\w+)\n((?:    .+\n)+)", text, flags=re.MULTILINE))
+    table = Table("key", "default", "what it is", show_lines=False, box=None)
+    for key, default in parameters(algorithm).items():
+        shown = _REQUIRED[key] if default is inspect.Parameter.empty else default
+        said = " ".join(explained.get(key, "").split())
+        table.add_row(key, "" if shown is None else str(shown), said)
+    for key, (default, said) in _KEYS.items():
+        table.add_row(key, "" if default is None else str(default), said)
+    console.print(table)
 
 
 def _plain(result: Run) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fedglb.cli.progress import say
 from fedglb.cli.report_errors import as_options, report_errors
 from fedglb.errors import InvalidInput
 from fedglb.studies import Experiment, SweepResult, read_experiment
-from fedglb.studies import sweep as run_sweep
+from fedglb.studies.run.sweep import run_sweep
 
 
 def sweep(

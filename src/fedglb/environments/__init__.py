@@ -5,7 +5,6 @@ from fedglb.environments.classification import Classification
 from fedglb.environments.clusters import Clustered, clustered
 from fedglb.environments.delayed import Delayed
 from fedglb.environments.drifting import Drifting
-from fedglb.environments.from_gymnasium import from_gymnasium
 from fedglb.environments.heterogeneous import Heterogeneous
 from fedglb.environments.partial import Partial
 from fedglb.environments.recorded import Recorded
@@ -13,5 +12,5 @@ from fedglb.environments.synthetic import Synthetic
 
 __all__ = [
     "Block", "Classification", "Clustered", "Delayed", "Drifting", "Environment", "Heterogeneous",
-    "Partial", "Recorded", "Synthetic", "clustered", "from_gymnasium",
+    "Partial", "Recorded", "Synthetic", "clustered",
 ]  # fmt: skip

@@ -16,7 +16,6 @@ from fedglb.algorithms.catalog import build
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, instance, integer, number, one_of, under
 from fedglb.federation.names import one_line
-from fedglb.later import told
 from fedglb.links import Link
 from fedglb.parts.global_update import AGD
 from fedglb.parts.trigger import Geometric
@@ -250,15 +249,13 @@ class Agreement:
 
 
 def _facts(part: Any, name: str) -> dict[str, str]:
-    """Flatten a part and its parts: the stored name of each, and every number it was given.
-
-    A field added `later` is a fact where it has not its default: federations made before go on.
-    """
+    """Flatten a part and its parts: the stored name of each, and every field."""
     out = {name: stored_name(part, name)}
     if dataclasses.is_dataclass(part):
-        for field, value in told(part):
+        for field in dataclasses.fields(part):
+            value = getattr(part, field.name)
             plain = value is None or isinstance(value, str | int | float | tuple | np.generic)
-            key = f"{name}.{field}"
+            key = f"{name}.{field.name}"
             out |= {key: _text(value)} if plain else _facts(value, key)
     return out
 

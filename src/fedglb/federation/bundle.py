@@ -20,7 +20,7 @@ from fedglb.federation.names import check_name, identity
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.transcript import SumRules, agreement_digest
-from fedglb.federation.versions import BUNDLE
+from fedglb.federation.versions import VERSION, check_version
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
@@ -35,7 +35,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     client: str
     server: str
     agreement: AgreementTable
-    version: int = BUNDLE.version
+    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,8 @@ class Bundle:
 def _document(path: Path) -> _Document:
     try:
         raw: dict[str, Any] = read_file(path, "bundle")
-        return convert(BUNDLE.migrated(raw, path), _Document, str(path))
+        check_version(raw, path)
+        return convert(raw, _Document, str(path))
     except InvalidInput as error:
         error.allowed += f" (if it was not changed by hand: {_AGAIN})"
         raise

@@ -112,11 +112,6 @@ class Certificate:
         return True
 
 
-def identities(certificate: bytes) -> list[str]:
-    """Return the identities that a certificate (PEM) carries."""
-    return Certificate(certificate).identities
-
-
 def expiry(certificate: bytes) -> datetime:
     """Return when a certificate (PEM) expires."""
     return Certificate(certificate).ends

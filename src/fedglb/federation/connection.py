@@ -26,8 +26,8 @@ _TIMEOUT = 5.0  # seconds per attempt
 _POLL = 0.5  # seconds between two checks of the connection
 _LOOK = 5.0  # seconds between two looks at the certificate's files
 _QUIET = 3600.0  # seconds before the same complaint is logged again
-_REFUSED = "authorization violation"  # what the server says to whom it does not know
-#: A connection that has ended, which says nothing of why.
+_REFUSED = "authorization violation"  # the server's answer to an unknown client
+#: Errors of a connection that ended without a reason.
 _LOST = (
     nats.errors.UnexpectedEOF, nats.errors.StaleConnectionError, ConnectionResetError,
     BrokenPipeError,
@@ -117,7 +117,7 @@ class Connection:
         """Return when the connection has ended.
 
         When the certificate's files are replaced, the new connection comes before the old one
-        goes, and if there is none to be had the old one stays.
+        goes, and if it fails the old one stays.
         """
         looks, next_look = 0, time.monotonic() + _LOOK
         # Polled, not awaited: the library's callback for the end can get lost, in a task that the
@@ -200,7 +200,7 @@ class Connection:
             await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
         except BaseException as error:
             await _close(connection)
-            # Who is refused may meet the end of the connection before the reason.
+            # A refused client may see the connection end before it reads the reason.
             reasons = [each for each in errors if _REFUSED in str(each).lower()]
             if reasons and isinstance(error, Exception):
                 raise reasons[0] from error

@@ -16,7 +16,7 @@ _inherited: set[tuple[int, int]] = set()  # files that the process this one was 
 
 
 class Taken(Exception):
-    """Somebody else owns the file; the message says who, as far as it is known."""
+    """Another process owns the file; the message names it, if it is known."""
 
 
 class OwnerLock:
@@ -30,8 +30,8 @@ class OwnerLock:
     Raises
     ------
     Taken
-        Somebody else has it, or this process was forked from one that had the file open: what
-        SQLite keeps of that in memory is not true here.
+        Another process has it, or this process was forked from one that had the file open: SQLite's
+        memory of the file is not valid here.
     OSError
         The file of the lock cannot be made.
     """
@@ -51,7 +51,7 @@ class OwnerLock:
         except BaseException:
             os.close(self._handle)
             raise
-        with suppress(OSError):  # a full disk: nobody can be told who has it
+        with suppress(OSError):  # a full disk: the file cannot say who has it
             os.truncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
         _held.add(self)
@@ -68,7 +68,7 @@ class OwnerLock:
 
 
 def check_free(path: str | Path) -> None:
-    """Raise `Taken` if somebody owns a file; nothing is made beside it."""
+    """Raise `Taken` if a process owns the file; makes no lock file."""
     if os.path.exists(_beside(path)):
         OwnerLock(path).release()
 

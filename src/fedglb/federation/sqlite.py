@@ -9,10 +9,10 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.damage import remedy
@@ -30,21 +30,18 @@ class _Facts(NamedTuple):
     application_id: int  # in the file's header, and stored: it never changes
     owner: str
     if_open: str
-    if_older: str
 
 
 _KINDS: dict[Kind, _Facts] = {
     "agent": _Facts(
         0x6167656E,
         "an agent",
-        "give every process an agent of its own (file and certificate)",
-        "export its log (Agent.export) with the fedglb that made it, or start a new file",
+        "give every process its own agent (file and certificate)",
     ),
     "coordinator": _Facts(
         0x636F6F72,
         "a coordinator",
-        "stop the other coordinator, or give this one a file of its own",
-        "go on with the fedglb that made it, or start a new file (no agent loses a sample)",
+        "stop the other coordinator, or give this one another file",
     ),
 }
 _LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
@@ -86,9 +83,9 @@ def close(db: sqlite3.Connection) -> None:
 
 
 def reader(path: str | Path) -> sqlite3.Connection:
-    """Return a connection that only reads, beside that of the file's owner.
+    """Return a connection that only reads, beside the owner's connection.
 
-    It sees what is committed, and makes nobody wait. `close` it before the first one.
+    It sees committed data, and no writer waits for it. `close` it before the owner's connection.
     """
     try:
         found = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
@@ -105,10 +102,9 @@ def connect(
     schema: str,
     kind: Kind,
     version: int,
-    migrations: Mapping[int, str] | None = None,
     wait: float = 0.0,
 ) -> sqlite3.Connection:
-    """Open or make a file that nobody else can open until this process closes it or ends.
+    """Open or make a file that no one else can open until this process closes it or ends.
 
     The lock is the system's: it goes with the process, also after ``kill -9``.
 
@@ -122,10 +118,8 @@ def connect(
         Whose file it is.
     version
         The version of its tables.
-    migrations
-        By an older version, the statements that turn its tables into those of `version`.
     wait
-        How many seconds to wait, at most, for whoever has the file open.
+        How many seconds to wait, at most, for another process that has the file open.
 
     Returns
     -------
@@ -142,7 +136,7 @@ def connect(
     until = time.monotonic() + wait
     while True:
         try:
-            return _connect(path, schema, kind, version, migrations or {})
+            return _connect(path, schema, kind, version)
         except Taken as taken:
             if time.monotonic() >= until:
                 who = f" {taken}" if str(taken) else ""
@@ -153,9 +147,7 @@ def connect(
         time.sleep(_PAUSE)
 
 
-def _connect(
-    path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
-) -> sqlite3.Connection:
+def _connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
     facts = _KINDS[kind]
     try:
         # No other user may read it. If the file is there already it is not opened here: closing
@@ -171,7 +163,7 @@ def _connect(
         except sqlite3.Error as error:
             raise _not_opened(path, error) from None
         try:
-            _prepare(db, path, schema, facts, version, migrations)
+            _prepare(db, path, schema, facts, version)
         except BaseException:
             db.close()
             raise
@@ -183,36 +175,32 @@ def _connect(
 
 
 def _prepare(
-    db: sqlite3.Connection,
-    path: str | Path,
-    schema: str,
-    facts: _Facts,
-    version: int,
-    migrations: Mapping[int, str],
+    db: sqlite3.Connection, path: str | Path, schema: str, facts: _Facts, version: int
 ) -> None:
-    """Check what is in a file, then make or change its tables."""
+    """Check what is in a file, or make the tables of a new one."""
     try:
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        before = version if empty else _check(db, path, facts, version, migrations)
+        if not empty:
+            _check(db, path, facts, version)
         db.execute("ROLLBACK")
         mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]  # only now: the file is ours
         if mode != "wal":
             raise InvalidInput("path", str(path), "a file on a local disk, not a network's")
         db.execute(f"PRAGMA journal_size_limit={_LARGEST_LOG}")
         db.execute("PRAGMA synchronous=NORMAL")
-        if empty or before != version:
+        if empty:
             db.execute("BEGIN IMMEDIATE")
             db.execute(f"PRAGMA application_id={facts.application_id}")
             db.execute(f"PRAGMA user_version={version}")
-            for statement in (schema if empty else migrations[before]).split(";"):
+            for statement in schema.split(";"):
                 db.execute(statement)
             db.execute("COMMIT")
         db.execute(f"PRAGMA busy_timeout={_BUSY}")
     except sqlite3.Error as error:
         _check_descriptors(path)
-        if "locked" in str(error):  # by a release that has only SQLite's own lock
+        if "locked" in str(error):  # by a program that has only SQLite's own lock
             raise Taken from None
         allowed = f"a file that {facts.owner} can use ({error}): {remedy(facts.owner, error)}"
         raise InvalidInput("path", str(path), allowed) from None
@@ -233,14 +221,14 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
     kind
         Whose file it is.
     source
-        The file; this process, another or nobody has it open.
+        The file; any process may have it open.
     path
         The copy, which must not be there yet.
 
     Raises
     ------
     InvalidInput
-        There is such a file, or it cannot be made; or `source` is none of this kind.
+        The copy exists or cannot be written, or `source` is not of this kind.
     """
     path = Path(path)
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
@@ -270,10 +258,8 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
             unfinished.unlink()
 
 
-def read_copy(
-    path: str | Path, schema: str, kind: Kind, version: int, migrations: Mapping[int, str]
-) -> sqlite3.Connection:
-    """Return a copy in memory of a file that nobody has open, with the tables of `version`.
+def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
+    """Return a copy in memory of a file that no process has open.
 
     The file itself is not changed; if it is not there, the copy is empty. Raises as `connect` does.
     """
@@ -290,9 +276,7 @@ def read_copy(
             db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.backup(copy)
-            found = _check(copy, path, facts, version, migrations)
-        if found != version:
-            copy.executescript(migrations[found])
+            _check(copy, path, facts, version)
     except (sqlite3.Error, Taken) as error:
         copy.close()
         if isinstance(error, Taken) or "locked" in str(error):
@@ -318,26 +302,28 @@ def _check_descriptors(path: str | Path) -> None:
             ) from None
 
 
-def _check(
-    db: sqlite3.Connection,
-    path: str | Path,
-    facts: _Facts,
-    version: int,
-    migrations: Mapping[int, str],
-) -> int:
-    """Refuse a file of another kind or a version that cannot be used; return its version."""
+def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int) -> None:
+    """Refuse a file of another kind or of another version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != facts.application_id:
         raise InvalidInput("path", str(path), f"a new file, or one that {facts.owner} made")
     found = db.execute("PRAGMA user_version").fetchone()[0]
-    if found != version and found not in migrations:
-        remedy = "install a newer fedglb" if found > version else facts.if_older
-        raise InvalidInput(
-            "path",
-            str(path),
-            f"a file of version {version}, the only one that this fedglb can use; "
-            f"it has version {found}: {remedy}",
+    if found != version:
+        allowed = (
+            f"a file of version {version}, the only one that this fedglb reads; it has version "
+            f"{found}: use the fedglb that made it, or start a new file"
         )
-    return int(found)
+        raise InvalidInput("path", str(path), allowed)
+
+
+def fact(db: sqlite3.Connection, name: str) -> Any:
+    """Return a fact of the table `facts`; None: it is not there."""
+    row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+    return None if row is None else row[0]
+
+
+def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
+    """Write a fact to the table `facts`."""
+    db.execute("REPLACE INTO facts VALUES (?, ?)", (name, value))
 
 
 def or_nan(stored: float | None) -> float:
@@ -355,6 +341,16 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     except BaseException:
         roll_back(db)
         raise
+
+
+@contextmanager
+def on_disk(db: sqlite3.Connection) -> Iterator[None]:
+    """Wait for the disk at every commit inside, so that it survives a power cut."""
+    db.execute("PRAGMA synchronous=FULL")
+    try:
+        yield
+    finally:
+        db.execute("PRAGMA synchronous=NORMAL")
 
 
 def roll_back(db: sqlite3.Connection) -> None:

@@ -1,7 +1,6 @@
 """The compiled numerics, each written once and used by both engines and the federation.
 
 `compile` has the decorator `kernel`, `pointers` how kernels call links and parts by address,
-`layout` the places in their arrays; `linalg`, `ball`, `scoring`, `sums`, `self_concordance` and
-`quantiles` are the arithmetic, `philox` is the stream of random numbers, `decide` plays an arm, and
-`play` is the loop of the compiled engine.
+`layout` the places in their arrays; `linalg`, `ball`, `scoring`, `sums` and `quantiles` are the
+arithmetic, `philox` is the stream of random numbers, and `decide` plays an arm.
 """

@@ -1,8 +1,8 @@
 """One decision: from a client's state and the arms on offer to the arm that is played.
 
-The sets are the confidence's, the scores those of the choice rule (`fedglb.parts.choice`); both are
-called by address. `decide` does the rest: it leaves out arms that are not certified, takes the
-largest score, explores at random, and computes the probability of what it played.
+Both engines and the agents call `decide`. It bounds the arms by the confidence set, scores them by
+the choice rule (`fedglb.parts.choice`), leaves out arms that the set excludes, takes the largest
+score, explores at random, and computes the probability of the arm that is played.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ChoiceParams(NamedTuple):
     Attributes
     ----------
     bounds
-        Address of the confidence's `bounds`; any number where the rule needs none.
+        Address of the confidence's `bounds`; 0: the bounds of an ellipsoid.
     index
-        Address of the rule's scores; 0: arms are ranked by their upper bounds.
+        Address of the rule's scores; 0: the scores are the upper bounds.
     index_constants, radius_constants
         The constants of `index` and of `bounds`.
     with_bounds, with_interval
@@ -165,8 +165,6 @@ def decide(
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
-    The loop of the compiled engine calls it by address too, with the same machine code.
-
     Parameters
     ----------
     arms
@@ -182,9 +180,9 @@ def decide(
     number, client
         The place in the stream of random numbers.
     work, factor
-        Scratch of shapes (5, K) and (d, d); `work` is left with the bounds, where the rule needs
-        them, and with the scores of the last draw, but for the arm that is returned: its score is
-        that of the draw that was played.
+        Scratch of shapes (5, K) and (d, d). At the end `work` has the bounds, if the rule needs
+        them, and the scores of the last draw; the score of the returned arm is that of the draw
+        that was played.
     propensity
         Shape (2,), written: the probability of the arm that is returned, given the state and the
         arms, and the standard error of this number (0 where it is exact). NaN where it is not
@@ -195,7 +193,10 @@ def decide(
     int
         The index of the arm.
     """
-    if params.with_bounds:
+    if params.with_bounds and params.bounds == 0:
+        centre, A_inv = vectors[CENTRE], matrices[INVERSE]
+        bounds_around(arms, centre, A_inv, alpha, int(params.with_interval), work)
+    elif params.with_bounds:
         call_bounds(
             params.bounds, arms, vectors, matrices, counters, radius_terms,
             borrow(params.radius_constants), alpha, int(params.with_interval), work,

@@ -17,16 +17,10 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from fedglb.kernels.decide import ChoiceParams
 from fedglb.kernels.lanes import LANES
 
 _REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
 _WHOLES = types.Array(types.int64, 1, "C")
-_CHOICE = types.NamedTuple(
-    [types.int64, types.int64, _REALS[1], _REALS[1], types.boolean, types.boolean, types.float64,
-     types.float64, types.int64, types.int64],
-    ChoiceParams,
-)  # fmt: skip
 SIGNATURES = {
     "STEP": types.int64(
         _REALS[2], _REALS[3], _REALS[1], _REALS[2], _REALS[1], _WHOLES, _REALS[1]
@@ -39,17 +33,13 @@ SIGNATURES = {
     "INDEX": types.int64(
         _REALS[2], _REALS[2], _REALS[3], _REALS[2], _REALS[2], _REALS[1], *[types.int64] * 5
     ),
-    "DECIDE": types.int64(
-        _REALS[2], _REALS[2], _REALS[3], _REALS[1], _REALS[1], _CHOICE, types.float64,
-        *[types.int64] * 3, _REALS[2], _REALS[2], _REALS[1],
-    ),
     "DERIVATIVES": types.int64(_REALS[1], _REALS[1], _REALS[1], _WHOLES, types.int64),
     "PROJECT": types.float64(_REALS[2], _REALS[2], types.float64, _REALS[1]),
 }  # fmt: skip
 
 
 def scalar(arguments: int) -> Any:
-    """Return the signature of a function of so many floats that returns a float."""
+    """Return the signature of a function of `arguments` floats that returns a float."""
     return types.float64(*[types.float64] * arguments)
 
 
@@ -116,14 +106,6 @@ def _typed_index(
     constants: Any, t: Any, key: Any, number: Any, client: Any, draw: Any,
 ) -> Any:  # fmt: skip
     return _native("INDEX")
-
-
-def _typed_decide(
-    typing: Any, address: Any, arms: Any, vectors: Any, matrices: Any, counters: Any,
-    radius_terms: Any, params: Any, alpha: Any, t: Any, number: Any, client: Any, work: Any,
-    factor: Any, propensity: Any,
-) -> Any:  # fmt: skip
-    return _native("DECIDE")
 
 
 def _typed_derivatives(
@@ -206,7 +188,6 @@ _INTRINSICS = {
     "call_radius": intrinsic(_typed_radius),
     "call_bounds": intrinsic(_typed_bounds),
     "call_index": intrinsic(_typed_index),
-    "call_decide": intrinsic(_typed_decide),
     "call_derivatives": intrinsic(_typed_derivatives),
     "call_project": intrinsic(_typed_project),
     "bits": intrinsic(_typed_bits),

@@ -67,9 +67,7 @@ def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunc
 
 # -- kernels by address ------------------------------------------------------------------------
 
-Signature: TypeAlias = Literal[
-    "STEP", "RADIUS", "BOUNDS", "INDEX", "DECIDE", "DERIVATIVES", "PROJECT"
-]
+Signature: TypeAlias = Literal["STEP", "RADIUS", "BOUNDS", "INDEX", "DERIVATIVES", "PROJECT"]
 #: (vectors, matrices, counters, X, y, functions, constants) -> 0, or what went wrong.
 STEP: Signature = "STEP"
 #: (vectors, counters, radius_terms, constants) -> the radius.
@@ -78,8 +76,6 @@ RADIUS: Signature = "RADIUS"
 BOUNDS: Signature = "BOUNDS"
 #: (arms, vectors, matrices, work, factor, constants, t, key, number, client, draw) -> 0.
 INDEX: Signature = "INDEX"
-#: That of `kernels.decide.decide`.
-DECIDE: Signature = "DECIDE"
 #: (z, means, variances, functions, with_variances) -> 0: a link's μ and μ′ of many z.
 DERIVATIVES: Signature = "DERIVATIVES"
 #: That of `kernels.krylov.project_by_products`.
@@ -94,12 +90,12 @@ def address_of(function: Callable[..., Any] | None, signature: Signature) -> int
     function
         A function under `@kernel`.
     signature
-        `STEP`, `RADIUS`, `BOUNDS`, `INDEX`, `DECIDE`, `DERIVATIVES` or `PROJECT`.
+        `STEP`, `RADIUS`, `BOUNDS`, `INDEX`, `DERIVATIVES` or `PROJECT`.
 
     Returns
     -------
     int
-        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index`, `call_decide`,
+        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index`,
         `call_derivatives` or `call_project`.
 
     Raises
@@ -165,7 +161,6 @@ call_step = Intrinsic("call_step", _by_number)
 call_radius = Intrinsic("call_radius", _by_number)
 call_bounds = Intrinsic("call_bounds", _by_number)
 call_index = Intrinsic("call_index", _by_number)
-call_decide = Intrinsic("call_decide", _by_number)
 call_derivatives = Intrinsic("call_derivatives", _by_number)
 call_project = Intrinsic("call_project", _by_number)
 #: The same array without ownership: rows taken from it cost no reference counts (two atomic

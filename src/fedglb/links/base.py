@@ -73,7 +73,7 @@ class Link(ABC):
 
     It may override `scalar_sampler` (by default rewards are Bernoulli where `support` is (0, 1)
     and Gaussian where it is the whole line), `k_mu` and `c_mu` (by default a fine search),
-    `self_concordance`, `skew`, `dispersion` and `smooth_everywhere`. A kernel `derivatives`, which
+    `self_concordance` and `dispersion`. A kernel `derivatives`, which
     has μ and μ′ of many z at once with the bits of the scalar functions, makes global updates
     faster.
 
@@ -208,7 +208,7 @@ class Link(ABC):
     def _derivatives(self) -> Callable[..., int]:
         """Return `derivatives` of the class that defines the scalar functions, if it has one.
 
-        A subclass that has a mean of its own must not inherit another's.
+        A subclass with another mean must not inherit this.
         """
         names = {"derivatives", "scalar_mean", "scalar_variance"}
         owner = next(kind for kind in type(self).__mro__ if names & vars(kind).keys())
@@ -376,10 +376,11 @@ class Link(ABC):
         return _search(self.variance, radius)
 
     def self_concordance(self, radius: float) -> float | None:
-        """Return an s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
+        """Return the least known s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
 
         With it there are tight certificates for Newton's steps and the exact MLE (docs/theory.md,
-        sections 3 to 5); without it there are looser ones, which need `c_mu` only.
+        sections 3 to 5), and the sets of section 7; without it there are looser certificates, which
+        need `c_mu` only.
 
         Parameters
         ----------
@@ -392,21 +393,6 @@ class Link(ABC):
             s; None by default.
         """
         return None
-
-    def skew(self, radius: float) -> float | None:
-        """Return the least known s with |μ″| ≤ s μ′ on |z| ≤ radius, or None if none is known.
-
-        Parameters
-        ----------
-        radius
-            ρ ≥ 0; it may be infinite.
-
-        Returns
-        -------
-        float or None
-            s; `self_concordance(radius)` by default.
-        """
-        return self.self_concordance(radius)
 
     def dispersion(self, noise: float) -> float:
         """Return by what the loss is divided to be a negative log-likelihood: 1 by default.
@@ -422,10 +408,6 @@ class Link(ABC):
             The factor.
         """
         return 1.0
-
-    def smooth_everywhere(self) -> bool:
-        """Return whether `k_mu` of any radius bounds μ′ on the whole line too."""
-        return False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -53,7 +53,3 @@ class Identity(Link):
     def dispersion(self, noise: float) -> float:
         """Return R²."""
         return noise * noise
-
-    def smooth_everywhere(self) -> bool:
-        """Return True."""
-        return True

@@ -82,13 +82,5 @@ class Logistic(Link):
         return self.variance(radius)
 
     def self_concordance(self, radius: float) -> float:
-        """Return 1: μ″/μ′ = 1 − 2μ."""
-        return 1.0
-
-    def skew(self, radius: float) -> float:
-        """Return tanh(radius/2), the largest |1 − 2μ|."""
+        """Return tanh(radius/2), the largest |μ″/μ′| = |1 − 2μ|."""
         return math.tanh(0.5 * radius)
-
-    def smooth_everywhere(self) -> bool:
-        """Return True."""
-        return True

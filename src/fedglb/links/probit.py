@@ -71,7 +71,3 @@ class Probit(Link):
     def self_concordance(self, radius: float) -> float:
         """Return radius: μ″/μ′ = −z, which is bounded on bounded sets only."""
         return radius
-
-    def smooth_everywhere(self) -> bool:
-        """Return True."""
-        return True

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from fedglb.errors import InvalidInput, integer, number, one_of
-from fedglb.later import as_before, later
 from fedglb.setting import Setting
 
 #: What multiplies a client's gain in `Event`.
@@ -44,7 +43,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     needs_gain: ClassVar[bool] = False
     #: Whether time (steps, or own samples) multiplies log_gain.
     clocked: ClassVar[bool] = True
-    #: Whether it is known in advance when there are updates: nothing of the samples is told by it.
+    #: Whether the times of updates are known in advance, and so leak nothing of the samples.
     public: ClassVar[bool] = False
 
     @property
@@ -53,7 +52,13 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         return None
 
     def check(self, setting: Setting) -> None:
-        """Raise `InvalidInput` if the rule cannot work in this setting."""
+        """Raise `InvalidInput` if the rule cannot work in this setting.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+        """
 
     @property
     def level(self) -> float:
@@ -146,8 +151,7 @@ class Event(Trigger):
 
     needs_gain = True
     threshold: float
-    clock: Clock = later("steps")
-    __repr__ = as_before
+    clock: Clock = "steps"
 
     def __post_init__(self) -> None:
         number(
@@ -401,7 +405,7 @@ def _first_step(setting: Setting) -> float:
 
 @dataclass(frozen=True)
 class Always(Trigger):
-    """A client asks after every sample of its own.
+    """A client asks after each of its samples.
 
     Examples
     --------

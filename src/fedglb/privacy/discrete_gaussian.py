@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
 
-#: Returns as many random bytes as it is asked for.
+#: Returns n random bytes.
 Source: TypeAlias = Callable[[int], bytes]
 
 _WORDS = 128  # words of 64 bits that are read at once

@@ -22,7 +22,7 @@ from fedglb.typing import FloatArray
 #: Entries of E are multiples of this: sums weighted by them are exact, and the same on machines
 #: that round the last bits of an eigenvalue differently.
 STEP = 2.0**-20
-#: Up to so many updates E is optimised; the square root of A, which serves for more, has
+#: Up to this number of updates E is optimised; the square root of A, which serves for more, has
 #: some 15 % more noise early.
 LARGEST = 256
 # The noise in a prefix sum matters less where there is more in the sum. Its variance counts fully
@@ -57,13 +57,13 @@ class Factors:
         return float(np.linalg.norm(self.encoder[:releases], axis=0).max(initial=0.0))
 
     def spread(self, releases: int) -> float:
-        """Return by what the noise of one release is multiplied in the prefix sum after so many."""
+        """Return the noise multiplier of the prefix sum after n releases."""
         return float(np.linalg.norm(self.decoder[releases - 1])) if releases else 0.0
 
 
 @functools.lru_cache(maxsize=16)
 def factors(updates: int) -> Factors:
-    """Return the factors for so many updates.
+    """Return the factors for n updates.
 
     They minimise Σ_b c_b·‖D_b‖² with columns of E of norm 1, c_b being 1 over the first 40 % of
     the updates and falling then: sums that grow geometrically bear more noise later. A fixed

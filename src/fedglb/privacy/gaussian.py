@@ -21,7 +21,7 @@ from fedglb.typing import FloatArray, IntArray
 #: Where noise is added.
 NoisePlace = Literal["sums", "silo"]
 
-# Sums must fit into 63 bits: so many standard deviations of all clients' noise do.
+# Sums must fit into 63 bits: this number of standard deviations of all clients' noise does.
 _ROOM = 64.0
 
 
@@ -39,7 +39,7 @@ class NoisePlan:
     vector_share, matrix_share
         The standard deviations of what one client adds.
     honest
-        h: the noise of so many clients makes up σ_v and σ_H. 1 where each client's own noise does.
+        h, the number of clients whose noise adds up to σ_v and σ_H; 1 if each client's noise does.
     vector_bound, matrix_bound
         How much v and H of neighbouring datasets differ, before weights and rounding.
     residual_limit, slope_limit
@@ -116,7 +116,7 @@ class NoisePlan:
         return np.asarray(sum(row[j - 1] * numbers for j, numbers in releases.items()))
 
     def spread(self, updates: int) -> float:
-        """Return by what σ is multiplied in the prefix sum after so many updates.
+        """Return the noise multiplier of the prefix sum after n updates.
 
         Examples
         --------
@@ -128,15 +128,15 @@ class NoisePlan:
         return self.factors.spread(integer("updates", updates, at_least=0, at_most=self.updates))
 
     def total_vector(self, updates: int, present: float) -> float:
-        """Return the standard deviation in the prefix sum of v if so many clients add shares."""
+        """Return the standard deviation of the prefix sum of v, given the number of clients."""
         return self.vector_share * math.sqrt(present) * self.spread(updates)
 
     def total_matrix(self, updates: int, present: float) -> float:
-        """Return the standard deviation in the prefix sum of H if so many clients add shares."""
+        """Return the standard deviation of the prefix sum of H, given the number of clients."""
         return self.matrix_share * math.sqrt(present) * self.spread(updates)
 
     def spent(self, releases: int) -> float:
-        """Return μ of the first so many releases: less than `mu` until the last one is made.
+        """Return μ of the first n releases: less than `mu` until the last one is made.
 
         Examples
         --------
@@ -342,7 +342,7 @@ class GaussianMechanism:
 
 
 def _changed(plan: NoisePlan, releases: int) -> float:
-    """Return the norm of what neighbouring datasets change over so many releases, in units of μ.
+    """Return the norm of what neighbouring datasets change over n releases, in units of μ.
 
     v is measured in units of Δ_v/√(1 − s) and H in units of Δ_H/√s. A changed sample is rounded
     before and after (half a unit of the last place in each of m numbers, each time), and so is each

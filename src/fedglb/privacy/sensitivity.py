@@ -131,7 +131,7 @@ def joint(
     grow; of the other's length q only a′²q², w′²q⁴ and c′ = cq are left, and with the same c′ the
     first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on
     a grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
-    step and |μ″| ≤ s̄k_μ (`Link.skew`); that is added, so J is an upper bound.
+    step and |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound.
 
     Parameters
     ----------
@@ -151,13 +151,13 @@ def joint(
     >>> [round(joint(fg.Logistic(), 1.0, (0.0, 1.0), n, 0.3), 3) for n in ("zero-out", "replace")]
     [0.955, 0.838]
     """
-    skew = link.skew(radius)
-    if type(link) not in (Identity, Logistic, Poisson, Probit) or skew is None:
+    concordance = link.self_concordance(radius)
+    if type(link) not in (Identity, Logistic, Poisson, Probit) or concordance is None:
         return 1.0
     residual, slope = residual_bound(link, radius, rewards), link.k_mu(radius)
     points = 401 if neighbours == "replace" else 4001
     z = np.linspace(-radius, radius, points)
-    off = radius / (points - 1) * skew * slope * max(radius, 1.0)
+    off = radius / (points - 1) * concordance * slope * max(radius, 1.0)
     w = np.minimum(link.variance(z) + off, slope)
     least = np.maximum(link.variance(z) - off, 0.0)
     centre = link.mean(z) - link.variance(z) * z

@@ -70,7 +70,7 @@ class PrivacyStatement:
     plan: NoisePlan = field(repr=False)
 
     def spent(self, releases: int | None = None) -> float:
-        """Return ε, at the same δ, of the first so many releases.
+        """Return ε, at the same δ, after a number of releases.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ def state(
     Parameters
     ----------
     gaussian, plan
-        The privacy asked for, and the noise that followed from it.
+        The requested privacy, and the noise that it needs.
     releases
         How many releases were made.
     simulated

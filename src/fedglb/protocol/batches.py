@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
 from fedglb.kernels.layout import in_order
-from fedglb.kernels.one_pass import (
+from fedglb.parts.global_update.one_pass import (
     BALL,
     LARGEST,
     LEAST,
@@ -35,7 +35,7 @@ from fedglb.typing import FloatArray, IntArray
 
 
 def limits(setting: Setting) -> FloatArray:
-    """Return what samples are clipped to, as `kernels.one_pass` reads it."""
+    """Return what samples are clipped to, as `fedglb.parts.global_update.one_pass` reads it."""
     plan, unlimited = setting.noise, (-math.inf, math.inf)
     low, high = unlimited if plan is None else plan.rewards
     numbers = {

@@ -13,7 +13,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
 from fedglb.kernels.decide import ChoiceParams, ellipsoid_bounds
 from fedglb.model import SharedModel
-from fedglb.parts.choice import Choice, choice_params
+from fedglb.parts.choice import choice_params
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.local_update import LocalState
 from fedglb.protocol.messages import ClientId
@@ -73,22 +73,13 @@ class Choosing:
 
     @functools.cached_property
     def params(self) -> ChoiceParams:
-        """The choice rule as `kernels.decide.decide` takes it; it compiles what that needs."""
-        return self._params(self.algorithm.choice.needs_sets)
-
-    @functools.cached_property
-    def loop_params(self) -> ChoiceParams:
-        """The same for `kernels.play`, which computes the bounds of an ellipsoid itself."""
-        algorithm = self.algorithm
-        by_name = simple(algorithm.choice) and type(algorithm.confidence).bounds is ellipsoid_bounds
-        return self._params(algorithm.choice.needs_sets and not by_name)
-
-    def _params(self, with_bounds: bool) -> ChoiceParams:
+        """The choice rule as the kernel `decide` takes it; compiles what it calls by address."""
         algorithm, setting = self.algorithm, self.setting
-        return choice_params(
-            algorithm.choice, algorithm.confidence.bounds_address if with_bounds else 0,
-            self.constants, setting, algorithm.local_update.dispersion(setting), self.seed,
-        )  # fmt: skip
+        choice, bounds = algorithm.choice, 0
+        if choice.needs_sets and type(algorithm.confidence).bounds is not ellipsoid_bounds:
+            bounds = algorithm.confidence.bounds_address
+        dispersion = algorithm.local_update.dispersion(setting)
+        return choice_params(choice, bounds, self.constants, setting, dispersion, self.seed)
 
 
 @dataclass(frozen=True)
@@ -113,11 +104,6 @@ class Chosen:
     width: float
     propensity: float
     propensity_error: float
-
-
-def simple(choice: Choice) -> bool:
-    """Return whether the arm of the largest score is played, always: `decide` does no more then."""
-    return choice.slack == math.inf and not choice.randomised
 
 
 def stream_of(client: ClientId) -> int:

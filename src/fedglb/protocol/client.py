@@ -12,17 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
-from fedglb.kernels.decide import PLAYED, decide, ellipsoid_bounds
+from fedglb.kernels.decide import decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.scoring import pick
 from fedglb.kernels.sums import sum_over_clients
 from fedglb.model import SharedModel
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.batches import Batches, Release
 from fedglb.protocol.checks import check_model
-from fedglb.protocol.choosing import Choosing, Chosen, simple, stream_of
+from fedglb.protocol.choosing import Choosing, Chosen, stream_of
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
@@ -240,39 +239,16 @@ class Client:
         params, alpha = choosing.params, self.alpha
         place = (t, t if number is None else number, self.stream if stream is None else stream)
         ranked_by_bound = params.index == 0
-        if simple(self.algorithm.choice):  # what `decide` would do, which is not compiled then
-            propensity[:] = 1.0, 0.0
-            self._score(columns, alpha, place, work)
-            arm = pick(work[UPPER if ranked_by_bound else SCORES])
-        else:
-            arm = decide(
-                columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
-                alpha, *place, work, np.empty((d, d)), propensity,
-            )  # fmt: skip
+        arm = decide(
+            columns, state.vectors, state.matrices, state.counters, choosing.terms, params,
+            alpha, *place, work, np.empty((d, d)), propensity,
+        )  # fmt: skip
         score = float(work[UPPER if ranked_by_bound else SCORES, arm])
         if ranked_by_bound and self.algorithm.confidence.bounds is ellipsoid_bounds:
             width = alpha * math.sqrt(max(work[WIDTHS, arm], 0.0))
         else:
             width = score - float(columns[:, arm] @ state.centre)
         return Chosen(arm, score, float(width), float(propensity[0]), float(propensity[1]))
-
-    def _score(
-        self, columns: FloatArray, alpha: float, place: tuple[int, int, int], work: FloatArray
-    ) -> None:
-        """Write the scores of a rule that is `simple`."""
-        choosing, state, (d, _) = self.choosing, self.state, columns.shape
-        formula = self.algorithm.choice.ranked_by.formula
-        if formula is None:
-            self.algorithm.confidence.bounds(
-                columns, state.vectors, state.matrices, state.counters, choosing.terms,
-                choosing.constants, alpha, 0, work,
-            )  # fmt: skip
-            return
-        t, number, client = place
-        formula(
-            columns, state.vectors, state.matrices, work, np.empty((d, d)),
-            choosing.params.index_constants, t, choosing.params.key, number, client, PLAYED,
-        )  # fmt: skip
 
     def scores(self, arms: ArrayLike) -> FloatArray:
         """Return the upper confidence bound of each arm. Changes nothing.

@@ -1,6 +1,5 @@
-"""The agent behind HTTP, for applications in any language and with any number of processes."""
+"""HTTP: the agent's API, for applications in any language, and the coordinator's live page."""
 
-from fedglb.service.async_client import AsyncAgentClient
-from fedglb.service.client import AgentClient
+from fedglb.service.client import AgentClient, AsyncAgentClient
 
 __all__ = ["AgentClient", "AsyncAgentClient"]

@@ -1,8 +1,8 @@
-"""A client of the service: the agent's calls, with the agent's errors, from any process."""
+"""Clients of the agent's API: the agent's calls, with the agent's errors, from any process."""
 
 from __future__ import annotations
 
-import dataclasses
+import asyncio
 import http.client
 import io
 import math
@@ -11,17 +11,18 @@ import random
 import secrets
 import ssl
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedglb.errors import array, number
+from fedglb.errors import array, integer, number
 from fedglb.federation import AgentStatus, AlreadyObserved, Decision, Unavailable
 from fedglb.service.connections import Answer, Connections
-from fedglb.service.messages import Problem, RewardedBatch
+from fedglb.service.messages import ObserveResults, ProblemDetails
 from fedglb.service.problem import raised
 
 if TYPE_CHECKING:
@@ -29,21 +30,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0  # seconds between two tries
-#: What JSON's null stands for in a decision.
+#: The value of JSON's null in a decision.
 _ABSENT = {
     "score": -math.inf, "width": -math.inf, "propensity": math.nan, "propensity_error": math.nan,
 }  # fmt: skip
-#: Nobody has read the request: whoever sends it again sends it for the first time.
+#: Errors after which the service cannot have read the request.
 _NEVER_SENT = (ConnectionRefusedError, FileNotFoundError)
 
 
 class AgentClient:
     """The calls of an agent that runs as a service (``fedglb agent serve``).
 
-    All threads of a process may share one, and a forked child may use its parent's. A call that
-    got no answer, or was told to come again, is repeated for up to `patience` seconds, and counts
-    once: `choose` sends a key with it, and a reward that is there already was this call's own. So
-    a restart of the service is a pause.
+    All threads of a process may share one client, and a forked child may use its parent's. A call
+    without an answer, or with one that says to try again, is repeated for up to `patience` seconds,
+    and counts once: `choose` sends a key, and a repeated reward that is stored already is this
+    call's own. So a restart of the service is only a pause.
 
     Parameters
     ----------
@@ -56,7 +57,7 @@ class AgentClient:
     patience
         Seconds after which a call gives up; 0: it is tried once.
     cafile
-        For https: the file of the certificates that are trusted; None: those of the system.
+        For https: a file of trusted certificates; None: the system's.
 
     Raises
     ------
@@ -106,8 +107,8 @@ class AgentClient:
         arms, ids, t
             Those of `Agent.choose`.
         key
-            A name of this request; with the same one again, also from another process, the answer
-            is the same decision. None: one that only this call has.
+            A name of this request: the same key again, also from another process, gives the same
+            decision. None: a new random key.
 
         Returns
         -------
@@ -163,14 +164,14 @@ class AgentClient:
         Returns
         -------
         list of Decision or Exception
-            A decision for each, or what `choose` would have raised.
+            A decision for each, or the error that `choose` would have raised.
         """
         batch = [_request(r["arms"], r.get("ids"), r.get("t"), r.get("key")) for r in requests]
         found = msgspec.json.decode(self._get("POST", "/v1/choose/batch", {"batch": batch}))
         return [
             _decision(each["decision"])
             if "decision" in each
-            else raised(msgspec.convert(each["problem"], Problem))
+            else raised(msgspec.convert(each["problem"], ProblemDetails))
             for each in found["results"]
         ]
 
@@ -185,23 +186,23 @@ class AgentClient:
         Returns
         -------
         list of Exception or None
-            None where the reward is stored, or else what `observe` would have raised.
+            None where the reward is stored, or the error that `observe` would have raised.
         """
         batch = [{"id": id_, "reward": number("reward", reward)} for id_, reward in rewards]
         answer, unsure = self._ask("POST", "/v1/observe/batch", {"batch": batch})
         if answer.status >= 400:
             raise _error(answer)
-        results = msgspec.json.decode(answer.body, type=RewardedBatch).results
+        results = msgspec.json.decode(answer.body, type=ObserveResults).results
         return [
             None if each.problem is None or (unsure and each.problem.same) else raised(each.problem)
             for each in results
         ]
 
-    # -- the rest -------------------------------------------------------------------------------
+    # -- status and log -------------------------------------------------------------------------
 
     @property
     def status(self) -> AgentStatus:
-        """Where the agent stands."""
+        """The agent's status."""
         return msgspec.json.decode(self._get("GET", "/v1/status"), type=AgentStatus)
 
     def export(self) -> pl.DataFrame:
@@ -220,17 +221,17 @@ class AgentClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- asking again ---------------------------------------------------------------------------
+    # -- requests, repeated ---------------------------------------------------------------------
 
     def _get(self, method: str, path: str, value: object = None) -> bytes:
-        """Return the body of an answer, or raise what it says."""
+        """Return the body of an answer, or raise the error in it."""
         answer, _ = self._ask(method, path, value)
         if answer.status >= 400:
             raise _error(answer)
         return answer.body
 
     def _ask(self, method: str, path: str, value: object) -> tuple[Answer, bool]:
-        """Return the answer, and whether an earlier try may have been carried out, too."""
+        """Return the answer, and whether an earlier try may have been carried out."""
         body = None if value is None else msgspec.json.encode(value)
         end, wait, unsure = time.monotonic() + self._patience, _FIRST_WAIT, False
         while True:
@@ -246,17 +247,148 @@ class AgentClient:
                 unsure = unsure or not isinstance(failed, _NEVER_SENT)
                 said = str(failed) or type(failed).__name__
                 error = Unavailable(f"no answer from {self._url}: {said}")
-                pause = wait * random.uniform(0.5, 1.0)  # so that many do not come at once
+                pause = wait * random.uniform(0.5, 1.0)  # so that clients do not retry all at once
                 wait = min(2.0 * wait, _LONGEST_WAIT)
             if time.monotonic() + pause > end:
                 raise error
             time.sleep(pause)
 
 
+class AsyncAgentClient:
+    """`AgentClient` for an event loop: each call runs in one of a few threads.
+
+    Parameters
+    ----------
+    url, token, timeout, patience, cafile
+        Those of `AgentClient`.
+    connections
+        Calls that are made at a time; others wait.
+
+    Raises
+    ------
+    InvalidInput
+        A value is not allowed.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import fedglb as fg
+    >>> async def front_page() -> str:
+    ...     async with fg.AsyncAgentClient("http://127.0.0.1:8731", patience=0.0) as client:
+    ...         try:
+    ...             return (await client.choose([[1.0, 0.0], [0.0, 1.0]])).id
+    ...         except fg.federation.Unavailable:
+    ...             return "nobody answers there"
+    >>> asyncio.run(front_page())
+    'nobody answers there'
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout: float = 10.0,
+        patience: float = 30.0,
+        cafile: str | os.PathLike[str] | None = None,
+        connections: int = 16,
+    ) -> None:
+        self._client = AgentClient(url, token, timeout=timeout, patience=patience, cafile=cafile)
+        self._threads = ThreadPoolExecutor(
+            integer("connections", connections), thread_name_prefix="fedglb-client"
+        )
+
+    async def choose(
+        self,
+        arms: ArrayLike,
+        ids: Sequence[str | int] | None = None,
+        *,
+        t: int | None = None,
+        key: str | None = None,
+    ) -> Decision:
+        """Choose one of the arms, as `AgentClient.choose` does.
+
+        Parameters
+        ----------
+        arms, ids, t, key
+            Those of `AgentClient.choose`.
+
+        Returns
+        -------
+        Decision
+            The chosen arm, and the id that `observe` takes.
+        """
+        return await self._run(lambda: self._client.choose(arms, ids, t=t, key=key))
+
+    async def observe(self, id: str, reward: float) -> None:  # noqa: A002
+        """Report the reward of a decision, as `AgentClient.observe` does.
+
+        Parameters
+        ----------
+        id, reward
+            Those of `AgentClient.observe`.
+        """
+        await self._run(lambda: self._client.observe(id, reward))
+
+    async def choose_batch(
+        self, requests: Iterable[Mapping[str, Any]]
+    ) -> list[Decision | Exception]:
+        """Choose several times, as `AgentClient.choose_batch` does.
+
+        Parameters
+        ----------
+        requests
+            Those of `AgentClient.choose_batch`.
+
+        Returns
+        -------
+        list of Decision or Exception
+            A decision for each, or the error that `choose` would have raised.
+        """
+        return await self._run(lambda: self._client.choose_batch(requests))
+
+    async def observe_batch(self, rewards: Iterable[tuple[str, float]]) -> list[Exception | None]:
+        """Report several rewards, as `AgentClient.observe_batch` does.
+
+        Parameters
+        ----------
+        rewards
+            Those of `AgentClient.observe_batch`.
+
+        Returns
+        -------
+        list of Exception or None
+            None where the reward is stored, or the error that `observe` would have raised.
+        """
+        return await self._run(lambda: self._client.observe_batch(rewards))
+
+    async def status(self) -> AgentStatus:
+        """Return the agent's status."""
+        return await self._run(lambda: self._client.status)
+
+    async def export(self) -> pl.DataFrame:
+        """Return the log, one row per decision."""
+        return await self._run(self._client.export)
+
+    async def close(self) -> None:
+        """Finish the calls in progress and close the connections."""
+        await asyncio.to_thread(self._threads.shutdown)
+        self._client.close()
+
+    async def __aenter__(self) -> AsyncAgentClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+
 def _request(
     arms: ArrayLike, ids: Sequence[str | int] | None, t: int | None, key: str | None
 ) -> dict[str, object]:
-    """Return a request to choose, with a key in any case: then it may be sent twice."""
+    """Return the body of a request, always with a key, so that it may be sent twice."""
     asked: dict[str, object] = {
         "arms": array("arms", arms, (None, None)).tolist(),
         "key": secrets.token_urlsafe(12) if key is None else key,
@@ -269,27 +401,21 @@ def _request(
 
 
 def _decision(table: dict[str, Any]) -> Decision:
-    """Return a decision from JSON, which has null for infinity and for what is no number."""
+    """Return a decision from JSON, where NaN and infinity are null."""
     for name, absent in _ABSENT.items():
         if table.get(name) is None:
             table[name] = absent
-    return _made(Decision, table)
-
-
-def _made(kind: type[T], table: Mapping[str, Any]) -> T:
-    """Return a dataclass from a table; a newer service may say more than it has fields for."""
-    known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in table.items() if name in known})
+    return msgspec.convert(table, Decision)
 
 
 def _error(answer: Answer) -> Exception:
     try:
-        return raised(msgspec.json.decode(answer.body, type=Problem))
-    except msgspec.DecodeError:  # a proxy's, or the server's own
+        return raised(msgspec.json.decode(answer.body, type=ProblemDetails))
+    except msgspec.DecodeError:  # a proxy's answer, or uvicorn's own
         text = answer.body[:200].decode("utf-8", "replace")
-        return Unavailable(f"the answer has the status {answer.status}: {text}")
+        return Unavailable(f"status {answer.status}: {text}")
 
 
 def _seconds(retry_after: str) -> float:
-    """Return how long to wait: what the service says, within reason."""
+    """Return how long to wait: as long as the service says, but at most 10 s."""
     return min(float(retry_after), 10.0) if retry_after.isdigit() else _LONGEST_WAIT

@@ -12,15 +12,15 @@ from urllib.parse import urlsplit
 
 from fedglb.errors import InvalidInput
 
-_MOST_KEPT = 64
-_OF_A_PROXY = (502, 503, 504)
+_MAX_KEPT = 64
+_PROXY_ERRORS = (502, 503, 504)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A status, what it says about coming again, and the body.
+    """A status, its Retry-After header, and the body.
 
-    Where it is not `from_service` but a proxy's, the request may have been carried out.
+    If it is a proxy's (not `from_service`), the request may have been carried out.
     """
 
     status: int
@@ -41,7 +41,7 @@ class Connections:
     timeout
         Seconds that one exchange may take.
     tls
-        Which certificates are trusted, for https; None: those that the system trusts.
+        The trusted certificates, for https; None: the system's.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class Connections:
         self._process = os.getpid()
 
     def exchange(self, method: str, path: str, body: bytes | None) -> Answer:
-        """Send a request and return the answer; an `OSError` or `HTTPException` if there is none.
+        """Send a request and return the answer; `OSError` or `HTTPException` if there is none.
 
-        A connection that the service has closed meanwhile is noticed when it is used: then a new
-        one is tried by the caller, as for any other failure.
+        A connection that the service has closed meanwhile fails like any other: the caller tries
+        again.
         """
         connection = self._take()
         try:
@@ -83,7 +83,7 @@ class Connections:
         return answer
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close the idle connections."""
         with self._lock:
             for connection in self._kept:
                 connection.close()
@@ -105,17 +105,17 @@ class Connections:
 
     def _keep(self, connection: http.client.HTTPConnection) -> None:
         with self._lock:
-            if connection.sock is not None and len(self._kept) < _MOST_KEPT:
+            if connection.sock is not None and len(self._kept) < _MAX_KEPT:
                 self._kept.append(connection)
                 return
         connection.close()
 
 
 def _answer(response: http.client.HTTPResponse) -> Answer:
-    """Return an answer; a proxy that did not reach the service means: come again."""
+    """Return an answer; a proxy that did not reach the service counts as Retry-After."""
     again = response.headers.get("Retry-After")
     known = "json" in response.headers.get("Content-Type", "")
-    if response.status in _OF_A_PROXY and not known:
+    if response.status in _PROXY_ERRORS and not known:
         return Answer(response.status, again or "1", response.read(), from_service=False)
     return Answer(response.status, again, response.read())
 

@@ -1,24 +1,27 @@
-"""Where a process listens for HTTP, and what a request from there has to bring."""
+"""Where a service listens: on loopback, on a unix socket, or anywhere with TLS and a token."""
 
 from __future__ import annotations
 
 import errno
-import hmac
 import ipaddress
 import logging
+import os
 import socket
 import ssl
-from dataclasses import dataclass
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 
-#: What a machine calls itself.
+#: The Host names of a loopback address.
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-#: How many connections may wait to be accepted.
+#: Connections that may wait to be accepted.
 BACKLOG = 1024
-_SHORTEST = 16  # characters of a token
+_MIN_TOKEN = 16  # characters
 _log = logging.getLogger(__name__)
 
 
@@ -39,7 +42,7 @@ class Tls:
 
     @classmethod
     def of(cls, certificate: Path | None, key: Path | None) -> Tls | None:
-        """Return the two, or None if neither is given."""
+        """Return the pair, or None if neither is given."""
         if certificate is None and key is None:
             return None
         if certificate is None or key is None:
@@ -49,14 +52,25 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Address:
-    """An IP address and a port; 0: any that is free.
+class Listen:
+    """An address or a unix socket, and the token and certificate that go with it.
+
+    Parameters
+    ----------
+    host, port
+        The IP address and the port; port 0: any free port.
+    token
+        The secret that requests must carry; None: no token is required.
+    tls
+        The certificate; None: plain HTTP.
+    path, mode
+        A unix socket in place of host and port, and the mode of its file.
 
     Examples
     --------
-    >>> Address.parse("localhost:8731"), Address.parse("[::1]:0").is_loopback
-    (Address(host='127.0.0.1', port=8731), True)
-    >>> Address.parse("0.0.0.0:8731").check_reach(None, None)
+    >>> Listen.parse("localhost:8731").host, Listen.parse("[::1]:0").hosts is None
+    ('127.0.0.1', False)
+    >>> Listen.parse("0.0.0.0:8731")
     Traceback (most recent call last):
         ...
     fedglb.errors.InvalidInput: http = '0.0.0.0:8731' is not allowed: give 127.0.0.1 or another \
@@ -65,61 +79,121 @@ loopback address, or add --token-file, --tls-cert and --tls-key: others reach th
 
     host: str
     port: int
+    token: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+    path: Path | None = None
+    mode: int = 0o600
 
     @classmethod
-    def parse(cls, text: str) -> Address:
-        """Read ``127.0.0.1:8731``, ``localhost:8731`` or ``[::1]:8731``."""
-        host, colon, port = text.rpartition(":")
-        host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
-        try:
-            ipaddress.ip_address(host)
-            found = int(port) if colon and port.isascii() and port.isdigit() else -1
-        except ValueError:
-            found = -1
-        if not 0 <= found < 2**16:
-            raise InvalidInput("http", text, "an IP address and a port, such as 127.0.0.1:8731")
-        return cls(host, found)
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
-        return ipaddress.ip_address(self.host).is_loopback
-
-    @property
-    def name(self) -> str:
-        """The host as addresses of pages have it."""
-        return f"[{self.host}]" if ":" in self.host else self.host
+    def parse(
+        cls,
+        http: str,
+        token_file: Path | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        path: Path | None = None,
+        mode: int = 0o600,
+    ) -> Listen:
+        """Read ``127.0.0.1:8731`` and the files; refuse an unprotected address."""
+        host, port = _address(http)
+        token = None if token_file is None else read_token(token_file)
+        out = cls(host, port, token, Tls.of(certificate, key), path, mode)
+        if out.hosts is None and path is None and (token is None or out.tls is None):
+            allowed = "127.0.0.1 or another loopback address, or add --token-file, --tls-cert and "
+            raise InvalidInput("http", http, allowed + "--tls-key: others reach this one")
+        return out
 
     @property
     def hosts(self) -> frozenset[str] | None:
-        """The names that a request's Host may have; None: any.
+        """The Host names that a request may carry; None: any.
 
-        On loopback it has to be the machine's own: a page from elsewhere can make a browser take
-        its own name for 127.0.0.1, and would then read what is here.
+        On loopback only loopback names are allowed: a web page can make a browser resolve its own
+        name to 127.0.0.1 (DNS rebinding), and would then read what is served here.
         """
-        return LOOPBACK | {self.name} if self.is_loopback else None
+        if self.path is not None or not ipaddress.ip_address(self.host).is_loopback:
+            return None
+        return LOOPBACK | {_in_url(self.host)}
 
-    def check_reach(self, token: str | None, tls: Tls | None) -> None:
-        """Refuse an address that others reach, unless there are a token and TLS."""
-        if not self.is_loopback and (token is None or tls is None):
-            allowed = "127.0.0.1 or another loopback address, or add --token-file, --tls-cert and "
-            given = f"{self.name}:{self.port}"
-            raise InvalidInput("http", given, allowed + "--tls-key: others reach this one")
-
-    def listen(self) -> socket.socket:
-        """Return a socket that listens there."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+    @contextmanager
+    def bound(self) -> Iterator[tuple[socket.socket, str]]:
+        """Listen inside this block; give the socket and the URL."""
+        if self.path is None:
+            listener = _listen_on_port(self.host, self.port)
+            scheme, port = "http" if self.tls is None else "https", listener.getsockname()[1]
+            url = f"{scheme}://{_in_url(self.host)}:{port}"
+        else:
+            listener, url = _listen_on_file(self.path, self.mode), f"unix://{self.path.absolute()}"
         try:
-            return socket.create_server((self.host, self.port), family=family, backlog=BACKLOG)
-        except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                raise Unavailable(f"{self.host}:{self.port}: {error.strerror}") from None
-            allowed = f"an address of this machine ({error.strerror})"
-            raise InvalidInput("http", f"{self.host}:{self.port}", allowed) from None
+            yield listener, url
+        finally:
+            listener.close()
+            if self.path is not None:
+                self.path.unlink(missing_ok=True)
 
-    def url(self, port: int, tls: Tls | None) -> str:
-        """Return what to ask for, once the port is known."""
-        return f"{'http' if tls is None else 'https'}://{self.name}:{port}"
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+        found = int(port) if colon and port.isascii() and port.isdigit() else -1
+    except ValueError:
+        found = -1
+    if not 0 <= found < 2**16:
+        raise InvalidInput("http", text, "an IP address and a port, such as 127.0.0.1:8731")
+    return host, found
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _listen_on_port(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise Unavailable(f"{host}:{port}: {error.strerror}") from None
+        allowed = f"an address of this machine ({error.strerror})"
+        raise InvalidInput("http", f"{host}:{port}", allowed) from None
+
+
+def _listen_on_file(path: Path, mode: int) -> socket.socket:
+    """Return a unix socket; only users whom the file's mode admits can connect."""
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o777 & ~mode)  # `bind` creates the file, so the mode holds from the start
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        listener.close()
+        allowed = f"a path where a socket can be made ({error.strerror or error})"
+        raise InvalidInput("socket", str(path), allowed) from None
+    finally:
+        os.umask(before)
+    listener.listen(BACKLOG)
+    return listener
+
+
+def _remove_stale(path: Path) -> None:
+    """Remove the socket of a killed process; raise if a process listens on it, or it is a file."""
+    try:
+        kind = path.stat().st_mode
+    except OSError:
+        return  # there is no file, or `bind` will report what is wrong
+    if not stat.S_ISSOCK(kind):
+        raise InvalidInput("socket", str(path), "a path where there is nothing yet, or a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except OSError as error:
+            allowed = f"a socket that this user may use ({error.strerror})"
+            raise InvalidInput("socket", str(path), allowed) from None
+    raise Unavailable(f"another process listens on {path}")
 
 
 def read_token(path: Path) -> str:
@@ -128,26 +202,9 @@ def read_token(path: Path) -> str:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput("token_file", str(path), f"a file that can be read ({error})") from None
-    if len(token) < _SHORTEST or not token.isprintable() or " " in token:
-        allowed = f"a file with one secret of at least {_SHORTEST} letters and digits in it"
+    if len(token) < _MIN_TOKEN or not token.isprintable() or " " in token:
+        allowed = f"a file with one secret of at least {_MIN_TOKEN} letters and digits in it"
         raise InvalidInput("token_file", str(path), allowed)
     if path.stat().st_mode & 0o077:
         _log.warning("others can read the token: run chmod 600 %s", path)
     return token
-
-
-def same_token(given: bytes, token: str) -> bool:
-    """Compare in constant time, so that nobody learns a token letter by letter."""
-    return hmac.compare_digest(given.strip(), token.encode())
-
-
-def host_of(header: bytes) -> str:
-    """Return a request's Host without its port.
-
-    Examples
-    --------
-    >>> host_of(b"LOCALHOST:8731"), host_of(b"[::1]:8731")
-    ('localhost', '[::1]')
-    """
-    text = header.decode("latin-1").lower()
-    return text.partition("]")[0] + "]" if text.startswith("[") else text.partition(":")[0]

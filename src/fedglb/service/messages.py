@@ -1,4 +1,4 @@
-"""What requests bring and what they are answered with. A field that is not known is refused."""
+"""The bodies of requests and answers. A request with an unknown field is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedglb.federation import Decision
 
 
 class Choose(msgspec.Struct, forbid_unknown_fields=True):
-    """Arms to choose from: those of `Agent.choose`."""
+    """The arguments of `Agent.choose`."""
 
     arms: list[list[float]]
     ids: list[str | int] | None = None
@@ -23,20 +23,20 @@ class Observe(msgspec.Struct, forbid_unknown_fields=True):
     reward: float
 
 
-class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """Items that are handled in order; each is read on its own, so each has its own error."""
+class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Items that are handled in order; each is decoded alone, so that each has its own error."""
 
     batch: list[msgspec.Raw]
 
 
 class ChooseBatch(msgspec.Struct):
-    """Requests to choose, in order (what `Batch` has, for the description)."""
+    """Requests to choose, in order (a `BatchBody`, for OpenAPI)."""
 
     batch: list[Choose]
 
 
 class ObserveBatch(msgspec.Struct):
-    """Rewards, in order (what `Batch` has, for the description)."""
+    """Rewards, in order (a `BatchBody`, for OpenAPI)."""
 
     batch: list[Observe]
 
@@ -47,41 +47,41 @@ class Observed(msgspec.Struct):
     id: str
 
 
-class Problem(msgspec.Struct, omit_defaults=True):
+class ProblemDetails(msgspec.Struct, omit_defaults=True):
     """Why a request is refused (RFC 9457)."""
 
     type: str
     title: str
     status: int
     detail: str
-    argument: str | None = None  # what is at fault, what was given, what is allowed
+    argument: str | None = None  # the invalid argument, its value and the allowed values
     value: str | int | float | None = None
     allowed: str | None = None
-    same: bool | None = None  # a second reward: whether it equals the first
+    same: bool | None = None  # for a second reward: whether it equals the first
 
 
-class Chosen(msgspec.Struct, omit_defaults=True):
-    """What became of one item of a batch of requests to choose."""
+class ChooseResult(msgspec.Struct, omit_defaults=True):
+    """The outcome of one item of a batch of requests to choose."""
 
     status: int
     decision: Decision | None = None
-    problem: Problem | None = None
+    problem: ProblemDetails | None = None
 
 
-class Rewarded(msgspec.Struct, omit_defaults=True):
-    """What became of one item of a batch of rewards."""
+class ObserveResult(msgspec.Struct, omit_defaults=True):
+    """The outcome of one item of a batch of rewards."""
 
     status: int
-    problem: Problem | None = None
+    problem: ProblemDetails | None = None
 
 
-class ChosenBatch(msgspec.Struct):
-    """What became of a batch, in its order."""
+class ChooseResults(msgspec.Struct):
+    """The outcomes of a batch, in its order."""
 
-    results: list[Chosen]
+    results: list[ChooseResult]
 
 
-class RewardedBatch(msgspec.Struct):
-    """What became of a batch, in its order."""
+class ObserveResults(msgspec.Struct):
+    """The outcomes of a batch, in its order."""
 
-    results: list[Rewarded]
+    results: list[ObserveResult]

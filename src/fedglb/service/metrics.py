@@ -1,60 +1,74 @@
-"""What Prometheus asks for: requests and their duration, and where the agent stands."""
+"""Prometheus metrics of both services: requests, the agent's status, the coordinator's status."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from fedglb.federation import Agent, Unavailable
 from fedglb.service.openapi import VERSION
 
+if TYPE_CHECKING:
+    from fedglb.federation.coordinator.status import CoordinatorStatus
+
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+_AGENT, _COORDINATOR = "fedglb_agent_", "fedglb_coordinator_"
+#: The coordinator's counters.
+_TOTALS = {
+    "updates": "Global updates that led to a model.",
+    "rounds": "Rounds of all updates.",
+    "messages": "Messages of updates, each counted once.",
+    "scalars": "Numbers in these messages.",
+    "sent": "All messages sent and received, repeated ones included.",
+    "bytes": "Bytes of all messages.",
+}
 
 
 class Metrics:
-    """The counters of one service.
+    """The counters of one service's requests, and the numbers of its status.
 
     Parameters
     ----------
-    agent
-        Whose status is reported, when it is asked for.
+    collect
+        Returns the status's metrics; called whenever Prometheus asks.
     """
 
-    def __init__(self, agent: Agent) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._registry = registry = CollectorRegistry()
         self._requests = Counter(
             "fedglb_requests", "Requests by path and status.", ["path", "status"],
-            registry=self.registry,
+            registry=registry,
         )  # fmt: skip
         self._seconds = Histogram(
             "fedglb_request_seconds", "Seconds from a request's head to its answer's end.",
-            ["path"], buckets=_BUCKETS, registry=self.registry,
+            ["path"], buckets=_BUCKETS, registry=registry,
         )  # fmt: skip
         self.waiting = Gauge(
             "fedglb_requests_waiting", "Requests that are being read or answered.",
-            registry=self.registry,
+            registry=registry,
         )  # fmt: skip
-        info = Gauge("fedglb_build_info", "The release.", ["version"], registry=self.registry)
+        info = Gauge("fedglb_build_info", "The release.", ["version"], registry=registry)
         info.labels(VERSION).set(1)
-        self.registry.register(_OfAgent(agent))
+        registry.register(_Status(collect))
         self._counted: dict[tuple[str, int], Counter] = {}
         self._timed: dict[str, Histogram] = {}
 
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
         counter = self._counted.get((path, status))
-        if counter is None:  # to look a label up takes longer than to count
+        if counter is None:  # looking a label up takes longer than counting
             counter = self._counted[path, status] = self._requests.labels(path, status)
             self._timed[path] = self._seconds.labels(path)
         counter.inc()
         self._timed[path].observe(seconds)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return how many requests there were by path and status."""
+        """Return the number of requests by path and status."""
         [family] = self._requests.collect()
         return {
             (sample.labels["path"], sample.labels["status"]): int(sample.value)
@@ -63,28 +77,90 @@ class Metrics:
         }
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus's format."""
-        return generate_latest(self.registry)
+        """Return all of them in Prometheus's text format."""
+        return generate_latest(self._registry)
 
 
-class _OfAgent(Collector):
-    """The numbers and yes-or-nos of an agent's status, read when they are asked for."""
+class _Status(Collector):
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
+        self._collect = collect
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def collect(self) -> Iterable[Metric]:
+        return self._collect()
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        try:
-            status = self._agent.status
-        except Unavailable:
-            return  # it is closed: no numbers rather than old ones
-        for name, value in asdict(status).items():
-            if isinstance(value, bool | int | float):
-                text = f"`{name}` of the agent's status."
-                yield GaugeMetricFamily(f"fedglb_agent_{name}", text, value=float(value))
-        if status.privacy is not None:
-            for name in ("epsilon", "budget", "releases"):
-                text, value = f"`privacy.{name}` of the status.", getattr(status.privacy, name)
-                yield GaugeMetricFamily(f"fedglb_agent_privacy_{name}", text, value=float(value))
-        refused = float(status.refused is not None)
-        yield GaugeMetricFamily("fedglb_agent_refused", "Whether it is refused.", value=refused)
+
+def agent_metrics(agent: Agent) -> Iterator[Metric]:
+    """Return the numbers and booleans of an agent's status; none once it is closed."""
+    try:
+        status = agent.status
+    except Unavailable:
+        return
+    for name, value in asdict(status).items():
+        if isinstance(value, bool | int | float):
+            yield _gauge(_AGENT + name, f"`{name}` of the agent's status.", value)
+    if status.privacy is not None:
+        for name in ("epsilon", "budget", "releases"):
+            text = f"`privacy.{name}` of the agent's status."
+            yield _gauge(f"{_AGENT}privacy_{name}", text, getattr(status.privacy, name))
+    text = "Whether the coordinator refuses the agent."
+    yield _gauge(_AGENT + "refused", text, status.refused is not None)
+
+
+def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
+    """Return the numbers of a coordinator's status."""
+    for name, text in _TOTALS.items():
+        yield CounterMetricFamily(_COORDINATOR + name, text, value=getattr(status.totals, name))
+    gauges: dict[str, tuple[str, float]] = {
+        "connected": ("Whether it is connected to the NATS server.", status.connected),
+        "updating": ("Whether an update is in progress.", status.updating is not None),
+        "model": ("The number of the update that led to the newest model.", status.model),
+        "samples": ("Samples that the model covers.", status.totals.samples),
+        "members": ("Clients that were ever admitted.", len(status.members)),
+        "members_present": ("Clients that are present.", status.present),
+        "started_timestamp_seconds": ("When it started.", status.started or 0.0),
+    }
+    if status.updates:
+        last = status.updates[-1]
+        gauges |= {
+            "update_timestamp_seconds": ("When the last update ended.", last.at),
+            "update_duration_seconds": ("How long the last update took.", last.seconds),
+            "update_left_out": ("Clients left out of the last update.", len(last.left_out)),
+        }
+    if status.schedule is not None:
+        due = status.schedule.next or 0.0
+        gauges["next_update_timestamp_seconds"] = ("When the next update is due.", due)
+    if status.privacy is not None:
+        gauges |= {
+            "epsilon": ("The privacy budget.", status.privacy.epsilon),
+            "epsilon_spent": ("The part of it that is spent.", status.privacy.spent),
+        }
+    for name, (text, value) in gauges.items():
+        yield _gauge(_COORDINATOR + name, text, value)
+    kinds: list[str] = [alarm.kind for alarm in status.alarms]
+    events = CounterMetricFamily(
+        f"{_COORDINATOR}events", "Events since the start, by kind.", labels=["kind"]
+    )
+    for kind, count in sorted(status.event_counts.items()):
+        events.add_metric([kind], count)
+    yield events
+    alarms = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    yield _gauges("alarms", "Current alarms, by kind.", "kind", alarms)
+    present = {member.name: member.present for member in status.members}
+    yield _gauges("client_present", "Whether a client is present.", "client", present)
+    samples = {member.name: member.samples for member in status.members}
+    yield _gauges("client_samples", "A client's samples in the model.", "client", samples)
+    ends = {certificate.name: certificate.ends for certificate in status.certificates}
+    name = "certificate_end_timestamp_seconds"
+    yield _gauges(name, "When a certificate expires.", "name", ends)
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=float(value))
+
+
+def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
+    """Return a gauge of the coordinator with one value per label."""
+    family = GaugeMetricFamily(_COORDINATOR + name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], float(value))
+    return family

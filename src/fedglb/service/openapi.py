@@ -1,4 +1,4 @@
-"""What the service takes and answers, as OpenAPI has it: made from the messages themselves."""
+"""The OpenAPI description of the agent's API, generated from its messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from fedglb.provenance import versions
-from fedglb.service.messages import Problem
+from fedglb.service.messages import ProblemDetails
 from fedglb.service.problem import MEDIA_TYPE
 
 #: The release of the package.
@@ -19,20 +19,22 @@ _REFERENCE = "#/components/schemas/{name}"
 
 @dataclass(frozen=True)
 class Path:
-    """One path: what it is for, what it takes, what it answers.
+    """One path, for OpenAPI.
 
     Parameters
     ----------
     path, method
         Where it is.
     summary, details
-        What it does, in a line; what else to know.
+        What it does, in one line; what else to know.
     body
-        The message that it takes, if any.
+        The message of the request, if any.
     answer
-        The message that it answers with, or the media types of another answer.
+        The message of the answer, or the media types of another answer.
     problems
-        Status codes of refusals, beside those of all paths.
+        Status codes of refusals, in addition to those of all paths.
+    parameters
+        Query parameters, as OpenAPI describes them.
     """
 
     path: str
@@ -46,12 +48,13 @@ class Path:
 
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
-    """Return the description of all paths; `token`: whether they ask for one."""
+    """Return the description of all paths; `token`: whether they require one."""
     messages = [m for path in paths for m in (path.body, path.answer) if isinstance(m, type)]
-    _, schemas = msgspec.json.schema_components([*messages, Problem], ref_template=_REFERENCE)
-    every: dict[str, Any] = {}
+    every = [*messages, ProblemDetails]
+    _, schemas = msgspec.json.schema_components(every, ref_template=_REFERENCE)
+    operations: dict[str, Any] = {}
     for path in paths:
-        every.setdefault(path.path, {})[path.method.lower()] = _operation(path)
+        operations.setdefault(path.path, {})[path.method.lower()] = _operation(path)
     described: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -59,7 +62,7 @@ def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
             "version": VERSION,
             "description": "An agent that chooses arms and learns from rewards, as a service.",
         },
-        "paths": every,
+        "paths": operations,
         "components": {"schemas": schemas},
     }
     if token:
@@ -81,14 +84,16 @@ def _operation(path: Path) -> dict[str, Any]:
     if path.body is not None:
         found["requestBody"] = {"required": True, "content": _content(path.body)}
     for status in path.problems:
-        found["responses"][str(status)] = {
-            "description": "Refused.",
-            "content": {MEDIA_TYPE: {"schema": {"$ref": _REFERENCE.format(name="Problem")}}},
-        }
+        content = {MEDIA_TYPE: _schema(ProblemDetails)}
+        found["responses"][str(status)] = {"description": "Refused.", "content": content}
     return found
 
 
 def _content(message: type | tuple[str, ...]) -> dict[str, Any]:
     if isinstance(message, tuple):
         return {kind: {} for kind in message}
-    return {"application/json": {"schema": {"$ref": _REFERENCE.format(name=message.__name__)}}}
+    return {"application/json": _schema(message)}
+
+
+def _schema(message: type) -> dict[str, Any]:
+    return {"schema": {"$ref": _REFERENCE.format(name=message.__name__)}}

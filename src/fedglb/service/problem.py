@@ -1,7 +1,8 @@
-"""Errors as problem JSON (RFC 9457), and back: a client raises what the agent raised."""
+"""Exceptions as problem JSON (RFC 9457), and back: a client raises what the agent raised."""
 
 from __future__ import annotations
 
+import logging
 import math
 import sqlite3
 from collections.abc import Mapping
@@ -10,35 +11,36 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation import AlreadyObserved, DecisionExpired, Unavailable, UnknownDecision
-from fedglb.service.messages import Problem
+from fedglb.service.messages import ProblemDetails
 
 MEDIA_TYPE = "application/problem+json"
 _PREFIX = "urn:fedglb:problem:"
-_LONGEST = 500  # characters of a text: what was given may be a million numbers
+_LONGEST = 500  # characters of a text: an invalid value may be a million numbers
+_log = logging.getLogger("fedglb.service")
 
-#: What each problem is called, and its title. The names are part of the interface.
+#: The name and the title of each problem. The names are part of the interface.
 TITLES = {
-    "invalid-input": "What was given is not allowed",
+    "invalid-input": "A value is not allowed",
     "malformed": "The body is not the JSON that this path takes",
     "too-large": "The request is too large",
     "too-slow": "The body did not arrive in time",
     "not-json": "The body is not declared as JSON",
     "unauthorized": "The token is missing or wrong",
-    "forbidden": "The request comes from elsewhere",
-    "not-found": "There is no such path",
-    "method-not-allowed": "This path has another method",
-    "unknown-decision": "There is no such decision",
-    "already-observed": "The decision has its reward",
+    "forbidden": "Cross-origin request or wrong Host header",
+    "not-found": "Unknown path",
+    "method-not-allowed": "The path does not take this method",
+    "unknown-decision": "Unknown decision",
+    "already-observed": "The decision already has a reward",
     "decision-expired": "The decision has expired",
     "busy": "Too many requests at a time",
-    "unavailable": "The agent cannot answer",
+    "unavailable": "The service cannot answer now",
     "storage": "The agent's file cannot be read or written",
-    "internal": "A fault of the service",
+    "internal": "An error inside the service",
 }
 
 
 class Refused(Exception):
-    """A request that does not reach the agent."""
+    """A request that is refused before it reaches the agent or the coordinator."""
 
     def __init__(
         self, status: int, name: str, detail: str, headers: Mapping[str, str] | None = None
@@ -48,8 +50,8 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-def problem_of(error: Exception) -> Problem:
-    """Return an error of the package as a problem; one that is not known is the service's fault."""
+def problem_of(error: Exception) -> ProblemDetails:
+    """Return an exception as a problem; an unexpected one is logged, and nothing of it is told."""
     match error:
         case Refused():
             return error.problem
@@ -61,7 +63,7 @@ def problem_of(error: Exception) -> Problem:
         case msgspec.ValidationError() | msgspec.DecodeError() | UnicodeDecodeError():
             return _problem(400, "malformed", str(error))
         case RecursionError():
-            return _problem(400, "malformed", "it is nested too deeply")
+            return _problem(400, "malformed", "the JSON is nested too deeply")
         case UnknownDecision():
             return _problem(404, "unknown-decision", str(error))
         case AlreadyObserved():
@@ -74,10 +76,11 @@ def problem_of(error: Exception) -> Problem:
             return _problem(503, "unavailable", str(error))
         case sqlite3.Error():
             return _problem(507 if "full" in str(error) else 503, "storage", str(error))
-    return _problem(500, "internal", "the service's log says more")
+    _log.error("a request failed", exc_info=error)
+    return _problem(500, "internal", "see the service's log")
 
 
-def raised(problem: Problem) -> Exception:
+def raised(problem: ProblemDetails) -> Exception:
     """Return the exception that a problem stands for."""
     match problem.type.removeprefix(_PREFIX):
         case "invalid-input":
@@ -95,12 +98,12 @@ def raised(problem: Problem) -> Exception:
     return Unavailable(f"{problem.title}: {problem.detail}")
 
 
-def _problem(status: int, name: str, detail: str) -> Problem:
-    return Problem(_PREFIX + name, TITLES[name], status, _short(detail))
+def _problem(status: int, name: str, detail: str) -> ProblemDetails:
+    return ProblemDetails(_PREFIX + name, TITLES[name], status, _short(detail))
 
 
 def _plain(value: object) -> str | int | float | None:
-    """Return what was given as JSON has it: numbers and short texts as they are."""
+    """Return a value for JSON: numbers as they are, anything else as a short text."""
     if value is None or (isinstance(value, float) and math.isfinite(value)):
         return value
     if type(value) is int and abs(value) < 2**63:

@@ -1,82 +1,70 @@
-"""The process that serves: where it listens, until it is told to stop."""
+"""uvicorn as both services run it: until a signal (the agent), or in a thread (the coordinator)."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
-import stat
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from fedglb.errors import InvalidInput
-from fedglb.federation.errors import Unavailable
-from fedglb.service.listening import BACKLOG, Tls
-from fedglb.service.protocol import BoundedProtocol
+from fedglb.service.guard import Guard
+from fedglb.service.listening import BACKLOG, Listen, Tls
 
-
-def listen_on_file(path: Path, mode: int) -> socket.socket:
-    """Return a unix socket that listens; only those whom the file's mode admits can connect."""
-    _remove_stale(path)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o777 & ~mode)  # from its first moment on
-    try:
-        made.bind(str(path))
-    except OSError as error:
-        made.close()
-        allowed = f"a path where a socket can be made ({error.strerror or error})"
-        raise InvalidInput("socket", str(path), allowed) from None
-    finally:
-        os.umask(before)
-    made.listen(BACKLOG)
-    return made
+_MAX_HEAD, _HEAD_TIMEOUT = 2**16, 20.0  # bytes, seconds
+_STOP_THREAD = 1, 5.0  # seconds for requests in progress, and for the thread to end
 
 
-def _remove_stale(path: Path) -> None:
-    """Remove a socket that a killed process left; raise if anybody listens, or it is a file."""
-    try:
-        kind = path.stat().st_mode
-    except OSError:
-        return  # nothing is there, or `bind` will say what is wrong
-    if not stat.S_ISSOCK(kind):
-        raise InvalidInput("socket", str(path), "a path where there is nothing yet, or a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-        except OSError as error:
-            allowed = f"a socket that this user may use ({error.strerror})"
-            raise InvalidInput("socket", str(path), allowed) from None
-    raise Unavailable(f"another process listens on {path}")
+class BoundedProtocol(HttpToolsProtocol):
+    """A connection that is closed if a request's head is too long, or takes too long to arrive.
 
-
-def serve(
-    app: Any,
-    listener: socket.socket,
-    tls: Tls | None = None,
-    stop_within: float = 30.0,
-    on_listening: Callable[[], None] = lambda: None,
-) -> None:
-    """Answer requests until SIGTERM or SIGINT; then finish those in progress, and return.
-
-    Parameters
-    ----------
-    app
-        The ASGI application.
-    listener
-        The socket, which is closed at the end.
-    tls
-        The certificate, where there is TLS.
-    stop_within
-        How many seconds requests in progress have at the end.
-    on_listening
-        Called once connections are accepted.
+    httptools itself would read a head of any length, for any time.
     """
+
+    _head: int | None = 0  # bytes of a head that is not complete
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timer of the first head."""
+        super().connection_made(transport)
+        self._timer = self.loop.call_later(_HEAD_TIMEOUT, transport.close)
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        self._head = 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        """Go on with the body."""
+        self._head = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Read a piece, and count it while the head is incomplete."""
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > _MAX_HEAD:
+                self.transport.close()
+            elif self._timer is None:
+                self._timer = self.loop.call_later(_HEAD_TIMEOUT, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+
+def _server(app: Guard, tls: Tls | None, shutdown_timeout: int) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
         http=BoundedProtocol,
@@ -87,34 +75,72 @@ def serve(
         server_header=False,
         limit_concurrency=BACKLOG,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=max(1, round(stop_within)),
+        timeout_graceful_shutdown=shutdown_timeout,
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
     )
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(
+    app: Guard, listen: Listen, shutdown_timeout: float, on_listening: Callable[[str], None]
+) -> None:
+    """Answer requests until SIGTERM or SIGINT; then finish those in progress, and return.
+
+    Parameters
+    ----------
+    app
+        The application.
+    listen
+        Where to listen.
+    shutdown_timeout
+        Seconds that requests in progress have at the end.
+    on_listening
+        Called with the URL once connections are accepted.
+    """
+    server = _server(app, listen.tls, max(1, round(shutdown_timeout)))
 
     def stop(*_: object) -> None:
         server.should_exit = True
 
-    # The server puts its own handlers in their place, and at the end sends itself the signals that
-    # it had: these handlers then keep it alive, so that the agent is closed.
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        on_listening()
-        notify("READY=1")
-        server.run([listener])
-        notify("STOPPING=1")
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        listener.close()
+    with listen.bound() as (listener, url):
+        # uvicorn replaces these handlers while it runs, and at the end raises again the signals
+        # that it received: then these keep the process alive, so that the agent is closed.
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            on_listening(url)
+            _notify("READY=1")
+            server.run([listener])
+            _notify("STOPPING=1")
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
 
 
-def notify(state: str) -> None:
-    """Tell systemd, where it started this process and wants to be told (Type=notify)."""
+@contextmanager
+def serve_in_thread(app: Guard, listen: Listen) -> Iterator[str]:
+    """Answer requests in a thread inside this block; give the URL.
+
+    A long solve blocks the coordinator's event loop, but not this thread; and no browser holds up
+    an update.
+    """
+    shutdown_timeout, join_timeout = _STOP_THREAD
+    server = _server(app, listen.tls, shutdown_timeout)
+    with listen.bound() as (listener, url):
+        thread = threading.Thread(target=server.run, args=([listener],), name="page", daemon=True)
+        thread.start()
+        try:
+            yield url
+        finally:
+            server.should_exit = True
+            thread.join(join_timeout)
+
+
+def _notify(state: str) -> None:
+    """Tell systemd, if it started this process with Type=notify."""
     place = os.environ.get("NOTIFY_SOCKET")
     if not place:
         return
     address = "\0" + place[1:] if place.startswith("@") else place
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        made.sendto(state.encode(), address)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+        notified.sendto(state.encode(), address)

@@ -15,9 +15,8 @@ import numpy as np
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.errors import InvalidInput
-from fedglb.kernels.decide import decide
 from fedglb.kernels.merge import Merged
-from fedglb.kernels.pointers import DECIDE, RADIUS, STEP, Signature, address_of
+from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
 from fedglb.model import SharedModel
 from fedglb.parts.confidence import Confidence
@@ -27,7 +26,7 @@ from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
 from fedglb.protocol.assembly import Contribution
 from fedglb.protocol.batches import Release, sums_of
-from fedglb.protocol.choosing import Choosing, simple
+from fedglb.protocol.choosing import Choosing
 from fedglb.protocol.messages import ClientId
 from fedglb.samples import Samples
 from fedglb.simulation.bulk_update import bulk_one_pass, bulk_update
@@ -123,8 +122,7 @@ class CompiledEngine(Engine):
             step=_address(local, "step", STEP),
             radius=_address(confidence, "formula", RADIUS),
             sample=problem.link.compiled_sample.address,
-            decide=0 if simple(algorithm.choice) else address_of(decide, DECIDE),
-            choice=choosing.loop_params,
+            choice=choosing.params,
             functions=problem.functions,
             step_constants=np.array(local.constants(setting), dtype=float),
             noise=problem.R,

@@ -10,18 +10,9 @@ import math
 from typing import NamedTuple
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import PLAYED, ChoiceParams
-from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, SCORES, UPDATES, UPPER, WIDTHS
-from fedglb.kernels.pointers import (
-    borrow,
-    call3,
-    call_bounds,
-    call_decide,
-    call_index,
-    call_radius,
-    call_step,
-)
-from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.kernels.decide import ChoiceParams, decide
+from fedglb.kernels.layout import LOG_GAIN, UPDATES
+from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
 #: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
@@ -66,12 +57,8 @@ class KernelParams(NamedTuple):
     ----------
     step, radius, sample
         Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
-    decide
-        Address of `kernels.decide.decide`; 0 for a rule that needs none of it (`simple`): its
-        decisions are made here, and `decide` is not compiled.
     choice
-        How an arm is chosen; it has the constants of `radius`. Its `bounds` are 0 for those of an
-        ellipsoid, which are computed here if `decide` is 0.
+        How an arm is chosen; it has the constants of `radius`.
     functions
         Addresses of the link's functions, at the places of `layout`.
     step_constants
@@ -91,7 +78,6 @@ class KernelParams(NamedTuple):
     step: int
     radius: int
     sample: int
-    decide: int
     choice: ChoiceParams
     functions: IntArray
     step_constants: FloatArray
@@ -226,9 +212,6 @@ def play(
     log_propensities = log.propensities.size > 0
     work, factor = borrow(scratch.work), borrow(scratch.factor)
     propensity, terms = borrow(scratch.propensity), borrow(radius_terms)
-    upper, widths, scores = work[UPPER], work[WIDTHS], work[SCORES]
-    index_constants = borrow(params.choice.index_constants)
-    radius_constants = borrow(params.choice.radius_constants)
     for s in range(step, stop):
         t = block.first + s
         for i in range(client, N):
@@ -245,27 +228,10 @@ def play(
                 if not math.isfinite(radius):
                     return s, i, BAD_RADIUS
                 arms = all_arms[s, i]
-                alpha = radius * params.scale
-                if params.decide != 0:
-                    arm = call_decide(
-                        params.decide, arms, vectors, matrices, counters, terms, params.choice,
-                        alpha, t, t, i, work, factor, propensity,
-                    )  # fmt: skip
-                elif params.choice.index != 0:
-                    call_index(
-                        params.choice.index, arms, vectors, matrices, work, factor, index_constants,
-                        t, params.choice.key, t, i, PLAYED,
-                    )  # fmt: skip
-                    arm = pick(scores)
-                else:
-                    if params.choice.bounds == 0:
-                        upper_bounds(arms, vectors[CENTRE], matrices[INVERSE], alpha, upper, widths)
-                    else:
-                        call_bounds(
-                            params.choice.bounds, arms, vectors, matrices, counters, terms,
-                            radius_constants, alpha, 0, work,
-                        )  # fmt: skip
-                    arm = pick(upper)
+                arm = decide(
+                    arms, vectors, matrices, counters, terms, params.choice,
+                    radius * params.scale, t, t, i, work, factor, propensity,
+                )  # fmt: skip
                 means = all_means[s, i]
                 mean, best = means[arm], means[0]
                 for j in range(1, means.shape[0]):

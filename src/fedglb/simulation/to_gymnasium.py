@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedglb.environments import Environment
-from fedglb.environments.from_gymnasium import needs_gymnasium
-from fedglb.errors import instance, integer
+from fedglb.errors import InvalidInput, instance, integer
 from fedglb.simulation.compare import known_horizon
 from fedglb.typing import FloatArray
 
@@ -72,7 +71,16 @@ def to_gymnasium(
     steps = known_horizon(env, horizon)
     if seed is not None:
         seed = integer("seed", seed, at_least=0)
-    needs_gymnasium()
+    _check_installed()
     from fedglb.simulation.gymnasium_env import BanditEnv
 
     return BanditEnv(env, client, steps, seed)
+
+
+def _check_installed() -> None:
+    """Raise `InvalidInput` unless Gymnasium can be imported."""
+    try:
+        import gymnasium  # noqa: F401
+    except ImportError:
+        allowed = "this Python Gymnasium: pip install 'fedglb[gymnasium]'"
+        raise InvalidInput("gymnasium", "not installed", allowed) from None

@@ -1,4 +1,4 @@
-"""Sweeps: algorithms × parameter grids × seeds, on all cores or a cluster; they can resume."""
+"""Studies: sweeps on all cores or a cluster, searches for parameters, reports; all can resume."""
 
 from fedglb.studies.results.pareto import pareto_front
 from fedglb.studies.results.store import SweepResult, load

@@ -132,6 +132,7 @@ def test_what_changes_no_arm_changes_no_digest():
     assert whole.digest == decimal.digest
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process():
     code = "from tests.environments.datasets.test_feature_map import fitted; print(fitted().digest)"
     out = subprocess.run(

@@ -39,7 +39,7 @@ def test_it_is_as_if_each_had_been_observed(tmp_path, rng, algorithm, updated):
         other.observe(other.choose([x]).id, reward)
     assert state(one) == state(other)
     assert one.status.samples == 47
-    assert one.status.wants == other.status.wants
+    assert one.status.requested_at == other.status.requested_at
     for agent in agents:
         feed(agent, np.random.default_rng(4), 5)
     assert state(one) == state(other)
@@ -136,6 +136,7 @@ if kill == "after":
 """
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("moment", "there"), [("COMMIT", 0), ("after", 1500)])
 def test_a_kill_leaves_all_or_nothing(path, moment, there):
     done = subprocess.run(
@@ -152,7 +153,7 @@ def test_a_kill_leaves_all_or_nothing(path, moment, there):
 def test_an_error_of_the_disk_leaves_nothing(path, rng, monkeypatch, failing):
     agent = Agent.open(path, PROBLEM)
     feed(agent, rng, 3)
-    before, db = state(agent), agent._client._store._db
+    before, db = state(agent), agent._client.store._db
 
     class Failing:
         def execute(self, sql, *given):
@@ -163,10 +164,10 @@ def test_an_error_of_the_disk_leaves_nothing(path, rng, monkeypatch, failing):
         def __getattr__(self, name):
             return getattr(db, name)
 
-    agent._client._store._db = Failing()
+    agent._client.store._db = Failing()
     with pytest.raises(sqlite3.OperationalError):
         agent.absorb(*past(rng))
-    agent._client._store._db = db
+    agent._client.store._db = db
     assert agent.export().height == 3
     assert state(agent) == before
     agent.close()

@@ -25,11 +25,10 @@ from fedglb.kernels.decide import EXPLORATION
 from fedglb.kernels.philox import uniforms
 from fedglb.protocol.choosing import stream_of
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
-from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=3)
 ARMS = np.eye(3)
-OLD_DEFAULT = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
+UCB = fg.fedglb_ucb(threshold=10.0, solver=fg.Newton())
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def clock(monkeypatch):
     class Clock:
         now = 1e9
 
-    monkeypatch.setattr("fedglb.federation.agent.durable_client.time.time", lambda: Clock.now)
+    monkeypatch.setattr("fedglb.federation.agent.application_calls.time.time", lambda: Clock.now)
     return Clock
 
 
@@ -47,7 +46,7 @@ def clock(monkeypatch):
 
 
 def test_score_and_width_are_those_of_the_bound(path, rng):
-    agent = Agent.open(path, PROBLEM, algorithm=OLD_DEFAULT)
+    agent = Agent.open(path, PROBLEM, algorithm=UCB)
     feed(agent, rng, 20)
     for count in (1, 2, 7, 300):
         table = arms(rng, count)
@@ -153,7 +152,7 @@ def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
     chosen, expected = [], []
     for _ in range(3):
         with Agent.open(path, PROBLEM, explore=1.0) as agent:
-            seed = (agent._client._seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
+            seed = (agent._client.seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
             for _ in range(20):
                 number = len(chosen) + 1
                 chosen.append(agent.choose(ARMS).arm)
@@ -380,7 +379,7 @@ def test_expiry_is_counted_and_logged_once_a_minute(path, caplog, monkeypatch):
         assert [r.getMessage().split(":")[0] for r in caplog.records] == [
             "1 decisions have expired without a reward (1 so far)"
         ]
-        agent._client._told -= 60.0  # a minute later
+        agent._calls._logged_at -= 60.0  # a minute later
         agent.choose(ARMS)
         assert "5 decisions have expired without a reward (6 so far)" in caplog.text
     with Agent.open(path, PROBLEM, most_pending=2) as agent:
@@ -440,7 +439,7 @@ def test_alone_there_is_nobody_to_ask(agent):
     with pytest.raises(Unavailable, match="bundle"):
         agent.request_update()
     status = agent.status
-    assert (status.connected, status.welcome, status.refused, status.model) == (
+    assert (status.connected, status.admitted, status.refused, status.model) == (
         False, False, None, 0,
     )  # fmt: skip
 
@@ -487,26 +486,13 @@ def test_a_file_of_another_agreement_is_refused_by_name(path, problem, algorithm
         assert agent.status.samples == 1
 
 
-def test_a_new_file_has_the_default_and_an_old_one_goes_on_with_its_own(path, rng):
-    """Files made when FedGLB-UCB was the default open without naming an algorithm."""
-    with Agent.open(path, PROBLEM) as agent:
-        assert client(agent).algorithm == fg.fedglb_auto()
-    with Agent.open(path, PROBLEM) as agent:
-        assert client(agent).algorithm == fg.fedglb_auto()
-    old = path.with_name("old.db")
-    with Agent.open(old, PROBLEM, algorithm=OLD_DEFAULT) as agent:
-        feed(agent, rng, 4)
-        state = client(agent).to_arrays()
-    with Agent.open(old, PROBLEM, explore=0.5) as agent:
-        assert agent._client.agreement.algorithm == OLD_DEFAULT
-        assert equal_arrays(client(agent).to_arrays(), state)
-    with pytest.raises(InvalidInput, match=r"^problem\.dim"):
-        Agent.open(old, fg.Problem(dim=4))
-    with pytest.raises(InvalidInput, match=r"^algorithm\."):
-        Agent.open(old, PROBLEM, algorithm=fg.fedglb_auto())
+def test_the_default_algorithm_is_that_of_new_files_only(path):
+    for _ in range(2):
+        with Agent.open(path, PROBLEM) as agent:
+            assert client(agent).algorithm == fg.fedglb_auto()
     other = path.with_name("other.db")
-    Agent.open(other, PROBLEM, algorithm=fg.n_ons_glm()).close()
-    with pytest.raises(InvalidInput, match=r"^algorithm\."):  # never the default of anything
+    Agent.open(other, PROBLEM, algorithm=UCB).close()
+    with pytest.raises(InvalidInput, match=r"^algorithm\."):
         Agent.open(other, PROBLEM)
 
 

@@ -46,7 +46,7 @@ def in_its_place(port: int, answer: bytes | None):
             yield taken
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10.0)
+            thread.join()
             for connection in taken:
                 connection.close()
 
@@ -71,6 +71,7 @@ def test_closing_while_the_server_is_gone_is_no_error(tmp_path, caplog):
     assert [r for r in caplog.records if r.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("answer", [None, b"", b"HTTP/1.1 400 no\r\n\r\n"])
 def test_a_first_handshake_that_fails_is_not_the_last(tmp_path, answer):
     running = federation(tmp_path, ["a"])

@@ -13,7 +13,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, UnknownDecision
-from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
@@ -74,7 +74,7 @@ def test_the_state_is_that_of_one_who_never_saw_them(agent, rng):
 def test_the_state_on_a_shared_model(agent, rng):
     ids = feed(agent, rng, 8)
     Alone(agent).update(agent, t=8)
-    base = agent._client._store.adopted_model().base
+    base = agent._client.store.updates.adopted_model().base
     ids += feed(agent, rng, 6)
     expected = without(agent, base, [2, 3, 9], covered=6)
     agent.forget([ids[2], ids[3], ids[9]])
@@ -264,7 +264,7 @@ class Paused:
 
     def __init__(self, agent: Agent, monkeypatch) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
-        original = DurableClient._without
+        original = ApplicationCalls._without
 
         def without(client, *given):
             fresh = original(client, *given)
@@ -272,7 +272,7 @@ class Paused:
             assert self.go_on.wait(PATIENCE)
             return fresh
 
-        monkeypatch.setattr(DurableClient, "_without", without)
+        monkeypatch.setattr(ApplicationCalls, "_without", without)
 
     def forget(self, agent: Agent, ids: list[str]) -> threading.Thread:
         thread = threading.Thread(target=agent.forget, args=(ids,))
@@ -322,6 +322,7 @@ def test_an_update_begins_and_ends_meanwhile(path, rng, monkeypatch):
         assert state(back) == live
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("moment", ["DELETE FROM decisions", "COMMIT", "PRAGMA wal_checkpoint"])
 def test_a_kill_leaves_a_sound_file(path, moment):
     script = """

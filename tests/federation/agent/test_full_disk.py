@@ -21,13 +21,13 @@ PROBLEM = fg.Problem(dim=3)
 
 def fill(agent: Agent) -> None:
     """Let the file grow no further."""
-    db = agent._client._store._db
+    db = agent._client.store._db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count={pages}")
 
 
 def make_room(agent: Agent) -> None:
-    agent._client._store._db.execute("PRAGMA max_page_count=1000000")
+    agent._client.store._db.execute("PRAGMA max_page_count=1000000")
 
 
 @pytest.mark.parametrize("log", ["chosen", "offered"])
@@ -80,10 +80,10 @@ def test_by_default_it_is_an_error_and_nothing_is_read_again(path, rng, monkeypa
 def test_nothing_has_expired_by_a_choice_that_is_not_kept(path):
     with Agent.open(path, PROBLEM, on_full_disk="choose", most_pending=2) as agent:
         first, _ = agent.choose(np.eye(3)), agent.choose(np.eye(3))
-        agent._client._store._db.execute("PRAGMA query_only=ON")  # no write of any kind
+        agent._client.store._db.execute("PRAGMA query_only=ON")  # no write of any kind
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             agent.choose(np.eye(3))  # that is no full disk
-        agent._client._store._db.execute("PRAGMA query_only=OFF")
+        agent._client.store._db.execute("PRAGMA query_only=OFF")
         assert agent.status.expired == 0
         agent.observe(first.id, 1.0)
 

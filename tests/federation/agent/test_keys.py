@@ -50,7 +50,7 @@ def test_a_key_of_another_request_is_refused(agent):
         (ARMS, ["blue", "red"]),
         (ARMS, None),
     ]:
-        with pytest.raises(fg.InvalidInput, match="this was another one's") as error:
+        with pytest.raises(fg.InvalidInput, match="this one belongs to another request") as error:
             agent.choose(arms, ids=ids, key="a")
         assert error.value.argument == "key"
     assert len(agent.export()) == 1

@@ -60,13 +60,13 @@ def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
             caplog.at_level(logging.WARNING, "fedglb.federation"),
             fg.Agent.open(tmp_path / "a.db", problem, bundle=tmp_path / "a", beat=0.05) as agent,
         ):
-            wait(lambda: agent.status.welcome)
+            wait(lambda: agent.status.admitted)
             assert agent.status.refused is None
             assert operator.revoke(running.folder, ["a"]).verified
             wait(lambda: agent.status.refused)
             said = agent.status
             assert said.refused.startswith("revoked or unknown to the server: it does not admit a")
-            assert not said.welcome
+            assert not said.admitted
             wait(lambda: len(attempts) > 20)
             assert not agent.status.connected
             (line,) = complaints(caplog)
@@ -74,7 +74,7 @@ def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
             operator.add(running.folder, ["a"])
             for name in ("key.pem", "cert.pem"):  # one after the other, as scp does it
                 shutil.copy(running.folder / "clients" / "a" / name, tmp_path / "a" / name)
-            wait(lambda: agent.status.welcome)
+            wait(lambda: agent.status.admitted)
             assert agent.status.refused is None
 
 
@@ -141,7 +141,7 @@ def test_a_renewed_certificate_that_is_no_good_leaves_the_connection_alone(tmp_p
         opened(running, tmp_path, "a", 2) as agent,
         caplog.at_level(logging.WARNING, "fedglb.federation"),
     ):
-        wait(lambda: agent.status.welcome)
+        wait(lambda: agent.status.admitted)
         authority = Authority.read(running.folder / "authority")
         running.bundle("a").renew(authority.pem, authority.issue("fedglb://demo/a/7"))
         wait(lambda: complaints(caplog))
@@ -149,4 +149,4 @@ def test_a_renewed_certificate_that_is_no_good_leaves_the_connection_alone(tmp_p
         agent.request_update()
         assert agent.wait_for_model(1, 300)
         assert agent.status.connected
-        assert agent.status.welcome
+        assert agent.status.admitted

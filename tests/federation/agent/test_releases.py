@@ -12,11 +12,13 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent
-from fedglb.federation.agent import durable_client
+from fedglb.federation.agent import update_store
 from fedglb.federation.agent.agent import ALONE
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.store import AgentStore
+from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
@@ -51,7 +53,7 @@ def ask(agent: Agent, update: int) -> BatchSums | Withdrawal:
 
 
 def stored(agent: Agent) -> dict:
-    return agent._client._store.releases()
+    return agent._client.store.updates.releases()
 
 
 def as_bytes(batches: dict[int, np.ndarray]) -> dict[int, bytes]:
@@ -60,20 +62,20 @@ def as_bytes(batches: dict[int, np.ndarray]) -> dict[int, bytes]:
 
 def reopened(agent: Agent, to: Path) -> Agent:
     """The agent that a crash at this moment would leave."""
-    path = copied(agent._client._store.path, to)
+    path = copied(agent._client.store.path, to)
     return Agent.open(path, PROBLEM, algorithm=agent._client.agreement.algorithm)
 
 
 def test_it_is_in_the_file_before_it_is_sent(private, rng, tmp_path, monkeypatch):
     feed(private, rng, 4)
     written = []
-    release = durable_client.AgentStore.release
+    release = update_store.UpdateStore.release
 
     def traced(self, stored, keep):
         release(self, stored, keep)
         written.append(reopened(private, tmp_path / "then"))
 
-    monkeypatch.setattr(durable_client.AgentStore, "release", traced)
+    monkeypatch.setattr(update_store.UpdateStore, "release", traced)
     answer = ask(private, 1)
     [then] = written
     feed(then, rng, 3)  # samples that come later change nothing
@@ -98,7 +100,7 @@ def test_a_write_that_fails_sends_nothing(silo, rng, monkeypatch):
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(durable_client.AgentStore, "release", full)
+        patch.setattr(update_store.UpdateStore, "release", full)
         with pytest.raises(sqlite3.OperationalError):
             ask(silo, 1)
     assert stored(silo) == {}
@@ -178,9 +180,10 @@ def test_sums_that_may_overflow_are_withheld(path):
     store = AgentStore(path, "process")
     store.agree(agreement.facts())
     learner = DurableClient(ALONE, agreement, store, DecisionRules())
-    learner.observe(learner.choose(np.eye(3)[:1]).id, 1e8)
-    assert learner.release(CovarianceRequest(ALONE, 1, 0)) is None
-    assert learner._store.releases() == {}
+    calls = ApplicationCalls(learner)
+    calls.observe(calls.choose(np.eye(3)[:1]).id, 1e8)
+    assert UpdateAnswers(learner).release(CovarianceRequest(ALONE, 1, 0)) is None
+    assert learner.store.updates.releases() == {}
     learner.close()
 
 
@@ -295,9 +298,9 @@ def test_a_release_waits_for_the_disk(silo, rng):
     """Also where rewards do not: after a power cut there must not be a second one."""
     feed(silo, rng, 2)
     seen: list[str] = []
-    silo._client._store._db.set_trace_callback(seen.append)
+    silo._client.store._db.set_trace_callback(seen.append)
     ask(silo, 1)
-    silo._client._store._db.set_trace_callback(None)
+    silo._client.store._db.set_trace_callback(None)
     order = [
         s for s in seen if s.startswith(("PRAGMA synchronous", "INSERT INTO releases", "COMMIT"))
     ]

@@ -15,7 +15,6 @@ from tests.federation.helpers.agent_driver import Alone, arms, copied, state
 DIM = 3
 CASES: dict[str, tuple[fg.Problem, fg.Algorithm]] = {
     "logistic": (fg.Problem(DIM), fg.fedglb_ucb(10.0, fg.Newton())),
-    "printed b": (fg.Problem(DIM), fg.fedglb_ucb(10.0, fg.Newton(), b_rule="printed")),
     "agd": (fg.Problem(DIM), fg.fedglb_ucb(10.0, fg.AGD())),
     "poisson": (fg.Problem(DIM, fg.Poisson(), noise=1.0), fg.fedglb_ucb(10.0, fg.Newton())),
     "identity": (fg.Problem(DIM, fg.Identity()), fg.fedglb_ucb(10.0, fg.LBFGS())),

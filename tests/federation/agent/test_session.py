@@ -10,11 +10,11 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.wire.messages import (
+    Admitted,
     Heartbeat,
     Hello,
     HelloRequest,
     Rejected,
-    Welcome,
     Withdrawal,
 )
 from fedglb.model import SharedModel
@@ -29,7 +29,7 @@ from fedglb.protocol.messages import (
 )
 from tests.federation.helpers.lossy_network import Node, agreed, direction
 
-WELCOME = Welcome(0)
+WELCOME = Admitted(0)
 
 
 @pytest.fixture
@@ -85,14 +85,14 @@ def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
         assert session.receive(Rejected("no room", member=False)) == []
         session.receive(Rejected("no room", member=False))
     assert session.refused == "no room"
-    assert not session.welcome
+    assert not session.admitted
     assert len(caplog.records) == 1
     assert isinstance(session.beat(), Hello)  # there may be room now
     session.receive(Rejected("excluded", member=True))
-    assert session.welcome
+    assert session.admitted
     assert session.refused == "excluded"
     session.receive(WELCOME)
-    assert session.welcome
+    assert session.admitted
     assert session.refused is None
 
 
@@ -244,7 +244,7 @@ def test_an_agent_without_samples_may_ask(tmp_path):
 def test_only_the_first_firing_is_sent_at_once_and_a_restart_remembers_it(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(0.0), seed=0)
     node.feed(1)
-    assert not node.agent_session.want(1)
+    assert not node.agent_session.note_trigger(1)
     node.feed(2)
     node.close()
     node.open()
@@ -268,7 +268,7 @@ def test_a_client_that_was_excluded_waits_for_its_next_sample(tmp_path):
 def test_a_request_from_before_there_was_a_connection_is_sent_on_admission(node):
     session = node.agent_session
     assert session.receive(WELCOME) == []
-    session.want(3)
+    session.note_trigger(3)
     assert session.receive(WELCOME) == [SyncRequest("a", 3, 0)]
 
 
@@ -279,16 +279,16 @@ def test_an_agent_on_the_clock_of_own_samples_counts_its_samples(tmp_path):
     node = Node("a", tmp_path / "a.db", agreed(algorithm=algorithm), seed=1)
     asked = []
     for n in range(1, 13):
-        decision = node.learner.choose([direction(node.rng)], t=1000 * n)
-        step = node.learner.observe(decision.id, 1.0)
+        decision = node.calls.choose([direction(node.rng)], t=1000 * n)
+        step = node.calls.observe(decision.id, 1.0)
         state = node.learner.protocol_client.state
         assert state.updates == n
         assert step == (1000 * n if n * state.log_gain >= D else 0)
-        assert node.learner.triggered_at() == step
+        assert node.agent_session.answers.triggered_at() == step
         asked.append(step > 0)
         node.close()
         node.open()
-        assert node.learner.triggered_at() == step
+        assert node.agent_session.answers.triggered_at() == step
     assert not asked[0]
     assert asked[-1]
     node.close()

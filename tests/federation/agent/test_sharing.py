@@ -75,7 +75,7 @@ def test_closing_one_leaves_the_others_and_the_last_takes_the_thread(running, se
         assert hold([agents["a"], agents["c"]], 1)
     assert threads() == []
     with opened(running, tmp_path, "b", 2) as again:
-        eventually(lambda: again.status.welcome, "admission")
+        eventually(lambda: again.status.admitted, "admission")
         assert threads() == ["fedglb-agents"]
         again.request_update()
         assert again.wait_for_model(2, PATIENCE)
@@ -130,7 +130,7 @@ def test_a_long_pass_of_one_agent_keeps_no_other_waiting(running, serving, tmp_p
 def test_long_passes_use_a_bounded_pool(running, serving, tmp_path, monkeypatch):
     with honest(running, tmp_path, serving, THREE) as agents:
         for agent in agents.values():
-            monkeypatch.setattr(agent._client, "is_quick", lambda: False)
+            monkeypatch.setattr(agent._session.answers, "is_quick", lambda: False)
         for number in range(1, 6):
             agents["a"].request_update()
             assert hold(agents.values(), number)
@@ -174,7 +174,7 @@ def opened(name):
     agent = fg.Agent.open(f"{files}/{name}-of-script.db", fg.Problem(dim=3),
                           bundle=f"{bundles}/{name}", beat=0.1)
     agent.observe(agent.choose([[1.0, 0.0, 0.0]]).id, 1.0)
-    while not agent.status.welcome:
+    while not agent.status.admitted:
         time.sleep(0.01)
     return agent
 def update(agent, number):
@@ -219,7 +219,7 @@ a.close()
 def test_the_interpreter_ends_without_a_close(running, serving, tmp_path):
     text = """
 agents = [opened(name) for name in "abc"]
-agents[0]._client.is_quick = lambda: False  # so that there is a pool to end
+agents[0]._session.answers.is_quick = lambda: False  # so that there is a pool to end
 update(agents[0], 1)
 """
     assert outcome(running, tmp_path, text) == (0, "", "")

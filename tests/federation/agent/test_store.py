@@ -49,14 +49,14 @@ def wrapped(tmp_path):
     def open_(**options: Any) -> tuple[Agent, Wrapped]:
         agent = Agent.open(tmp_path / "agent.db", PROBLEM, **options)
         agents.append(agent)
-        file = agent._client._store
+        file = agent._client.store
         connection = file._db
         file._db = Wrapped(connection)
         return agent, file._db
 
     yield open_
     for agent in agents:
-        agent._client._store._db = agent._client._store._db.db
+        agent._client.store._db = agent._client.store._db.db
         agent.close()
 
 

@@ -31,12 +31,12 @@ def said_to(out, client):
 
 def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     node = running.nodes["b"]
-    node.agent_session.want(2**50)
+    node.agent_session.note_trigger(2**50)
     running.request("b")
     running.until(lambda: "invalid" in running.kinds())
     assert "t = 1125899906842624" in texts(running, "invalid")[0]
     assert running.coordinator.t == 0
-    assert all(n.learner.clock() < 10 for n in running.nodes.values())
+    assert all(n.learner.clock < 10 for n in running.nodes.values())
     ask(running, "a")
     running.until(running.shared)
 
@@ -77,7 +77,7 @@ def test_another_version_is_told_so(running):
     [answer] = said_to(out, "b")
     assert isinstance(answer, Rejected)
     assert answer.reason == (
-        "message = 'wire format 9' is not allowed: give a message of wire format 2"
+        "message = 'wire format 9' is not allowed: give a message of wire format 1"
     )
 
 
@@ -135,9 +135,16 @@ def test_one_client_cannot_fill_the_inbox_for_the_others():
     assert inbox.put("good", large)
 
 
+class UnknownCurvature(fg.Poisson):
+    """A link without self-concordance: Newton's steps need losses."""
+
+    def self_concordance(self, radius):
+        return None
+
+
 def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
-    problem = fg.Problem(dim=2, link=fg.Poisson(), noise=1.0)
-    algorithm = fg.fedglb_ucb(1.0, fg.AGD(projection="paper"))
+    problem = fg.Problem(dim=2, link=UnknownCurvature(), noise=1.0)
+    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
     setting = algorithm.setting(problem, 1, None)
     coordinator = fg.Coordinator(algorithm, setting, ["a"], reward_limit=5.0)
     client = fg.Client("a", algorithm, setting)

@@ -58,8 +58,8 @@ def test_the_majority_is_named_and_who_says_more(running):
     assert "--after 41" in hello(running, "w", 41)
     assert "--after 41" in hello(running, "x", 41)
     reason = hello(running, "y", FARTHEST - 1)
-    assert "--after 41 (of 3 such clients at least half hold that of update 41 or an" in reason
-    assert reason.endswith("a later one, if you trust them: y)")
+    assert "--after 41 (of 3 such clients at least half hold the model of update 41 or" in reason
+    assert reason.endswith("earlier one; y claim a later one)")
     assert str(FARTHEST - 1) in reason  # what it says is in the log
     assert "--after 41" in hello(running, "z", 40)
     assert not running.session.records.keys() & {"w", "x", "y", "z"}

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from fedglb.federation.coordinator.rates import Gate, Rate, Rates
+from fedglb.federation.coordinator.rates import Rate, RateLimiter, Rates
 from fedglb.federation.wire.codec import MAX_BYTES, encode, kind_of
-from fedglb.federation.wire.messages import Goodbye, Heartbeat, Hello, Welcome, Withdrawal
+from fedglb.federation.wire.messages import Admitted, Goodbye, Heartbeat, Hello, Withdrawal
 from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
 from tests.federation.helpers.in_process import Serving, honest, same
 from tests.federation.helpers.lossy_network import DIM, POLICY, ask, joined, texts
@@ -116,7 +116,7 @@ def test_the_others_update_while_one_client_floods(tmp_path, kind):
 
 
 def test_answers_that_were_asked_for_are_always_read():
-    gate = Gate(Rates(answer=Rate(1.0, burst=1), bytes=Rate(1.0, burst=10)), answer_size=200)
+    gate = RateLimiter(Rates(answer=Rate(1.0, burst=1), bytes=Rate(1.0, burst=10)), answer_size=200)
     answer = encode(Covariance("a", 1, 4, np.eye(DIM)), "s")
     assert not gate.admits("a", answer, 0.0)  # too large for somebody who was not asked
     for now in range(100):
@@ -128,7 +128,7 @@ def test_answers_that_were_asked_for_are_always_read():
 
 
 def test_a_bucket_fills_again_and_not_above_its_burst():
-    gate = Gate(Rates(heartbeat=Rate(2.0, burst=4)), answer_size=0)
+    gate = RateLimiter(Rates(heartbeat=Rate(2.0, burst=4)), answer_size=0)
     beat = encode(Heartbeat(0, 0), "s")
     assert [gate.admits("a", beat, 0.0) for _ in range(5)] == [True] * 4 + [False]
     assert [gate.admits("a", beat, 1.0) for _ in range(3)] == [True] * 2 + [False]
@@ -137,11 +137,11 @@ def test_a_bucket_fills_again_and_not_above_its_burst():
 
 
 def test_the_kind_is_read_in_any_order_of_keys():
-    body = {"session": "s", "wants": 0, "update": 1, "type": "Heartbeat"}
-    assert kind_of(b"fgb\x02" + msgspec.msgpack.encode(body)) == "Heartbeat"
+    body = {"session": "s", "requested_at": 0, "update": 1, "type": "Heartbeat"}
+    assert kind_of(b"fgb\x01" + msgspec.msgpack.encode(body)) == "Heartbeat"
     for wrong in ("", "81", "80", "81a47479706501", "c1", "ff"):
-        assert kind_of(b"fgb\x02" + bytes.fromhex(wrong)) is None
-    assert kind_of(b"fgb\x01" + msgspec.msgpack.encode(body)) is None
+        assert kind_of(b"fgb\x01" + bytes.fromhex(wrong)) is None
+    assert kind_of(b"fgb\x03" + msgspec.msgpack.encode(body)) is None
     assert kind_of(b"") is kind_of(b"fgb") is None
 
 
@@ -183,7 +183,7 @@ def test_a_hello_that_changes_nothing_writes_nothing(tmp_path, monkeypatch):
         running.say(running.nodes["a"], running.nodes["a"].agent_session.hello())
         del running.said[:]
         running.run(1.0)
-        assert len(running.heard("down", Welcome, "a")) == 1
+        assert len(running.heard("down", Admitted, "a")) == 1
     finally:
         running.close()
 
@@ -236,6 +236,7 @@ def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path)
         assert serving.wait("limited", client="c")
 
 
+@pytest.mark.slow
 def test_a_newcomer_is_heard_while_another_client_floods(tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()

@@ -12,11 +12,11 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Heartbeat,
     Hello,
     HelloRequest,
     Rejected,
-    Welcome,
     Withdrawal,
 )
 from fedglb.protocol.messages import (
@@ -233,7 +233,7 @@ def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
     assert len(running.heard("down", HelloRequest)) == 3
     running.run(2 * TICK)
     assert running.everybody_here()
-    assert len(running.heard("down", Welcome)) == 3
+    assert len(running.heard("down", Admitted)) == 3
     assert not running.heard("down", NewModel)  # all hold it
 
 
@@ -323,7 +323,7 @@ def test_a_withdrawal_excludes_the_client(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "b"
     ask(running)
     running.run(0.5)
-    running.nodes["b"].learner.forget([running.nodes["b"].ids[0]])
+    running.nodes["b"].calls.forget([running.nodes["b"].ids[0]])
     running.lost = lambda *_: False
     running.until(running.shared)
     assert running.heard("up", Withdrawal, "b")

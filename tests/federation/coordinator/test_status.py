@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sqlite3
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +11,14 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.alarms import alarms_of
-from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.history import MOST_EVENTS, MOST_UPDATES, History
-from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
-from fedglb.federation.coordinator.store import CoordinatorStore, UpdateFinished
-from fedglb.federation.coordinator.stored_status import stored_status
+from fedglb.federation.coordinator.events import (
+    MOST_EVENTS,
+    MOST_UPDATES,
+    CoordinatorEvent,
+    History,
+)
+from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
+from fedglb.federation.coordinator.store import UpdateFinished
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol.messages import Derivatives
 from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
@@ -177,72 +178,6 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         stored_status(FakeBundle(agreed()), path, {})
 
 
-# -- files of the version before -------------------------------------------------------------------
-
-VERSION_2 = """
-CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE members(
-    name TEXT PRIMARY KEY, instance TEXT NOT NULL, present INTEGER NOT NULL,
-    model INTEGER NOT NULL, current INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE state(
-    id INTEGER PRIMARY KEY CHECK (id = 1), arrays BLOB NOT NULL, traffic BLOB NOT NULL);
-CREATE TABLE started_updates(
-    number INTEGER PRIMARY KEY, t INTEGER NOT NULL, asked_by TEXT, ended INTEGER NOT NULL);
-CREATE TABLE finished_updates(
-    number INTEGER PRIMARY KEY, at REAL NOT NULL, t INTEGER NOT NULL, asked_by TEXT,
-    clients INTEGER NOT NULL, samples INTEGER NOT NULL, rounds INTEGER NOT NULL,
-    gradient_norm REAL, gap REAL, seconds REAL NOT NULL, bytes INTEGER NOT NULL)
-"""
-
-
-@pytest.fixture
-def of_version_2(tmp_path):
-    """A file with one update of three clients, as the version before wrote it."""
-    running = joined(tmp_path)
-    ask(running)
-    running.until(running.shared)
-    running.session.stop()
-    running.close()
-    path = tmp_path / "old.db"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript(VERSION_2)
-        db.execute("ATTACH ? AS new", (str(tmp_path / "coordinator.db"),))
-        for table in ("facts", "state", "started_updates", "finished_updates"):
-            db.execute(f"INSERT INTO {table} SELECT * FROM new.{table}")
-        columns = "name, instance, present, model, current"
-        db.execute(f"INSERT INTO members SELECT {columns} FROM new.members")
-        db.execute(f"PRAGMA application_id = {0x636F6F72}")
-        db.execute("PRAGMA user_version = 2")
-        db.commit()
-    return path, running.agreement
-
-
-def tables(path: Path) -> dict[str, list[str]]:
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        names = [n for (n,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {n: [c[1] for c in db.execute(f"PRAGMA table_info({n})")] for n in names}
-
-
-def test_a_file_of_version_2_is_migrated(of_version_2, tmp_path):
-    path, agreement = of_version_2
-    store = CoordinatorStore(path, agreement)
-    members = store.members()
-    assert [members[n].joined for n in "abc"] == [None] * 3
-    assert {n: m.model for n, m in members.items()} == dict.fromkeys("abc", 1)
-    assert [(u.number, u.left_out) for u in store.last_updates(5)] == [(1, {})]
-    store.close()
-    assert tables(path) == tables(tmp_path / "coordinator.db")
-    CoordinatorStore(path, agreement).close()  # and again
-
-
-def test_a_file_of_version_2_can_be_read_without_being_changed(of_version_2):
-    path, agreement = of_version_2
-    before = path.read_bytes()
-    found = stored_status(FakeBundle(agreement), path, {})
-    assert (found.totals.updates, len(found.members)) == (1, 3)
-    assert path.read_bytes() == before
-
-
 # -- alarms ----------------------------------------------------------------------------------------
 
 NOW = 1.8e9
@@ -314,6 +249,6 @@ def test_a_client_that_is_left_out_again_and_again():
 
 def test_no_update_for_a_day():
     updates = [update(1, NOW - 2 * DAY)]
-    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["quiet"]
+    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["no_updates"]
     assert standing(happened(updates=updates), started=NOW - 9 * DAY, present=0) == []
     assert standing(happened(updates=updates), started=NOW - 60.0) == []  # it has just started

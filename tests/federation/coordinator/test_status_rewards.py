@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent
-from fedglb.federation.agent.rewards import RECENT, RewardTotals
+from fedglb.federation.agent.session import RECENT, RewardTotals
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.wire.messages import Heartbeat
 from tests.federation.helpers.lossy_network import joined, texts
@@ -28,7 +28,7 @@ def test_an_agent_reports_only_if_it_was_told_to(tmp_path):
         with Agent.open(path, fg.Problem(dim=2), report_rewards=report) as agent:
             for reward in (1.0, 0.0, 1.0):
                 agent.observe(agent.choose([[1.0, 0.0]]).id, reward)
-            agent._session.welcome = True
+            agent._session.admitted = True
             beat = agent._session.beat()
         assert isinstance(beat, Heartbeat)
         if report:

@@ -1,7 +1,7 @@
 """The names that a coordinator's file and its events have: a change of one is a decision.
 
-Files and scripts outlive the code. Whoever changes a name below raises the file's version (and
-migrates or refuses older files), or tells those who read the events.
+Files and scripts outlive the code. Whoever changes a name below raises the file's version, or
+tells those who read the events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fedglb.federation.coordinator.events import EventKind
 from fedglb.federation.coordinator.store import CoordinatorStore
 from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
 
-VERSION = 3
+VERSION = 1
 TABLES = {
     "facts": ["name", "value"],
     "members": [
@@ -35,11 +35,11 @@ TABLES = {
 FACTS = ["agreement", "typical_samples"]
 EVENTS = {
     "joined", "left", "rejected", "invalid", "waiting", "updating", "excluded", "abandoned",
-    "updated", "limited", "samples", "restored", "rival", "ignored", "ended",
+    "updated", "limited", "samples", "restored", "duplicate_coordinator", "ignored", "ended",
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {
-    "Hello.up", "Welcome.down", "Heartbeat.up", "SyncRequest.up", "CovarianceRequest.down",
+    "Hello.up", "Admitted.down", "Heartbeat.up", "SyncRequest.up", "CovarianceRequest.down",
     "Covariance.up", "Evaluate.down", "Derivatives.up", "NewModel.down", "Malformed.up",
     "Rejected.down",
 }  # fmt: skip
@@ -95,12 +95,12 @@ def test_events(after_an_update):
     assert {event.kind: set(event.facts) for event in after_an_update[1]} == EVENT_FACTS
 
 
-def test_a_file_of_the_first_version_is_refused_by_its_version(tmp_path):
+def test_a_file_of_another_version_is_refused_by_its_version(tmp_path):
     with harness(tmp_path / "first"):
         pass
     path = tmp_path / "first" / "coordinator.db"
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 1")
+        db.execute("PRAGMA user_version = 2")
     with pytest.raises(InvalidInput, match="version") as caught:
         CoordinatorStore(path, agreed())
     assert str(path) in str(caught.value)

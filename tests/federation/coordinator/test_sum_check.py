@@ -1,4 +1,4 @@
-"""Sums are looked at before they enter a model: honest ones pass, spoilt ones do not."""
+"""Sums are looked at before they enter a model: honest ones pass, invalid ones do not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.sum_check import check_sum
-from fedglb.privacy.fixed_point import pack, quantised, size
+from fedglb.privacy.fixed_point import size
 from fedglb.protocol.batches import sums_of
+from tests.privacy.packing import pack, quantised
 
 CLIENTS = 6
 PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, reward_limit=2.0)
@@ -52,7 +53,7 @@ def test_numbers_at_random_do_not_pass(privacy):
     setting, rng = setting_of(fg.Logistic(), privacy, dim=10), np.random.default_rng(1)
     for _ in range(200):
         numbers = np.frombuffer(rng.bytes(8 * size(10)), np.int64)
-        with pytest.raises(InvalidInput, match="spoilt"):
+        with pytest.raises(InvalidInput, match="a member sent bad data"):
             check_sum(numbers, setting, CLIENTS)
 
 
@@ -65,10 +66,10 @@ def test_what_one_member_can_spoil(privacy):
         (nothing, negative, None),  # no curvature is negative
         (nothing, huge, 10**6),  # more than a million samples of each could give
     ):
-        spoilt = sums + quantised(pack(vector, matrix))
-        with pytest.raises(InvalidInput, match="spoilt"):
-            check_sum(spoilt, setting, CLIENTS, most)
+        invalid = sums + quantised(pack(vector, matrix))
+        with pytest.raises(InvalidInput, match="a member sent bad data"):
+            check_sum(invalid, setting, CLIENTS, most)
     if privacy is not None:  # more than samples of this curvature could give
-        spoilt = sums + quantised(pack(np.full(4, 1e8), np.zeros((4, 4))))
+        invalid = sums + quantised(pack(np.full(4, 1e8), np.zeros((4, 4))))
         with pytest.raises(InvalidInput, match="norm of v"):
-            check_sum(spoilt, setting, CLIENTS, 10**6)
+            check_sum(invalid, setting, CLIENTS, 10**6)

@@ -153,7 +153,7 @@ def test_a_jump_and_a_fall_are_events(tmp_path):
         ask(running)
         finished(running)
         node = running.nodes["b"]
-        node.learner.forget(node.ids[:2])
+        node.calls.forget(node.ids[:2])
         ask(running)
         finished(running, 2)
         assert texts(running, "samples") == [

@@ -16,10 +16,7 @@ _OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-MISSING = (
-    "no Chromium: install the system's (Debian: apt-get install chromium), or run "
-    "`playwright install chromium`, or name one in CHROMIUM"
-)
+MISSING = "no Chromium: `apt-get install chromium`, or name one in CHROMIUM"
 
 
 @contextmanager

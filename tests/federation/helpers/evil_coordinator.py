@@ -13,12 +13,11 @@ import numpy as np
 
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.names import down, up
-from fedglb.federation.secure_sums.member import SumCall
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire import sum_messages as said
 from fedglb.federation.wire.codec import decode_up, encode
-from fedglb.federation.wire.messages import Downward, Hello, HelloRequest, Upward, Welcome
+from fedglb.federation.wire.messages import Admitted, Downward, Hello, HelloRequest, Upward
 from fedglb.federation.wire.messages import Withdrawal as Refusal
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import MaskedSum
@@ -62,7 +61,7 @@ class Evil:
         )  # fmt: skip
         mark = len(self.heard)
         hello = self.hear(name, Hello, since=mark)
-        self.say(name, Welcome(0))
+        self.say(name, Admitted(0))
         self.hear(name, said.SessionKey, since=mark)
         assert hello.agreement["roster"] == self.rules.roster.digest.hex()
 
@@ -156,15 +155,14 @@ class Evil:
     ) -> said.SumCall:
         """Return a call for a set, with the transcript that follows."""
         rules = self.rules
-        facts = {"slot": self.slot, "attempt": attempt, "members": rules.roster.bitmap(members),
-                 "model": NO_MODEL, **changed}  # fmt: skip
+        facts = {"update": self.slot, "attempt": attempt, "members": rules.roster.bitmap(members),
+                 "digest": NO_MODEL, **changed}  # fmt: skip
         known = {**self.keys, **(keys or {})}
         digests = [known[n].digest for n in rules.roster.names if n in members]
         transcript = rules.transcript(
-            facts["slot"], facts["attempt"], facts["members"], facts["model"], digests
+            facts["update"], facts["attempt"], facts["members"], facts["digest"], digests
         )
-        made = SumCall(**facts, transcript=transcript)
-        return said.SumCall(made.slot, made.attempt, made.members, made.model, transcript)
+        return said.SumCall(**facts, transcript=transcript)
 
     def masked(self, name: str, call: said.SumCall) -> np.ndarray:
         """Return an agent's masked numbers."""

@@ -26,7 +26,7 @@ from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.nats_federation import Running
 from tests.federation.helpers.recorded import stream
 
-PATIENCE = 180.0  # seconds: a machine may be busy
+PATIENCE = 300.0  # seconds: a machine may be busy
 _ROOT = Path(__file__).parents[3]
 _SOURCES = Path(fedglb.__file__).parents[1]
 
@@ -80,7 +80,7 @@ class Process:
     def __exit__(self, *_: object) -> None:
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -120,7 +120,7 @@ def _play(agents: list[Agent], arms: Any, rewards: list[float], t: int) -> dict[
     decision = agent.choose(arms, t=t)
     agent.observe(decision.id, rewards[decision.arm])
     status = agent.status
-    return {"arm": decision.arm, "fired": bool(status.wants) or status.model > before}
+    return {"arm": decision.arm, "fired": bool(status.requested_at) or status.model > before}
 
 
 def _request(agents: list[Agent]) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _request(agents: list[Agent]) -> dict[str, Any]:
 
 def _status(agents: list[Agent]) -> dict[str, Any]:
     found = [agent.status for agent in agents]
-    return {"welcome": sum(s.welcome for s in found), "samples": sum(s.samples for s in found)}
+    return {"admitted": sum(s.admitted for s in found), "samples": sum(s.samples for s in found)}
 
 
 def _model(agents: list[Agent], update: int) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Learning(Obedient):
 
     def status(self) -> dict[str, Any]:
         found = self.agent.status
-        return {"welcome": found.welcome, "model": found.model, "refused": found.refused}
+        return {"admitted": found.admitted, "model": found.model, "refused": found.refused}
 
     def privacy(self) -> dict[str, Any]:
         spent = self.agent.status.privacy

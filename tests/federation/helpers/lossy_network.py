@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
@@ -55,6 +56,7 @@ class Node:
         file = AgentStore(self.path, "process")
         file.agree(self.agreement.facts())
         self.learner = DurableClient(self.name, self.agreement, file, DecisionRules())
+        self.calls = ApplicationCalls(self.learner)
         self.agent_session = AgentSession(self.learner, file.instance, "test")
         self.up = True
 
@@ -69,11 +71,11 @@ class Node:
     def feed(self, n: int) -> None:
         """Take in samples that are the same whatever the agent has learned: one arm at a time."""
         for _ in range(n):
-            decision = self.learner.choose([direction(self.rng)])
+            decision = self.calls.choose([direction(self.rng)])
             self.ids.append(decision.id)
-            step = self.learner.observe(decision.id, float(self.rng.random() < 0.5))
+            step = self.calls.observe(decision.id, float(self.rng.random() < 0.5))
             if step:
-                self.agent_session.want(step)
+                self.agent_session.note_trigger(step)
 
 
 class Harness:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.federation.operator import nats_server
 
-TIMEOUT = 60.0  # seconds to start, and to end: a machine may be busy
+TIMEOUT = 300.0  # seconds to start, and to end: a machine may be busy
 
 
 def free_port() -> int:
-    """Return a port of the loopback address that nobody uses."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """Return a port of the loopback address that nobody uses.
+
+    It is below those that the system gives to clients: one of these could take it while a server
+    is away.
+    """
+    while True:
+        port = random.SystemRandom().randrange(10_000, 32_000)
+        with socket.socket() as found, suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from fedglb.federation.names import down, up
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.federation.wire.messages import Downward, Heartbeat, Hello, Upward, Welcome
+from fedglb.federation.wire.messages import Admitted, Downward, Heartbeat, Hello, Upward
 from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
 from tests.federation.helpers.in_process import client_of
 from tests.federation.helpers.nats_federation import PATIENCE, Connected, Running, connected
@@ -42,10 +42,10 @@ class ByHand:
 
     async def join(self) -> None:
         await self.hello()
-        await self.hear(Welcome)
+        await self.hear(Admitted)
 
-    async def beat(self, wants: int = 0) -> None:
-        await self.say(Heartbeat(self.client.adopted, wants))
+    async def beat(self, requested_at: int = 0) -> None:
+        await self.say(Heartbeat(self.client.adopted, requested_at))
 
     async def take_part(self, before: Callable[[], Awaitable[object]] | None = None) -> NewModel:
         """Answer honestly until the model comes; adopt it. `before` is awaited before answers."""

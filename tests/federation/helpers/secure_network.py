@@ -53,7 +53,7 @@ class SecureNode(Node):
     def open(self) -> None:
         super().open()
         keys = session_keys(self.rules.roster, self.name, self.agent_session.session)
-        self.agent_session.sums = AgentSums(self.learner, self.rules, keys)
+        self.agent_session.sums = AgentSums(self.agent_session.answers, self.rules, keys)
 
 
 class SecureHarness(Harness):

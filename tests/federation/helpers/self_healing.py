@@ -112,7 +112,7 @@ class Kept:
         """Wait until the coordinator has admitted all agents."""
 
         def welcome() -> bool:
-            return all(self.children[name].tell("status")["welcome"] for name in self.names)
+            return all(self.children[name].tell("status")["admitted"] for name in self.names)
 
         eventually(welcome, "everybody's welcome")
 
@@ -171,7 +171,7 @@ class Kept:
         # The application's request dies with its process, unless it got out before. Once the
         # new session is welcome, the old one cannot begin an update any more, and the coordinator
         # was asked after that: a request that is repeated now makes no second update.
-        if not self.times and self.children[who] is not self._asked and agents[who]["welcome"]:
+        if not self.times and self.children[who] is not self._asked and agents[who]["admitted"]:
             self._ask(who, phase)
         return False
 

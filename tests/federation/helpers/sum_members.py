@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from secrets import token_bytes
 
 import numpy as np
 
 from fedglb.federation.certificates import Certificate, IssuedCertificate
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.secure_sums.attempts import SumAttempts
-from fedglb.federation.secure_sums.masks import WordArray
-from fedglb.federation.secure_sums.member import SumCall, SumMember, SumState
+from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray
+from fedglb.federation.secure_sums.member import SumMember, SumState
 from fedglb.federation.secure_sums.roster import Roster
-from fedglb.federation.secure_sums.session_keys import SessionKeys
+from fedglb.federation.secure_sums.session_keys import KeyRing
 from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.federation.wire.sum_messages import SumCall
 
 FEDERATION, SIZE, MODEL = "demo", 5, b"m" * 32
 
@@ -38,8 +40,8 @@ def names(count: int) -> list[str]:
     return [f"shop-{k:02}" for k in range(count)]
 
 
-def session_keys(roster: Roster, name: str, session: str = "s1") -> SessionKeys:
-    return SessionKeys(FEDERATION, roster, name, 1, session, issued(name).key)
+def session_keys(roster: Roster, name: str, session: str = "s1") -> KeyRing:
+    return KeyRing(FEDERATION, roster, name, 1, session, issued(name).key)
 
 
 class Log:
@@ -73,7 +75,7 @@ class Group:
         self.roster = roster_of(self.names)
         self.rules = SumRules(FEDERATION, self.roster, b"a" * 32, self.minimum, self.last)
         self.rng = np.random.default_rng(self.seed)
-        self.secrets = {name: SumMember.new_secret() for name in self.names}
+        self.secrets = {name: token_bytes(SEED_SIZE) for name in self.names}
         self.sent: dict[str, list[np.ndarray]] = {name: [] for name in self.names}
         for name in self.names:
             self.logs[name] = Log()
@@ -120,7 +122,7 @@ class Group:
         for name in attempts.members:
             attempts.receive_vector(name, call.attempt, self.answer(name, call))
         for name in attempts.members:
-            seed = self.members[name].consent(call.slot, call.transcript)
+            seed = self.members[name].consent(call.update, call.transcript)
             attempts.receive_seed(name, call.attempt, seed)
         return attempts.total()
 

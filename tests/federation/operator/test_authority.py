@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import fedglb as fg
-from fedglb.federation.certificates import expiry, identities
+from fedglb.federation.certificates import Certificate, expiry
 from fedglb.federation.operator.authority import Authority
 
 IDENTITY = "fedglb://demo/shop-1/3"
@@ -33,7 +33,7 @@ def extension(certificate, kind):
 def test_a_members_certificate(authority):
     issued = authority.issue(IDENTITY)
     certificate = read(issued)
-    assert identities(issued.certificate) == [IDENTITY]
+    assert Certificate(issued.certificate).identities == [IDENTITY]
     certificate.verify_directly_issued_by(authority.certificate)
     assert list(extension(certificate, x509.ExtendedKeyUsage)) == [ExtendedKeyUsageOID.CLIENT_AUTH]
     assert not extension(certificate, x509.BasicConstraints).ca
@@ -50,7 +50,7 @@ def test_the_servers_certificate_names_its_addresses_and_no_member(authority):
     names = extension(certificate, x509.SubjectAlternativeName)
     assert names.get_values_for_type(x509.DNSName) == ["nats.example.org"]
     assert [str(a) for a in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.7", "::1"]
-    assert identities(issued.certificate) == []
+    assert Certificate(issued.certificate).identities == []
     assert list(extension(certificate, x509.ExtendedKeyUsage)) == [ExtendedKeyUsageOID.SERVER_AUTH]
     assert expiry(issued.certificate) - datetime.now(UTC) <= timedelta(days=5)
 
@@ -70,7 +70,7 @@ def test_every_certificate_has_its_own_key_and_number(authority):
 
 def test_a_name_longer_than_a_common_name_is_whole_in_the_identity(authority):
     identity = f"fedglb://{'f' * 64}/{'c' * 64}/1"
-    assert identities(authority.issue(identity).certificate) == [identity]
+    assert Certificate(authority.issue(identity).certificate).identities == [identity]
 
 
 def test_keys_are_for_the_owner_only(authority, tmp_path):

@@ -14,7 +14,7 @@ from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import operator
 from fedglb.federation.operator.renewal import renew
 from fedglb.federation.secure_sums.roster import FILE, Roster
-from fedglb.federation.secure_sums.session_keys import SessionKeys
+from fedglb.federation.secure_sums.session_keys import KeyRing
 from fedglb.problem_table import ProblemTable
 
 NAMES = ["shop-1", "shop-2", "shop-3"]
@@ -48,7 +48,7 @@ def test_everybody_has_the_same_roster(tmp_path):
         bundle = found[name]
         assert bundle.certificate().public_key == roster.keys[name]
         key = bundle.signing_key()
-        assert SessionKeys("demo", roster, name, bundle.generation, "s", key).own.generation == 1
+        assert KeyRing("demo", roster, name, bundle.generation, "s", key).own.generation == 1
 
 
 def test_a_federation_without_secure_sums_has_none(tmp_path):

@@ -1,7 +1,7 @@
 """The files that an operator makes, and their keys: a change of one is a decision.
 
-Members' folders are spread over machines. Whoever changes a name below raises its version
-(`federation/versions.py`), and migrates or refuses older files.
+Members' folders are spread over machines. Whoever changes a name below raises the version
+(`federation/versions.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.operator import operator, renewal
+from fedglb.federation.operator import listing, operator, renewal
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.nats_federation import federation
 
@@ -32,7 +32,6 @@ AGREEMENT = {"max_clients", "problem", "algorithm", "reward_limit", "feature_map
 PROBLEM = {"dim", "link", "radius", "noise", "curvature"}
 SETTINGS = {"version", "federation", "hosts", "port", "bind", "agreement"}
 BUNDLE = {"version", "federation", "client", "server", "agreement"}
-REGISTRY_VERSION = 2
 MEMBER = {"generation", "serial", "since", "issued", "ends", "revoked", "earlier"}
 EARLIER = {"generation", "until"}
 
@@ -73,7 +72,7 @@ def test_keys_of_the_registry(folder):
     renewal.renew(folder, ["b"])
     found = json.loads((folder / "authority" / "registry.json").read_text())
     assert set(found) == {"version", "members"}
-    assert found["version"] == REGISTRY_VERSION
+    assert found["version"] == VERSION
     members = found["members"]
     assert set(members) == {"coordinator", "a", "b"}
     assert all(set(member) == MEMBER for member in members.values())
@@ -87,18 +86,45 @@ def with_version(path, line):
     path.write_text(text.replace(f"version = {VERSION}\n", line))
 
 
-def test_a_file_without_a_version_is_of_the_first(folder):
+@pytest.mark.parametrize(
+    ("line", "found"), [("", "None"), ("version = 7\nunheard = 1\n", "7")], ids=["none", "7"]
+)
+def test_another_version_is_refused_by_name_and_the_file_is_left_alone(folder, line, found):
     for place in ("authority", "clients/a"):
-        with_version(folder / place / "federation.toml", "")
-    assert Bundle.read(folder / "clients" / "a").client == "a"
-    assert operator.add(folder, ["b"]).names == ("b",)
+        with_version(folder / place / "federation.toml", line)
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    said = rf"federation\.toml: version = {found} .* use the fedglb that wrote the file"
+    for command in (
+        lambda: Bundle.read(folder / "clients" / "a"),
+        lambda: operator.add(folder, ["b"]),
+    ):
+        with pytest.raises(fg.InvalidInput, match=said):
+            command()
+    assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
 
 
-def test_a_later_version_is_refused_by_its_number_also_if_it_has_new_keys(folder):
-    for place in ("authority", "clients/a"):
-        with_version(folder / place / "federation.toml", "version = 7\nunheard = 1\n")
-    said = r"federation\.toml: version = 7 .* install the fedglb that wrote the file"
-    with pytest.raises(fg.InvalidInput, match=said):
-        Bundle.read(folder / "clients" / "a")
-    with pytest.raises(fg.InvalidInput, match=said):
-        operator.add(folder, ["b"])
+def test_a_registry_of_another_version_is_refused_by_name_and_left_alone(folder):
+    path = folder / "authority" / "registry.json"
+    path.write_text('{"version": 2, "members": {"a": 17}}')
+    said = r"registry\.json: version = 2 .* use the fedglb that wrote the file"
+    for command in (
+        lambda: listing.members(folder),
+        lambda: operator.add(folder, ["e"]),
+        lambda: renewal.renew(folder, ["a"]),
+    ):
+        with pytest.raises(fg.InvalidInput, match=said):
+            command()
+    assert path.read_text() == '{"version": 2, "members": {"a": 17}}'
+
+
+def test_what_is_interrupted_leaves_the_registry_as_it_was(folder, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    before = (folder / "authority" / "registry.json").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", full)
+        with pytest.raises(OSError, match="No space"):
+            operator.revoke(folder, ["a"])
+    assert (folder / "authority" / "registry.json").read_bytes() == before
+    operator.revoke(folder, ["a"])

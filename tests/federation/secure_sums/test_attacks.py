@@ -10,8 +10,8 @@ import pytest
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import unmasked
-from fedglb.federation.secure_sums.member import SumCall
 from fedglb.federation.secure_sums.session_keys import MissingKeys
+from fedglb.federation.wire.sum_messages import SumCall
 from tests.federation.helpers.sum_members import MODEL, SIZE, Group, session_keys
 from tests.federation.secure_sums.test_masks import is_uniform
 
@@ -21,7 +21,9 @@ def forge(group: Group, call: SumCall, **changed) -> SumCall:
     made = replace(call, **changed)
     keys = {name: member.keys.own.digest for name, member in group.members.items()}
     digests = [keys[name] for name in group.roster.members_of(made.members)]
-    transcript = group.rules.transcript(made.slot, made.attempt, made.members, made.model, digests)
+    transcript = group.rules.transcript(
+        made.update, made.attempt, made.members, made.digest, digests
+    )
     return replace(made, transcript=transcript)
 
 
@@ -111,7 +113,7 @@ def test_a_restart_forgets_nothing_of_this(group):
 def test_another_model_is_refused(group):
     call = group.start(group.attempts())
     with pytest.raises(InvalidInput, match="model"):
-        group.answer(group.names[0], forge(group, call, model=b"x" * 32))
+        group.answer(group.names[0], forge(group, call, digest=b"x" * 32))
     with pytest.raises(InvalidInput, match="model"):
         group.answer(group.names[0], call, model=b"x" * 32)
     assert not group.sent[group.names[0]]
@@ -148,17 +150,17 @@ def test_a_call_without_an_offer_ends_all_updates_before_it(group):
     name = group.names[0]
     group.answer(name, call)
     with pytest.raises(InvalidInput, match="the newest"):
-        group.answer(name, forge(group, call, slot=1))
-    later = forge(group, call, slot=4)
+        group.answer(name, forge(group, call, update=1))
+    later = forge(group, call, update=4)
     group.answer(name, later)
     with pytest.raises(InvalidInput, match="newest update"):
         group.members[name].consent(2, call.transcript)
     for slot in (1, 2, 3):
         with pytest.raises(InvalidInput, match="the newest"):
-            group.answer(name, forge(group, call, slot=slot))
+            group.answer(name, forge(group, call, update=slot))
         assert not group.members[name].offer(slot)
     with pytest.raises(InvalidInput, match="at most 10"):
-        group.answer(name, forge(group, call, slot=11))
+        group.answer(name, forge(group, call, update=11))
     group.members[name].consent(4, later.transcript)
 
 
@@ -256,7 +258,7 @@ def test_different_models_for_different_members_give_noise():
     for seed in range(60):
         group = Group(6, minimum=4, seed=seed)
         call = group.start(group.attempts())
-        other = forge(group, call, model=b"x" * 32)
+        other = forge(group, call, digest=b"x" * 32)
         vectors = [
             group.answer(n, call if k < 3 else other, MODEL if k < 3 else b"x" * 32)
             for k, n in enumerate(group.names)

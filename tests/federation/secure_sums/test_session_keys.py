@@ -15,8 +15,8 @@ from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.secure_sums.encoding import encoded
 from fedglb.federation.secure_sums.session_keys import (
+    KeyRing,
     MissingKeys,
-    SessionKeys,
     SignedKey,
     verify,
 )
@@ -53,8 +53,8 @@ def forged() -> dict[str, SignedKey]:
     other = X25519PrivateKey.generate().public_key().public_bytes_raw()
     fake = Authority.new(FEDERATION).issue(f"fedglb://{FEDERATION}/b/1")
     fake_roster = replace(ROSTER, keys={**ROSTER.keys, "b": _public(fake)})
-    elsewhere = SessionKeys("other", ROSTER, "b", 1, "s1", issued("b").key).own
-    smaller = SessionKeys(FEDERATION, roster_of("ab"), "b", 1, "s1", issued("b").key).own
+    elsewhere = KeyRing("other", ROSTER, "b", 1, "s1", issued("b").key).own
+    smaller = KeyRing(FEDERATION, roster_of("ab"), "b", 1, "s1", issued("b").key).own
     return {
         "another key": replace(real, key=other),
         "another session": replace(real, session="s2"),
@@ -63,7 +63,7 @@ def forged() -> dict[str, SignedKey]:
         "a stranger": replace(real, name="d"),
         "no signature": replace(real, signature=b""),
         "a broken signature": replace(real, signature=real.signature[:-1]),
-        "signed by another certificate of this name": SessionKeys(
+        "signed by another certificate of this name": KeyRing(
             FEDERATION, fake_roster, "b", 1, "s1", fake.key
         ).own,
         "signed for another federation": elsewhere,
@@ -115,6 +115,6 @@ def test_without_a_key_there_is_no_secret():
 
 def test_a_member_whose_key_the_roster_has_not_does_not_start():
     with pytest.raises(InvalidInput, match="roster"):
-        SessionKeys(FEDERATION, ROSTER, "a", 1, "s1", issued("b").key)
+        KeyRing(FEDERATION, ROSTER, "a", 1, "s1", issued("b").key)
     with pytest.raises(InvalidInput, match="roster"):
-        SessionKeys(FEDERATION, ROSTER, "d", 1, "s1", issued("d").key)
+        KeyRing(FEDERATION, ROSTER, "d", 1, "s1", issued("d").key)

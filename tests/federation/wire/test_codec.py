@@ -19,6 +19,7 @@ from fedglb.federation.wire import codec as wire
 from fedglb.federation.wire.arrays import most_numbers
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Downward,
     Goodbye,
     Heartbeat,
@@ -26,7 +27,6 @@ from fedglb.federation.wire.messages import (
     HelloRequest,
     Rejected,
     Upward,
-    Welcome,
     Withdrawal,
 )
 from fedglb.federation.wire.sum_messages import (
@@ -103,8 +103,8 @@ def upward(d: int) -> list[Upward]:
 def downward(d: int) -> list[Downward]:
     A, v, few = symmetric(d, 1), vector(d, 2), np.array([0.5, 1e-300])
     return [
-        Welcome(4),
-        Welcome(4, BIG),
+        Admitted(4),
+        Admitted(4, BIG),
         Rejected("", member=False),
         Rejected("…" * 1000, member=True),
         HelloRequest(),
@@ -233,7 +233,7 @@ def fields(message: Upward | Downward) -> dict[str, Any]:
 
 
 def framed(body: object) -> bytes:
-    return b"fgb\x02" + msgspec.msgpack.encode(body)
+    return b"fgb\x01" + msgspec.msgpack.encode(body)
 
 
 D = 3
@@ -270,7 +270,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "instance": no_text(64), "update": NO_COUNT, "software": no_text(200),
         "agreement": NO_FACTS,
     },
-    Heartbeat: {"update": NO_COUNT, "wants": NO_COUNT, "rewards": NO_NUMBERS_GIVEN},
+    Heartbeat: {"update": NO_COUNT, "requested_at": NO_COUNT, "rewards": NO_NUMBERS_GIVEN},
     Goodbye: {},
     Withdrawal: {"update": NO_COUNT},
     SyncRequest: {"t": NO_COUNT, "update": NO_COUNT},
@@ -287,7 +287,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "update": NO_COUNT, "round": NO_COUNT, "gradient": NO_VECTOR, "hessian": NO_MATRIX,
         "loss": NO_LOSS,
     },
-    Welcome: {"update": NO_COUNT, "released": NO_COUNT},
+    Admitted: {"update": NO_COUNT, "released": NO_COUNT},
     Rejected: {"reason": no_text(1000), "member": NO_FLAG},
     HelloRequest: {},
     SessionKeys: {"keys": NO_KEYS},
@@ -396,11 +396,11 @@ def test_another_dimension_truncated_and_extended(kind):
             decode(data + more, "c", D)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 255])
+@pytest.mark.parametrize("version", [0, 2, 3, 255])
 def test_another_version_is_named(version):
     data = b"fgb" + bytes([version]) + b"whatever is there"
     for decode in (decode_up, decode_down):
-        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 2\b") as caught:
+        with pytest.raises(OtherVersion, match=rf"format {version}\b.*format 1\b") as caught:
             decode(data, "c", D)
         assert caught.value.version == version
 
@@ -408,14 +408,14 @@ def test_another_version_is_named(version):
 @pytest.mark.parametrize(
     "data",
     [
-        b"", b"f", b"fgb", b"FGB\x02\x80", b"fgb\x02", b"fgb\x02\xc1", b"fgb\x02\x80",
-        b"fgb\x02\xdf\xff\xff\xff\xff", b"fgb\x02\xdd\xff\xff\xff\xff", b"fgb\x02\x81" * 9999,
-        b"fgb\x02" + b"\x81\xa1x" * 99_999, b"fgb\x02\x81\xa1x" + b"\x91" * 99_999,
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
-        b"fgb\x02\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
-        b"fgb\x02\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
-        b"fgb\x02" + b"\0" * wire.MAX_BYTES,
+        b"", b"f", b"fgb", b"FGB\x01\x80", b"fgb\x01", b"fgb\x01\xc1", b"fgb\x01\x80",
+        b"fgb\x01\xdf\xff\xff\xff\xff", b"fgb\x01\xdd\xff\xff\xff\xff", b"fgb\x01\x81" * 9999,
+        b"fgb\x01" + b"\x81\xa1x" * 99_999, b"fgb\x01\x81\xa1x" + b"\x91" * 99_999,
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xc6\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xdb\xff\xff\xff\xff",
+        b"fgb\x01\x82\xa4type\xa7Goodbye\xa7session\xa1\xff",
+        b"fgb\x01\x82\xa7session\xa1s\xa4type\xda\x7f\xff" + b"Q" * 0x7FFF,
+        b"fgb\x01" + b"\0" * wire.MAX_BYTES,
     ],
     ids=range(17),
 )  # fmt: skip

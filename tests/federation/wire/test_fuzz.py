@@ -16,12 +16,12 @@ import fedglb as fg
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import Malformed, decode_down, encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Goodbye,
     Heartbeat,
     Hello,
     HelloRequest,
     Rejected,
-    Welcome,
     Withdrawal,
 )
 from fedglb.protocol.messages import (
@@ -174,7 +174,7 @@ def downward(running, rng: np.random.Generator) -> bytes:
     model, adopted = running.coordinator.model, running.nodes["b"].model
     update, x = int(adopted + rng.integers(3)), rng.standard_normal(DIM)
     kinds = [
-        Welcome(update),
+        Admitted(update),
         Rejected("for no reason", bool(rng.integers(2))),
         HelloRequest(),
         CovarianceRequest("b", update, int(rng.integers(adopted + 2))),

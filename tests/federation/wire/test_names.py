@@ -13,10 +13,10 @@ from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.protocol.messages import MESSAGES
 from tests.federation.wire.test_codec import downward, upward
 
-#: What each message holds on the wire, of version 2 of the format.
+#: What each message holds on the wire, of version 1 of the format.
 SENT = {
     "Hello": {"session", "instance", "update", "software", "agreement"},
-    "Heartbeat": {"session", "update", "wants", "rewards"},
+    "Heartbeat": {"session", "update", "requested_at", "rewards"},
     "Goodbye": {"session"},
     "Withdrawal": {"session", "update"},
     "SyncRequest": {"session", "t", "update"},
@@ -24,7 +24,7 @@ SENT = {
     "ModelSums": {"session", "update", "samples", "gradient", "hessian"},
     "BatchSums": {"session", "update", "numbers"},
     "Derivatives": {"session", "update", "round", "gradient", "hessian", "loss"},
-    "Welcome": {"session", "update", "released"},
+    "Admitted": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
     "CovarianceRequest": {"session", "update", "model"},
@@ -47,7 +47,7 @@ UP = {
 
 
 def test_what_is_sent():
-    assert VERSION == 2
+    assert VERSION == 1
     found: dict[str, set[str]] = {}
     model: set[str] = set()
     for message in upward(2) + downward(2):

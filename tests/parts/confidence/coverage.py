@@ -17,14 +17,11 @@ ALGORITHMS: dict[str, Callable[[float], fg.Algorithm]] = {
     "FedGLB, event": lambda e: fg.fedglb_ucb(2.0, fg.Newton(), e, 1.0, DELTA),
     "FedGLB, schedule": lambda e: fg.fedglb_ucb_2(5, fg.Newton(), e, 1.0, DELTA),
     "FedGLB, never": lambda e: fg.n_ons_glm(e, 1.0, DELTA),
-    "FedGLBPrinted": lambda e: fg.fedglb_ucb(
-        2.0, fg.Newton(), e, 1.0, DELTA, fg.FedGLBPrinted()
-    ),
     "GlobalModel": lambda e: fg.fedglb_ucb_1(5, fg.Newton(), e, 1.0, DELTA),
     "OwnModel, one": lambda e: fg.one_ucb_glm(e, 1.0, DELTA),
     "OwnModel, each": lambda e: fg.n_ucb_glm(e, 1.0, DELTA),
     "OwnModel, loose": lambda e: fg.n_ucb_glm(e, 1.0, DELTA, tolerance=0.1),
-    "LazyONS": lambda e: fg.fedglb_ucb_3(5, e, 1.0, DELTA),
+    "LazyOnsRadius": lambda e: fg.fedglb_ucb_3(5, e, 1.0, DELTA),
     "Linear": lambda e: fg.dislinucb(2.0, e, 1.0, DELTA),
 }  # fmt: skip
 

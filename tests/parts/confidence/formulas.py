@@ -72,8 +72,8 @@ def ellipse(prior: float, X, z):
     return A, b, centre, float(centre @ b - z @ z)
 
 
-def fedglb(m: Moment, printed: bool = False):
-    """A, b, centre, α of Lemma "FedGLB", or of the paper's printed β."""
+def fedglb(m: Moment):
+    """A, b, centre, α of Lemma "FedGLB"."""
     s = m.setting
     c, S, R, N = s.problem.c_mu, s.problem.S, s.problem.R, s.clients
     if m.sync is None:
@@ -81,28 +81,16 @@ def fedglb(m: Moment, printed: bool = False):
         old = np.zeros(0)
     else:
         theta = m.sync.solution.theta
-        r = sync_global_radius(m, m.sync, s.delta if printed else s.delta / 2.0)
-        beta_global = _printed_global(s, m.old_X, theta) if printed else r**2
+        r = sync_global_radius(m, m.sync, s.delta / 2.0)
+        beta_global = r**2
         old = m.old_X @ theta
     A_last = s.ridge / c * np.eye(len(m.star)) + m.old_X.T @ m.old_X
     B2 = gradient_norms(m, A_last) / (2.0 * c) + c / 2.0 * r**2
-    if printed:
-        beta_local = local_bound(B2, c, R, s.delta / N, steps=0)
-    else:
-        e = m.epoch
-        beta_local = local_bound(B2, c, R, s.delta / (2.0 * N * e * (e + 1)))
+    e = m.epoch
+    beta_local = local_bound(B2, c, R, s.delta / (2.0 * N * e * (e + 1)))
     X, z = np.concatenate([m.old_X, m.X]), np.concatenate([old, m.z])
     A, b, centre, rest = ellipse(s.ridge / c, X, z)
     return A, b, centre, sqrt(max(beta_global + beta_local + s.ridge / c * S**2 + rest, 0.0))
-
-
-def _printed_global(s: Setting, X, theta) -> float:
-    c, S, R = s.problem.c_mu, s.problem.S, s.problem.R
-    n, d = X.shape
-    b0 = 2.0 * R / c * sqrt(2.0 * log(1.0 / s.delta) + log_det(np.eye(d) + X.T @ X))
-    B1 = n * (1.0 / n**2) + s.ridge / 2.0 * S**2
-    reach = (float(norm(theta)) + S) ** 2
-    return b0**2 + 2.0 / c * B1 + 2.0 * b0 * sqrt(reach + 2.0 / c * B1)
 
 
 def global_model(m: Moment):

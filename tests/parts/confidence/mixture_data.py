@@ -11,8 +11,8 @@ from numpy.linalg import cholesky, eigh, inv, norm, slogdet, solve
 
 import fedglb as fg
 from fedglb.kernels.ball import minimise_quadratic
-from fedglb.kernels.mixture import Fit
-from fedglb.kernels.self_concordance import taylor_excess
+from fedglb.parts.mixture import Fit
+from fedglb.parts.self_concordance import taylor_excess
 
 LOGISTIC, POISSON, IDENTITY = fg.Logistic(), fg.Poisson(), fg.Identity()
 

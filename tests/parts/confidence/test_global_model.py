@@ -38,7 +38,6 @@ SOLVERS = {
     "agd 1e-3": fg.AGD(tolerance=1e-3),
     "agd, 3 rounds": fg.AGD(stop="fixed", rounds=3),
     "lbfgs 1e-3": fg.LBFGS(tolerance=1e-3),
-    "paper": fg.Newton(tolerance=1e-3, projection="paper"),
 }
 CASES = [
     {"seed": 1},
@@ -89,6 +88,7 @@ def updates(solver: str, link: str, ridge: float) -> list[dict[str, float]]:
     return out
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize("ridge", [1.0, 0.01])
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 import fedglb as fg
 from fedglb.kernels.layout import HIGH, LOW, UPPER, WIDTHS
 from fedglb.model import SharedModel
-from fedglb.parts.confidence import FedGLB, Iterate
+from fedglb.parts.confidence import FedGLBRadius, Iterate
 from fedglb.parts.confidence.iterate import iterate_bounds
 from fedglb.samples import Samples
 from fedglb.simulation.results import holds
@@ -149,7 +149,7 @@ def test_the_radius_from_the_samples(algorithm, link):
             alpha = Iterate().radius(m.setting, m.state)
             assert_allclose(alpha, expected(m), rtol=1e-9)
             epochs.add(m.epoch)
-            smaller += alpha < FedGLB().radius(m.setting, m.state)
+            smaller += alpha < FedGLBRadius().radius(m.setting, m.state)
             if not len(m.y):  # exactly that of the model, or of the ball
                 terms = Iterate().terms(m.setting, m.state.base)
                 assert alpha == (m.setting.prior_width if m.sync is None else terms[0])
@@ -170,8 +170,8 @@ def test_it_needs_what_the_lemma_needs():
     one = trace(algorithm, Case("logistic", seed=1)).syncs[0]
     setting = algorithm.setting(Case("logistic").problem, 3, None)
     of_iterate = Iterate().radius_terms(setting, one.objective, one.solution)
-    assert of_iterate == FedGLB().radius_terms(setting, one.objective, one.solution)
-    assert Iterate().constants(setting) == FedGLB().constants(setting)
+    assert of_iterate == FedGLBRadius().radius_terms(setting, one.objective, one.solution)
+    assert Iterate().constants(setting) == FedGLBRadius().constants(setting)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_the_set_that_is_tested_is_the_one_around_the_iterate():
     assert Iterate().centre(client.state) is not client.state.centre
     assert holds(client, client.state, star, 0.6001) is True
     assert holds(client, client.state, star, 0.5999) is False
-    client.algorithm = replace(algorithm, confidence=FedGLB())
+    client.algorithm = replace(algorithm, confidence=FedGLBRadius())
     assert holds(client, client.state, star, 0.6001) is False
     assert holds(client, client.state, star, sqrt(4.0 + 0.36) * 1.0001) is True
 
@@ -291,12 +291,14 @@ COVERED = {
 }
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_coverage(algorithm, link):
     assert share_lost(COVERED[algorithm], link, 200, 1.0, first=1) <= 0.5
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_the_check_fails_for_a_small_radius(algorithm, link):

@@ -11,20 +11,19 @@ import pytest
 from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
 from numpy.testing import assert_allclose
 
-from fedglb.kernels.mixture import (
+from fedglb.parts.mixture import (
     component,
     first_epoch_terms,
     global_set,
     local_radius,
     local_terms,
 )
-from fedglb.kernels.self_concordance import (
+from fedglb.parts.self_concordance import (
     heat_factor,
     lower_curvature,
     taylor_excess,
     upper_curvature,
 )
-from tests.kernels.mixture_formulas import plain_terms, prior, set_of
 from tests.parts.confidence.mixture_data import (
     IDENTITY,
     LOGISTIC,
@@ -41,6 +40,7 @@ from tests.parts.confidence.mixture_data import (
     newton_step,
     one_exchange,
 )
+from tests.parts.mixture_formulas import plain_terms, prior, set_of
 
 LINKS = [LOGISTIC, POISSON, IDENTITY]
 EVERYWHERE = np.inf
@@ -241,6 +241,7 @@ def shift_of(model, S, j) -> float:
     return model.ell - truth * u
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_theorem_m_against_quadrature(link, kind):
@@ -302,6 +303,7 @@ def local_ratios(local, S, j, X, terms, star):
     return w_norm(D, W) / X, w_norm(D, M) / (X * terms.widening)
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_theorem_l_against_quadrature(link, kind):
@@ -336,6 +338,7 @@ def likelihood_delta(local, data, S, j, star) -> float:
     return exp(0.5 * rest - every.loss(star) + every.loss(local.theta)) / w
 
 
+@pytest.mark.some(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_every_parameter_that_is_likely_enough_is_in_theorem_l(link, kind):
@@ -387,6 +390,7 @@ def test_theorem_l_before_the_first_model(link):
 # Both, as they are used: with the component that they choose, and the reach that M finds
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_the_sets_that_are_chosen_hold_theta_at_the_end_of_their_event(link, kind):

@@ -45,6 +45,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("case", CASES)
 def test_models_hold_the_truth(case):
     problem, privacy = CASES[case]

@@ -11,12 +11,12 @@ from numpy.linalg import eigvalsh, norm
 from numpy.testing import assert_allclose
 
 import fedglb as fg
-from fedglb.kernels.mixture import component
-from fedglb.kernels.one_pass_set import _ellipsoid, smallest_set
-from fedglb.kernels.self_concordance import lower_curvature
 from fedglb.parts.confidence import one_pass
+from fedglb.parts.confidence.one_pass_set import _ellipsoid, smallest_set
 from fedglb.parts.global_update import Passed
-from fedglb.privacy.fixed_point import pack, unpack
+from fedglb.parts.mixture import component
+from fedglb.parts.self_concordance import lower_curvature
+from fedglb.privacy.fixed_point import unpack
 from tests.parts.confidence.mixture_data import (
     IDENTITY,
     LOGISTIC,
@@ -27,6 +27,7 @@ from tests.parts.confidence.mixture_data import (
     in_ball,
     log_evidence,
 )
+from tests.privacy.packing import pack
 
 LINKS = [LOGISTIC, POISSON, IDENTITY]
 NOISE = 0.7  # R of the identity link
@@ -145,6 +146,7 @@ class Tilted:
         return self.data.hessian(theta) + self.variance * np.eye(len(theta))
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("noisy", [False, True], ids=["exact", "noisy"])
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_the_theorem_against_quadrature(link, noisy, monkeypatch):

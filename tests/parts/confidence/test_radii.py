@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 import fedglb as fg
 from fedglb.kernels.linalg import REFRESH_EVERY
-from fedglb.parts.confidence import GlobalModel, LazyONS
+from fedglb.parts.confidence import GlobalModel, LazyOnsRadius
 from fedglb.parts.lazy_rate import LazyRate
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, Case, trace
@@ -23,7 +23,6 @@ LOOSE = {  # so that gradients and multipliers are not negligible
     "agd 1e-3": fg.AGD(tolerance=1e-3),
     "agd, 3 rounds": fg.AGD(stop="fixed", rounds=3),
     "lbfgs 1e-3": fg.LBFGS(tolerance=1e-3),
-    "newton, paper": fg.Newton(projection="paper"),
 }
 RATE = LazyRate(5)
 
@@ -35,10 +34,6 @@ FAMILIES = {
     "FedGLB, schedule": (fg.fedglb_ucb_2(5, fg.Newton(), **COMMON), formulas.fedglb),
     "FedGLB, always": (fg.fedglb_ucb(0.0, fg.Newton(), **COMMON), formulas.fedglb),
     "FedGLB, never": (fg.n_ons_glm(**COMMON), formulas.fedglb),
-    "FedGLBPrinted": (
-        fg.fedglb_ucb(2.0, fg.Newton(), confidence=fg.FedGLBPrinted(), **COMMON),
-        lambda m: formulas.fedglb(m, printed=True),
-    ),
     **{
         f"GlobalModel, {name}": (fg.fedglb_ucb_1(5, solver, **COMMON), formulas.global_model)
         for name, solver in LOOSE.items()
@@ -46,7 +41,7 @@ FAMILIES = {
     "OwnModel, one": (fg.one_ucb_glm(**COMMON), formulas.own_model),
     "OwnModel, each": (fg.n_ucb_glm(**COMMON), formulas.own_model),
     "OwnModel, loose": (fg.n_ucb_glm(tolerance=0.02, **COMMON), formulas.own_model),
-    "LazyONS": (fg.fedglb_ucb_3(5, **COMMON), lambda m: formulas.lazy(m, RATE)),
+    "LazyOnsRadius": (fg.fedglb_ucb_3(5, **COMMON), lambda m: formulas.lazy(m, RATE)),
     "Linear": (fg.dislinucb(2.0, **COMMON), formulas.linear),
 }
 ALONE = ("FedGLB, never", "OwnModel, one", "OwnModel, each", "OwnModel, loose")
@@ -57,6 +52,7 @@ def in_the_ball_or_out(link: str) -> Case:
     return Case(link, seed=2)
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_radius_from_the_samples(family, link):
@@ -74,6 +70,7 @@ def test_the_radius_from_the_samples(family, link):
     assert len(run.syncs) >= 4 or family in ALONE
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_exploration_multiplies_the_radius(family):
     algorithm, formula = FAMILIES[family]
@@ -83,6 +80,7 @@ def test_exploration_multiplies_the_radius(family):
     assert len(run.syncs) >= 3 or family in ALONE
 
 
+@pytest.mark.some(20)
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("exploration", [0.0, 0.3, 1.0, 5.0])
 def test_exploration_never_multiplies_a_fixed_radius(family, exploration):
@@ -94,6 +92,7 @@ def test_exploration_never_multiplies_a_fixed_radius(family, exploration):
 # -- log-determinants --------------------------------------------------------------------------
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("family", [f for f in FAMILIES if "GlobalModel" not in f])
 def test_the_running_log_determinant(family, link):
@@ -110,6 +109,7 @@ def test_the_running_log_determinant(family, link):
             assert_allclose(total, exact, rtol=1e-9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize(
     "algorithm",
     [fg.n_ons_glm(ridge=1e-3), fg.n_ucb_glm(ridge=1e-3), fg.dislinucb(np.inf, ridge=1e-3)],
@@ -144,7 +144,7 @@ def test_lazy_gamma(link):
     assert_allclose(LazyRate(7).gamma(m.setting), formulas.lazy_gamma(m, LazyRate(7)))
     G = formulas.residual_bound(m)
     assert_allclose(LazyRate(7, 50).gamma(m.setting), m.setting.problem.c_mu / (G**2 * 50))
-    assert LazyONS(LazyRate(7)).radius(m.setting, m.state) == m.alpha
+    assert LazyOnsRadius(LazyRate(7)).radius(m.setting, m.state) == m.alpha
 
 
 @pytest.mark.parametrize("family", ["FedGLB, event, newton", "GlobalModel, newton"])

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.optimize import minimize
 
 import fedglb as fg
 from fedglb.model import SharedModel
@@ -83,123 +82,29 @@ def test_minimum_over_the_ball(name, solver):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_paper_projection_when_inside(name, solver):
-    """The unconstrained minimum where that lies in the ball."""
-    checked = 0
-    for data, _ in problems(name, 2, radius=2.5, strength=0.3):
-        optimum = data.minimise(ball=False)
-        if np.linalg.norm(optimum.theta) > 0.95 * data.radius:
-            continue
-        checked += 1
-        solution, _ = drive(SOLVERS[solver](1e-10, projection="paper"), data)
-        true = data.gap(solution.theta, optimum) / data.n
-        assert true <= solution.gap * (1.0 + 1e-9) + 1e-20
-        assert solution.gap <= 1e-10
-        assert solution.multiplier == 0.0
-        assert not solution.projected
-        check_gradient(data, solution)
-    assert checked >= (1 if name == SEARCHED else 10)
-
-
-def _distance(theta, data, goal, A_inv):
-    """‖g(θ̃) − g(θ)‖²_{A⁻¹}."""
-    residual = data.gradient(theta) - goal
-    return float(residual @ A_inv @ residual)
-
-
-def _slsqp(start, data, goal, A_inv, scale):
-    """A point of the ball that is a local minimum of the distance."""
-
-    def slope(theta):
-        return 2.0 * data.hessian(theta) @ A_inv @ (data.gradient(theta) - goal)
-
-    with np.errstate(over="ignore", invalid="ignore"):  # steps far outside, Poisson
-        found = minimize(
-            lambda theta: _distance(theta, data, goal, A_inv) / scale, start,
-            jac=lambda theta: slope(theta) / scale, method="SLSQP", options={"ftol": 1e-12},
-            constraints={"type": "ineq", "fun": lambda theta: data.radius**2 - theta @ theta,
-                         "jac": lambda theta: -2.0 * theta},
-        )  # fmt: skip
-    return found.x * min(1.0, data.radius / np.linalg.norm(found.x))
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_paper_projection_when_outside(name, solver):
-    """No point of the ball has a smaller ‖g(θ̃) − g(θ)‖_{A⁻¹} that a general solver can find."""
-    checked = 0
-    for data, rng in problems(name, 3, radius=1.0, strength=1.6, n=40):
-        optimum = data.minimise(ball=False)
-        if np.linalg.norm(optimum.theta) <= 1.1 * data.radius:
-            continue
-        checked += 1
-        objective, radius = data.objective(), data.radius
-        solution, queries = drive(SOLVERS[solver](projection="paper"), data)
-        assert np.linalg.norm(solution.theta) <= radius * (1.0 + 1e-15)
-        assert solution.projected
-        assert solution.multiplier == 0.0
-        assert math.isnan(solution.gap)
-        check_gradient(data, solution)
-        outside = [q.theta for q in queries if np.linalg.norm(q.theta) > radius * (1.0 + 1e-9)]
-        free = outside[-1]  # θ̃: from there on all is about the projection
-        assert data.gap(free, optimum) <= 1.0 / data.n * (1.0 + 1e-10)
-
-        goal, A_inv = data.gradient(free), np.linalg.inv(objective.matrix)
-
-        ours = _distance(solution.theta, data, goal, A_inv)
-        best = min(
-            _distance(_slsqp(point_in_ball(rng, data.dim, radius), data, goal, A_inv, ours),
-                      data, goal, A_inv)
-            for _ in range(3)
-        )  # fmt: skip
-        # steps below 1e-10 of an objective that is quadratic there; rounding of the residual
-        assert ours <= best * (1.0 + 1e-9)
-        assert ours > 0.0
-    assert checked >= (1 if name == SEARCHED else 8)
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", FAMILIES)
 def test_tight_tolerances_are_met(name, solver):
     """1e-14 in F is 1e-12 in the sum of all losses: reachable in double precision."""
     for data, _ in problems(name, 4, count=12):
-        for projection in ("ball", "paper"):
-            optimum = data.minimise(ball=projection == "ball")
-            if projection == "paper" and np.linalg.norm(optimum.theta) > data.radius:
-                continue
-            solution, _ = drive(SOLVERS[solver](1e-14, projection=projection), data)
-            assert solution.gap <= 1e-14
-            floor = data.rounding(optimum)
-            assert data.gap(solution.theta, optimum) <= data.n * 1e-14 * (1.0 + 1e-6) + floor
-
-
-@pytest.mark.parametrize(
-    ("tolerance", "given"),
-    [(1e-14, {}), (1e-12, {"radius": 5.0, "n": 300, "strength": 0.8, "ridge": 1.0})],
-    ids=["small losses", "large losses"],
-)
-def test_agd_with_losses_meets_a_tight_tolerance(tolerance, given):
-    """Poisson without the ball halves its step when F rises: not for the last bit of a loss."""
-    rng = np.random.default_rng(5)
-    for _ in range(24 if not given else 4):
-        data = draw(rng, FAMILIES["poisson"], **given)
-        solution, _ = drive(AGD(tolerance, projection="paper"), data)
-        assert solution.projected or solution.gap <= tolerance
+        optimum = data.minimise(ball=True)
+        solution, _ = drive(SOLVERS[solver](1e-14), data)
+        assert solution.gap <= 1e-14
+        floor = data.rounding(optimum)
+        assert data.gap(solution.theta, optimum) <= data.n * 1e-14 * (1.0 + 1e-6) + floor
 
 
 # ---------------------------------------------------------------------------------- stopping
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("rounds", [1, 2, 3])
-@pytest.mark.parametrize("projection", ["ball", "paper"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", FAMILIES)
-def test_fixed_rounds(name, solver, projection, rounds):
+def test_fixed_rounds(name, solver, rounds):
     """Exactly J + 1, the last one for the gradient of the result."""
     for data, _ in problems(name, 5, count=4, n=60, dim=4, radius=3.0, strength=0.2, ridge=1.0):
         optimum = data.minimise(ball=True)
         assert np.linalg.norm(optimum.theta) < 0.9 * data.radius
-        fixed = SOLVERS[solver](stop="fixed", rounds=rounds, projection=projection)
+        fixed = SOLVERS[solver](stop="fixed", rounds=rounds)
         solution, queries = drive(fixed, data)
         assert len(queries) == rounds + 1
         assert_array_equal(queries[-1].theta, solution.theta)
@@ -229,13 +134,13 @@ def test_agd_fixed_rounds_get_better(name):
         assert gaps[2] < 1e-2 * gaps[0]
 
 
-def plain_agd(data, k_mu, rounds, *, ball):
+def plain_agd(data, k_mu, rounds):
     """Algorithm 3 as printed, except that ϑ is returned and iterates are projected."""
     step = 1.0 / (k_mu + data.ridge / data.n)
 
     def project(v):
         length = np.linalg.norm(v)
-        return v * (data.radius / length) if ball and length > data.radius else v
+        return v * (data.radius / length) if length > data.radius else v
 
     theta = vartheta = np.zeros(data.dim)
     upsilon = 1.0  # υ_1, from υ_0 = 0
@@ -248,17 +153,13 @@ def plain_agd(data, k_mu, rounds, *, ball):
     return vartheta
 
 
-@pytest.mark.parametrize("ball", [True, False])
 @pytest.mark.parametrize("name", ["logistic", "identity", "probit", "known hyperbolic"])
-def test_agd_is_algorithm_3(name, ball):
+def test_agd_is_algorithm_3(name):
     for data, _ in problems(name, 8, count=6):
         k_mu = data.objective().setting.problem.k_mu
         for J in (1, 2, 7, 20):
-            expected = plain_agd(data, k_mu, J, ball=ball)
-            if not ball and np.linalg.norm(expected) > data.radius:
-                continue  # then the paper's projection follows
-            solver = AGD(stop="fixed", rounds=J, projection="ball" if ball else "paper")
-            solution, _ = drive(solver, data)
+            expected = plain_agd(data, k_mu, J)
+            solution, _ = drive(AGD(stop="fixed", rounds=J), data)
             assert_allclose(solution.theta, expected, rtol=0.0, atol=1e-12)
 
 
@@ -314,11 +215,6 @@ def test_what_each_solver_asks_for(name):
         outside = np.linalg.norm(free.theta) > data.radius
         _, queries = drive(AGD(), data)
         assert not any(q.hessian or q.loss for q in queries)
-        _, queries = drive(AGD(projection="paper"), data)
-        # losses where k_μ holds on the ball only, Hessians for the projection only
-        plain = [q for q in queries if not q.hessian]
-        assert all(q.loss is not link.smooth_everywhere() for q in plain)
-        assert (len(plain) < len(queries)) is bool(outside)
         _, queries = drive(Newton(), data)
         assert all(q.hessian for q in queries)
         assert all(q.loss is (link.self_concordance(1.0) is None) for q in queries)
@@ -331,12 +227,10 @@ def test_what_each_solver_asks_for(name):
 def test_newton_takes_a_few_rounds(name):
     """Quadratic convergence: 1e-14 from 1e-6 is two rounds more at most."""
     for data, _ in problems(name, 12, count=12):
-        outside = np.linalg.norm(data.minimise(ball=False).theta) > data.radius
-        for projection in ("ball",) if outside else ("ball", "paper"):
-            short = len(drive(Newton(1e-6, projection=projection), data)[1])
-            long = len(drive(Newton(1e-14, projection=projection), data)[1])
-            assert short <= long <= short + 2
-            assert long <= 12
+        short = len(drive(Newton(1e-6), data)[1])
+        long = len(drive(Newton(1e-14), data)[1])
+        assert short <= long <= short + 2
+        assert long <= 12
 
 
 # ------------------------------------------------------------------------------- transcripts
@@ -345,9 +239,8 @@ def test_newton_takes_a_few_rounds(name):
 @pytest.mark.parametrize(
     "solver",
     [
-        AGD(), AGD(stop="bound"), AGD(stop="fixed", rounds=7), AGD(projection="paper"),
-        Newton(), Newton(projection="paper"), LBFGS(1e-12), LBFGS(1e-12, projection="paper"),
-        LBFGS(1e-12, memory=2),
+        AGD(), AGD(stop="bound"), AGD(stop="fixed", rounds=7),
+        Newton(), LBFGS(1e-12), LBFGS(1e-12, memory=2),
     ],
     ids=repr,
 )  # fmt: skip
@@ -421,8 +314,6 @@ def test_options_are_checked(solver):
         make(stop="fixed")
     with pytest.raises(fg.InvalidInput, match="rounds"):
         make(rounds=3)
-    with pytest.raises(fg.InvalidInput, match="projection"):
-        make(projection="sphere")
     if solver != "agd":
         with pytest.raises(fg.InvalidInput, match="stop"):
             make(stop="bound")

@@ -51,6 +51,7 @@ def looked_at(n: int) -> bool:
     return n <= 60 or n % 7 == 0
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_optimal_after_every_sample(name, situation):
@@ -108,6 +109,7 @@ def dual_norm(v: np.ndarray, A: np.ndarray) -> float:
     return math.sqrt(max(float(v @ np.linalg.solve(A, v)), 0.0))
 
 
+@pytest.mark.pairs
 @pytest.mark.parametrize("tolerance", [None, 0.1, 1e-12])
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", FAMILIES)
@@ -225,6 +227,7 @@ def test_remainder_norm_cannot_be_smaller():
         assert_allclose(dual_norm(data.gradient(theta), data.covariance), bound, rtol=1e-6)
 
 
+@pytest.mark.some(7)
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_passes_become_rare(name, situation):

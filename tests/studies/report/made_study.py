@@ -9,9 +9,8 @@ from typing import Any
 import polars as pl
 
 from fedglb.studies import SweepResult
-from fedglb.studies.report import Study
-from fedglb.studies.report.study import no_baselines
 from fedglb.studies.report.summary import NAMES
+from fedglb.studies.results.study import Cell, Study
 
 
 def six(low: float, high: float) -> list[float]:
@@ -80,14 +79,14 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
         "sessions": [{"machine": {"processor": "p", "cores": 1, "memory_bytes": None,
                                   "system": "s"}}],
         "wall_seconds": 1.0, "run_seconds": 700.0, "started": "then", "identity": "i",
-        "files": {"runs.parquet": "d"},
+        "files": {"runs.parquet": "d"}, "data": more.pop("data", {}),
     }  # fmt: skip
     given = {"name": "made", "title": "Made", "profile": "", "measure": "transfers",
-             "baselines": no_baselines(), **more}  # fmt: skip
+             **more}  # fmt: skip
     result = SweepResult(
         pl.DataFrame(runs, schema_overrides=schema), pl.DataFrame(traces), manifest
     )
-    return Study(result=result, **given)
+    return Study(cells=(Cell("", None, result),), **given)
 
 
 def good() -> list[dict[str, Any]]:

@@ -11,8 +11,8 @@ import pytest
 from fedglb.errors import InvalidInput
 from fedglb.studies import SweepResult, pareto_front
 from fedglb.studies.report.claims import evidence
-from fedglb.studies.report.study import Study, no_baselines
 from fedglb.studies.report.summary import curves, reference, summarise
+from fedglb.studies.results.study import Cell, Study
 from tests.studies.report.made_study import config, good, study
 
 
@@ -111,7 +111,7 @@ def test_bad_studies_are_refused():
     fine = study(*good()).result
     empty = SweepResult(fine.runs.clear(), fine.traces, fine.manifest)
     with pytest.raises(InvalidInput, match="at least one finished run"):
-        Study("a", "b", "", "transfers", empty, no_baselines())
+        Study("a", "b", "", "transfers", (Cell("", None, empty),))
     broken = SweepResult(fine.runs.drop("regret"), pl.DataFrame(), fine.manifest)
     with pytest.raises(InvalidInput, match="'regret'"):
-        Study("a", "b", "", "transfers", broken, no_baselines())
+        Study("a", "b", "", "transfers", (Cell("", None, broken),))

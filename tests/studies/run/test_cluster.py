@@ -88,13 +88,14 @@ def test_a_worker_killed_half_way_changes_nothing(tmp_path, longer):
         until(lambda: len(parts(folder)) >= 2, sweep)
         first.send_signal(signal.SIGKILL)
         release(tmp_path)
-        _, err = sweep.communicate(timeout=300)
+        _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 0, err
     result = fg.load_sweep(folder)
     assert result.manifest["sessions"][0]["cluster"] == address
     assert bytes_of(folder) == bytes_of(expected)
 
 
+@pytest.mark.slow
 def test_results_that_wait_while_their_worker_dies_are_kept_or_worked_out_again(
     tmp_path, undisturbed
 ):
@@ -130,6 +131,7 @@ if "first" in sys.argv:
 """
 
 
+@pytest.mark.slow
 def test_results_lost_with_their_worker_are_worked_out_again(tmp_path, undisturbed):
     folder = tmp_path / "out"
     with cluster(tmp_path, 2, **patched(tmp_path, MEAN)) as (address, (first, _)):
@@ -157,6 +159,7 @@ if "worker" in sys.argv:
 """
 
 
+@pytest.mark.slow
 def test_what_kills_its_workers_is_named_and_the_rest_is_kept(tmp_path):
     folder = tmp_path / "out"
     deadly = patched(tmp_path, DEADLY) | {"PARTS": str(folder / "parts")}
@@ -173,6 +176,7 @@ def test_what_kills_its_workers_is_named_and_the_rest_is_kept(tmp_path):
     assert kept.height == 3 * (4 - len(killed)) >= 3
 
 
+@pytest.mark.slow
 def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
     folder = tmp_path / "out"
     experiment = toml(tmp_path, horizon=200, seeds=5000)
@@ -181,7 +185,7 @@ def test_the_scheduler_gone_is_an_error_and_finished_runs_are_kept(tmp_path):
             "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--cluster", address
         )
         until(lambda: len(parts(folder)) >= 2, sweep)
-    _, err = sweep.communicate(timeout=120)
+    _, err = sweep.communicate(timeout=600)
     assert sweep.returncode == 1
     assert "the connection to the scheduler is lost" in err
     assert "resumes" in err
@@ -253,6 +257,7 @@ class Local(own_parts.Coins):
     __qualname__ = "elsewhere.<locals>.Local"
 
 
+@pytest.mark.slow
 def test_parts_of_ones_own_run_there_and_those_that_workers_lack_are_refused_by_name(
     tmp_path, monkeypatch
 ):

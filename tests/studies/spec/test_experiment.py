@@ -13,8 +13,7 @@ from joblib.externals.loky import get_reusable_executor
 
 import fedglb as fg
 from fedglb.environments.datasets import DATASETS
-from fedglb.studies.reproduce import read_plan
-from fedglb.studies.reproduce.across import each_value, varied
+from fedglb.studies.spec.plan import read_plan
 from tests.studies.tiny import TOML, tables
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
@@ -55,8 +54,7 @@ def test_the_paper_figure():
 def test_every_experiment_is_sound_and_named_as_its_file(path):
     for profile in ("full", *tomllib.loads(path.read_text()).get("profile", {})):
         plan = read_plan(path, profile)
-        key = varied(plan.tables)
-        for each in [plan.tables] if key is None else each_value(plan, key).values():
+        for each in (cell.tables for cell in plan.cells):
             assert fg.read_experiment(each).name == path.stem
 
 
@@ -139,7 +137,7 @@ def test_grids_multiply_and_solvers_and_radii_come_in_words():
                     "name": "fedglb-ucb",
                     "threshold": [1, math.inf],
                     "solver": ["lbfgs", {"name": "agd", "stop": "fixed", "rounds": 7}],
-                    "confidence": ["printed", {"fixed": 0.3}],
+                    "confidence": ["iterate", {"fixed": 0.3}],
                 }
             ]
         )
@@ -148,18 +146,11 @@ def test_grids_multiply_and_solvers_and_radii_come_in_words():
         fg.fedglb_ucb(threshold, solver, 0.1, confidence=confidence)
         for threshold in (1, math.inf)
         for solver in (fg.LBFGS(), fg.AGD(stop="fixed", rounds=7))
-        for confidence in (fg.FedGLBPrinted(), fg.Fixed(0.3))
+        for confidence in (fg.Iterate(), fg.Fixed(0.3))
     ]
     assert experiment.configurations[3].label == (
         "FedGLB-UCB D=1 agd stop=fixed rounds=7 confidence=fixed=0.3"
     )
-
-
-def test_the_printed_radius_counts_on_the_tolerance_of_the_solver():
-    solver = {"name": "newton", "tolerance": 1e-3}
-    table = {"name": "fedglb-ucb", "threshold": 1.0, "solver": solver, "confidence": "printed"}
-    made = fg.read_experiment(tables(algorithm=[table])).configurations[0]
-    assert made.algorithm.confidence == fg.FedGLBPrinted(1e-3)
 
 
 @pytest.mark.parametrize("preset", ["one-ucb-glm", "n-ucb-glm"])
@@ -306,7 +297,7 @@ BAD = {
         GOOD.replace('"newton"', "{tolerance = 1.0}"), ["defaults.solver.name", "agd"],
     ),
     "unknown radius": (
-        GOOD + 'confidence = "print"\n', ["algorithm[1].confidence = 'print'", "printed"],
+        GOOD + 'confidence = "iterat"\n', ["algorithm[1].confidence = 'iterat'", "iterate"],
     ),
     "fixed without radius": (GOOD + 'confidence = "fixed"\n', ["{fixed = 0.3}"]),
     "negative radius": (

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from typing import Annotated, Any, cast, get_args
 
 import typer
 
@@ -21,9 +21,6 @@ from fedglb.federation.agent.store import Durability
 from fedglb.federation.errors import Unavailable
 from fedglb.links import LINKS
 from fedglb.problem import Problem
-
-if TYPE_CHECKING:
-    pass
 
 _WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
@@ -77,15 +74,15 @@ def serve(
         str, _option("Its mode: 600 (the same user) or 660 (the group, too).", _WHERE)
     ] = "600",
     token_file: Annotated[
-        Path | None, _option("A file with the token that requests have to bring.", _WHERE)
+        Path | None, _option("A file with the token that requests must carry.", _WHERE)
     ] = None,
     tls_cert: Annotated[Path | None, _option("A certificate, as PEM.", _WHERE)] = None,
     tls_key: Annotated[Path | None, _option("Its key.", _WHERE)] = None,
-    most_body: Annotated[int, _option("Bytes of a request's body.", _LIMITS)] = 2**20,
-    most_arms: Annotated[int, _option("Arms of one request.", _LIMITS)] = 1000,
-    most_batch: Annotated[int, _option("Items of a batch.", _LIMITS)] = 1000,
-    most_waiting: Annotated[int, _option("Requests at a time.", _LIMITS)] = 256,
-    stop_within: Annotated[
+    max_body: Annotated[int, _option("Bytes of a request's body.", _LIMITS)] = 2**20,
+    max_arms: Annotated[int, _option("Arms of one request.", _LIMITS)] = 1000,
+    max_batch: Annotated[int, _option("Items of a batch.", _LIMITS)] = 1000,
+    max_concurrent: Annotated[int, _option("Requests at a time.", _LIMITS)] = 256,
+    shutdown_timeout: Annotated[
         float, _option("Seconds that requests in progress have at the end.", _LIMITS)
     ] = 30.0,
     as_json: Annotated[
@@ -101,22 +98,15 @@ def serve(
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
     with _extra():
-        from fedglb.service.access import Access
-        from fedglb.service.app import make_app
-        from fedglb.service.limits import Limits
-        from fedglb.service.listening import Address, Tls, read_token
-        from fedglb.service.server import listen_on_file
+        from fedglb.service.agent import RequestLimits, make_app
+        from fedglb.service.guard import Access
+        from fedglb.service.listening import Listen
         from fedglb.service.server import serve as run
     names = {name: f"--{name.replace('_', '-')}" for name in locals()} | {"path": "FILE"}
     with as_options({(name,): option for name, option in names.items()}), _report_errors():
-        limits = Limits(most_body, most_arms, most_batch, most_waiting)
-        number("stop_within", stop_within, above=0.0)
-        mode = _octal(socket_mode)
-        token = None if token_file is None else read_token(token_file)
-        tls = Tls.of(tls_cert, tls_key)
-        address = Address.parse(http)
-        if socket is None:
-            address.check_reach(token, tls)
+        limits = RequestLimits(max_body, max_arms, max_batch, max_concurrent)
+        number("shutdown_timeout", shutdown_timeout, above=0.0)
+        listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, _octal(socket_mode))
         problem, about = _problem(bundle, dim, link, radius)
         one_of("durable", durable, get_args(Durability))
         from fedglb.federation import Agent
@@ -131,23 +121,13 @@ def serve(
                 report_rewards=report_rewards, wait=wait,
             )  # fmt: skip
         with agent:
-            if socket is None:
-                listener = address.listen()
-                url = address.url(listener.getsockname()[1], tls)
-            else:
-                listener = listen_on_file(socket, mode)
-                url = f"unix://{socket.absolute()}"
-            hosts = address.hosts if socket is None and tls is None else None
-            app = make_app(agent, limits=limits, access=Access(token, hosts), about=about)
+            access = Access(listen.token, listen.hosts)
+            app = make_app(agent, limits=limits, access=access, about=about)
 
-            def on_listening() -> None:
+            def on_listening(url: str) -> None:
                 _print("listening", f"agent {about['client']} listens on {url}", as_json, url=url)
 
-            try:
-                run(app, listener, tls, stop_within, on_listening)
-            finally:
-                if socket is not None:
-                    socket.unlink(missing_ok=True)
+            run(app, listen, shutdown_timeout, on_listening)
         _print("stopped", "all requests are answered, and the file is closed", as_json)
 
 

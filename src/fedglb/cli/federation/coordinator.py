@@ -119,9 +119,9 @@ def _page(
     """Serve the page inside this block, if it is asked for."""
     if http is None:
         return nullcontext()
-    with extra("service", "starlette", "uvicorn", "prometheus_client"):
-        from fedglb.service.page.listen import Listen
-        from fedglb.service.page.server import serving
+    with extra("service", "starlette", "uvicorn", "prometheus_client", "httptools"):
+        from fedglb.service.coordinator import serving
+        from fedglb.service.listening import Listen
     return serving(board, Listen.parse(http, token, certificate, key))
 
 

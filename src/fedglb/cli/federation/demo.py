@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from fedglb.cli.federation.report_errors import extra, report_errors
 from fedglb.cli.progress import announce_compilation
@@ -20,14 +21,15 @@ from fedglb.cli.report_errors import fail
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedglb.federation.demo.summary import Summary
+    from fedglb.federation.demo import DemoSummary
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LINE_EVERY = 3.0  # seconds, where there is no terminal
 
 
 def demo(
-    clients: Annotated[int, typer.Option(help="Agents, each a process of its own.")] = 5,
+    clients: Annotated[int, typer.Option(help="Agents, each a process.")] = 5,
     decisions: Annotated[int, typer.Option(help="Decisions that each agent makes.")] = 400,
     seed: Annotated[int, typer.Option(help="Seed of arms and users.")] = 1,
     folder: Annotated[
@@ -38,7 +40,6 @@ def demo(
         bool,
         typer.Option("--private", help="With differential privacy and secure sums, on a schedule."),
     ] = False,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
 ) -> None:
     """Watch a federation: server, coordinator and agents, each a process on this machine.
@@ -52,22 +53,29 @@ def demo(
     """
     with extra("demo"):
         import fedglb.federation.connection  # noqa: F401  # what the processes will need
-        from fedglb.cli.federation.demo_view import view
-        from fedglb.federation.demo.director import DemoFailed, Director
-        from fedglb.federation.demo.plan import DemoPlan
+        from fedglb.federation.demo import DemoFailed, run
+        from fedglb.federation.demo_shop import DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
     with report_errors(**names, folder="--folder"), _interruptible():
         nats_server.program()  # says what to install
-        plan = DemoPlan(clients, decisions, seed, private=private)
-        with _place(folder, keep) as place:
+        plan = DemoPlan(clients, decisions, seed, private)
+        with _place(folder) as place, _progress() as say:
             try:
-                with view() as show:
-                    summary = Director(plan, place, show).run()
+                summary = run(plan, place, say)
             except DemoFailed as error:
                 fail(str(error), 1)
-    _answer(summary, place if folder is not None or keep else None, as_json)
+    kept = None if folder is None else str(folder)
+    if as_json:
+        import msgspec
+
+        typer.echo(json.dumps({**msgspec.to_builtins(summary), "folder": kept}))
+        return
+    for line in _lines(summary):
+        typer.echo(line)
+    if kept is not None:
+        typer.echo(f"Files and logs: {kept}")
 
 
 @contextmanager
@@ -79,43 +87,67 @@ def _interruptible() -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {sign: signal.signal(sign, stop) for sign in _SIGNALS}
+    for sign in _SIGNALS:
+        signal.signal(sign, stop)
     try:
         yield
     except KeyboardInterrupt:
         fail("stopped; all processes have ended", _INTERRUPTED)
-    finally:
-        for sign, handler in before.items():
-            signal.signal(sign, handler)
 
 
 @contextmanager
-def _place(folder: Path | None, keep: bool) -> Iterator[Path]:
-    """Give the demonstration's folder; a temporary one is deleted at the end, unless `keep`."""
-    if folder is not None:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InvalidInput("folder", str(folder), "a new or empty folder: this one is neither")
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
+def _place(folder: Path | None) -> Iterator[Path]:
+    """Give the demonstration's folder; a temporary one is deleted at the end."""
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="fedglb-demo-", ignore_cleanup_errors=True) as made:
+            yield Path(made)
         return
-    place = Path(tempfile.mkdtemp(prefix="fedglb-demo-"))
-    try:
-        yield place
-    finally:
-        if not keep:
-            shutil.rmtree(place, ignore_errors=True)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInput("folder", str(folder), "a new or empty folder: this one is neither")
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
 
 
-def _answer(summary: Summary, place: Path | None, as_json: bool) -> None:
-    import msgspec
+@contextmanager
+def _progress() -> Iterator[Callable[[str, bool], None]]:
+    """Give a function that shows events and, on a terminal's last line, the progress."""
+    console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
+    last = time.monotonic()
+    with console.status("starting") as status:
 
-    from fedglb.cli.federation.demo_view import summary_lines
+        def say(text: str, event: bool) -> None:
+            nonlocal last
+            if event:
+                console.print(text)
+            elif console.is_terminal:
+                status.update(text)
+            elif time.monotonic() - last >= _LINE_EVERY:
+                last = time.monotonic()
+                console.print(text)
 
-    if as_json:
-        folder = None if place is None else str(place)
-        typer.echo(json.dumps({**msgspec.to_builtins(summary), "folder": folder}))
-        return
-    for line in summary_lines(summary):
-        typer.echo(line)
-    if place is not None:
-        typer.echo(f"Files and logs: {place}")
+        yield say
+
+
+def _lines(found: DemoSummary) -> Iterator[str]:
+    killed, share = found.killed, 1.0 - found.regret / max(found.separate_regret, 1e-9)
+    yield (
+        f"Regret: {found.regret:.1f} of the federation, {found.separate_regret:.1f} of "
+        f"{found.clients} separate learners on the same arms and users ({share:.0%} less)."
+    )
+    yield (
+        f"{found.decisions:,} decisions, {found.acknowledged:,} rewards acknowledged, "
+        f"{found.lost} lost."
+    )
+    yield (
+        f"{killed['agent']} was killed after {killed['decisions']} decisions, was down for "
+        f"{killed['seconds']:.1f} s and found {killed['returned']} decisions in its file."
+    )
+    yield (
+        f"{found.updates} global updates, {found.rounds} rounds, {found.bytes:,} bytes on the wire."
+    )
+    if found.epsilon is not None:
+        yield (
+            "Private: every message was noise around sums; all updates together have ε = "
+            f"{found.epsilon:.3g}, δ = {found.delta:g} for each interaction."
+        )
+    yield f"{found.seconds:.0f} s, {found.clients} agents, seed {found.seed}."

@@ -15,12 +15,12 @@ from fedglb.cli.federation.status import found_status
 from fedglb.cli.report_errors import fail
 
 if TYPE_CHECKING:
-    from fedglb.federation.coordinator.schedule_status import (
+    from fedglb.federation.coordinator.status import (
+        CoordinatorStatus,
         PrivacyStatus,
         ScheduleStatus,
         SumsStatus,
     )
-    from fedglb.federation.coordinator.status import CoordinatorStatus
 
 
 def privacy(

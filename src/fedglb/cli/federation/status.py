@@ -70,12 +70,12 @@ def _found(bundle: Path, state: Path) -> CoordinatorStatus:
     """Return the status: from the running coordinator, or else from its file."""
     from fedglb.errors import InvalidInput
     from fedglb.federation.bundle import FILE, Bundle
-    from fedglb.federation.coordinator import status_socket
-    from fedglb.federation.coordinator.stored_status import stored_status
+    from fedglb.federation.coordinator.board import ask
+    from fedglb.federation.coordinator.status import stored_status
     from fedglb.federation.names import COORDINATOR
     from fedglb.federation.operator.certificate_ends import certificate_ends
 
-    running = status_socket.ask(state)
+    running = ask(state)
     if running is not None:
         return running
     if not (bundle / FILE).is_file():

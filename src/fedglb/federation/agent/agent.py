@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numpy.typing import ArrayLike
 
-from fedglb.algorithms import Algorithm, fedglb_auto, fedglb_ucb
+from fedglb.algorithms import Algorithm, fedglb_auto
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput, number
+from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import Decision, DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.rewards import RewardTotals
-from fedglb.federation.agent.session import AgentSession, AgentStatus
+from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
-from fedglb.federation.warm_up import warm_up
-from fedglb.parts.global_update import Newton
+from fedglb.federation.preload import preload
 from fedglb.problem import Problem
 from fedglb.provenance import release
 
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
     from fedglb.federation.bundle import Bundle
 
 ALONE = "alone"  # the name of an agent without a federation
-#: What an agent alone runs if it is not told: the first in a new file. A file that was made when
-#: another one was the default goes on with that.
-_DEFAULTS = (fedglb_auto(), fedglb_ucb(threshold=10.0, solver=Newton()))
 
 
 class Agent:
@@ -71,6 +67,7 @@ class Agent:
         self, client: DurableClient, session: AgentSession, connection: AgentConnection | None
     ) -> None:
         self._client, self._session, self._connection = client, session, connection
+        self._calls = ApplicationCalls(client)
 
     @classmethod
     def open(
@@ -106,8 +103,8 @@ class Agent:
         bundle
             The folder that ``fedglb federation init`` made for this client; None: alone.
         algorithm
-            None: the federation's; alone, that of the file, and `fedglb_auto` for a new one, which
-            needs no tuning. (Alone it learns from the agent's own samples, and makes no updates.)
+            None: the federation's; alone, `fedglb_auto`, which needs no tuning. (Alone it learns
+            from the agent's own samples, and makes no updates.)
         feature_map
             The map from data to arms, where the federation agreed on one.
         explore
@@ -168,24 +165,20 @@ class Agent:
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
         if found is None:
-            choices = _DEFAULTS if algorithm is None else (algorithm,)
-            agreement = Agreement(problem, choices[0], 1, feature_map=digest)
+            agreement = Agreement(problem, algorithm or fedglb_auto(), 1, feature_map=digest)
         else:
-            choices, agreement = (found.agreement.algorithm,), found.agreement
+            agreement = found.agreement
             _same(agreement, problem, algorithm, digest)
-        for each in choices:
-            rules.applied_to(each)  # refuses before there is a file
+        rules.applied_to(agreement.algorithm)  # refuses before there is a file
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
-            allowed = "False in a private federation: sums of rewards would be told as they are"
+            allowed = "False in a private federation: reported sums of rewards have no noise"
             raise InvalidInput("report_rewards", True, allowed)
         name = ALONE if found is None else found.client
         federation = ALONE if found is None else found.federation
         store = AgentStore(Path(path), durable, wait)
         try:
-            with as_agents(path):
-                agreement = _with_which_it_was_made(store, agreement, choices[1:])
-            warm_up(agreement, alone=found is None)
+            preload(agreement, alone=found is None)
             with as_agents(path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
@@ -196,7 +189,7 @@ class Agent:
             from fedglb.federation.agent.connection import AgentConnection
             from fedglb.federation.agent.sums import AgentSums
 
-            session.sums = AgentSums.of(found, client, session.session)
+            session.sums = AgentSums.of(found, session.answers, session.session)
             return cls(client, session, AgentConnection(found, session, beat))
         except BaseException:
             store.close()
@@ -249,7 +242,7 @@ class Agent:
         ...     agent.choose([[0.6, 0.0], [0.0, 1.0]]).arm  # the first one: nothing is known yet
         0
         """
-        return self._client.choose(arms, ids, t, key)
+        return self._calls.choose(arms, ids, t, key)
 
     def observe(self, id: str, reward: float) -> None:  # noqa: A002
         """Learn from the reward of a decision; when this returns, the sample is in the file.
@@ -283,10 +276,10 @@ class Agent:
         ...     agent.status.samples
         1
         """
-        step = self._client.observe(id, reward)
+        step = self._calls.observe(id, reward)
         if self._session.rewards is not None:
             self._session.rewards.add(reward)
-        self._want(step)
+        self._request(step)
 
     def absorb(self, X: ArrayLike, y: ArrayLike, *, key: str | None = None) -> int:
         """Learn from samples of the past, as if each had been chosen and observed, in order.
@@ -327,13 +320,13 @@ class Agent:
         (2, 0)
         2
         """
-        count, step = self._client.absorb(X, y, key)
-        self._want(step)
+        count, step = self._calls.absorb(X, y, key)
+        self._request(step)
         return count
 
-    def _want(self, step: int) -> None:
+    def _request(self, step: int) -> None:
         """Ask for an update if the trigger has fired, in this step."""
-        if step and self._session.want(step) and self._connection is not None:
+        if step and self._session.note_trigger(step) and self._connection is not None:
             self._connection.wake()
 
     # -- the log ----------------------------------------------------------------------------------
@@ -369,8 +362,8 @@ class Agent:
     def export_batches(self, rows: int = 100_000) -> Iterator[pl.DataFrame]:
         """Return the log as `export` does, piece by piece: for logs that do not fit into memory.
 
-        It is read through a connection of its own and, where it is long, by a process of its own of
-        low priority. So no other call waits for it.
+        It is read through a separate connection and, if it is long, by a separate process of low
+        priority. So no other call waits for it.
 
         Parameters
         ----------
@@ -400,7 +393,7 @@ class Agent:
         ...     [frame.height for frame in agent.export_batches(rows=2)]
         [2, 2, 1]
         """
-        return self._client.export_batches(rows)
+        return self._calls.export_batches(rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
@@ -432,7 +425,7 @@ class Agent:
         ...     agent.export().height
         1
         """
-        self._client.backup(Path(path))
+        self._calls.backup(Path(path))
 
     def forget(self, ids: Iterable[str]) -> None:
         """Delete decisions and their samples for good: all of them, or none and an error.
@@ -471,7 +464,7 @@ class Agent:
         ...     agent.status.samples
         0
         """
-        self._client.forget(ids)
+        self._calls.forget(ids)
 
     # -- the federation ---------------------------------------------------------------------------
 
@@ -495,8 +488,8 @@ class Agent:
             raise Unavailable(f"{algorithm.name} makes no global updates")
         if self._client.agreement.times:
             raise Unavailable(
-                f"{algorithm.name} makes its updates on a schedule that was agreed on: nobody can "
-                "ask for one, as that would tell something of the samples"
+                f"{algorithm.name} makes its updates on a schedule that was agreed on: a client "
+                "cannot ask for one, because the request would reveal something about its samples"
             )
         self._session.ask()
         self._connection.wake()
@@ -532,11 +525,11 @@ class Agent:
         self._client.check()
         session, client = self._session, self._client.protocol_client
         # Read before the model: if the request is gone by then, the model has fulfilled it.
-        wants = session.wants
+        requested_at = session.requested_at
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
-            connected, session.welcome, session.refused, client.adopted, len(client.samples), wants,
-            self._client.expired, self._client.privacy(),
+            connected, session.admitted, session.refused, client.adopted, len(client.samples),
+            requested_at,            self._client.expired, session.answers.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -566,21 +559,6 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
     if found.client == COORDINATOR:
         raise InvalidInput("bundle", str(folder), "a client's; this is the coordinator's")
     return found
-
-
-def _with_which_it_was_made(
-    store: AgentStore, first: Agreement, others: Sequence[Algorithm]
-) -> Agreement:
-    """Return the agreement whose algorithm a file has; the first for a new file, or if none is."""
-    before = _algorithm_facts(store.agreed or {})
-    if not before or _algorithm_facts(first.facts()) == before:
-        return first
-    every = (dataclasses.replace(first, algorithm=each) for each in others)
-    return next((a for a in every if _algorithm_facts(a.facts()) == before), first)
-
-
-def _algorithm_facts(facts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in facts.items() if name.split(".")[0] == "algorithm"}
 
 
 def _same(

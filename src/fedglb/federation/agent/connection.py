@@ -27,17 +27,7 @@ _chance = random.SystemRandom()  # not the application's generator, whose stream
 
 
 class AgentConnection:
-    """Connects an agent, says hello, answers, and sends a heartbeat.
-
-    Parameters
-    ----------
-    bundle
-        Where to connect, and with which certificate.
-    session
-        The conversation that it carries.
-    beat
-        Seconds between two heartbeats, at most.
-    """
+    """Connects an agent, says hello, answers, and sends heartbeats at most `beat` seconds apart."""
 
     def __init__(self, bundle: Bundle, session: AgentSession, beat: float) -> None:
         self._bundle, self._session, self._beat = bundle, session, beat
@@ -112,8 +102,8 @@ class AgentConnection:
         await self._send(self._session.hello())
 
     def _refused(self, reason: str) -> None:
-        """Say in the agent's status why there is no connection; the next welcome ends that."""
-        self._session.welcome, self._session.refused = False, reason
+        """Say in the agent's status why there is no connection; admission ends that."""
+        self._session.admitted, self._session.refused = False, reason
 
     async def _received(self, _: str, payload: bytes) -> None:
         """Answer at once, or let a pass begin; messages that come meanwhile wait for its end."""

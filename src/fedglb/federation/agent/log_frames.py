@@ -38,17 +38,6 @@ def frames(db: sqlite3.Connection, end: LogEnd, dim: int, rows: int) -> Iterator
 
     Every piece is a short transaction, so that the file can be written to, emptied of what is
     forgotten, and closed meanwhile.
-
-    Parameters
-    ----------
-    db
-        A connection that reads.
-    end
-        Where to end.
-    dim
-        Number d of features.
-    rows
-        Rows of a table.
     """
     import polars as pl
 

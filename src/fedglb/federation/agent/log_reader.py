@@ -1,6 +1,6 @@
 """The log of an agent, read beside the agent's own writes.
 
-A long log is read by a process of its own: a thread would hold the interpreter's lock for much of
+A long log is read by another process: a thread would hold the interpreter's lock for much of
 the time, and every call of the application would wait for that.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _SHORT = 20_000  # rows that are read here, in a fraction of a second: a process would take longer
 _NICE = 10  # the process's priority is lower by this: an export has time
-_LENGTH = struct.Struct("<q")  # before each table; 0: there is none left
+_LENGTH = struct.Struct("<q")  # before each table; 0: the end
 _PROGRAM = (
     "import json, sys\n"
     "sys.path[:] = json.loads(sys.argv[1])\n"
@@ -39,17 +39,7 @@ _PROGRAM = (
 
 
 class LogReader:
-    """Reads the log up to where it ended when this was made.
-
-    Parameters
-    ----------
-    path
-        The agent's file, which this process has open.
-    end
-        Where to end.
-    dim
-        Number d of features.
-    """
+    """Reads the log of an agent's file, which this process has open, up to `end`."""
 
     def __init__(self, path: Path, end: LogEnd, dim: int) -> None:
         self._path, self._end, self._dim = path, end, dim
@@ -136,7 +126,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _receive(process: subprocess.Popen[bytes]) -> pl.DataFrame | None:
-    """Return the next table that a process sends, None: there is none left."""
+    """Return the next table that a process sends; None: the end."""
     import polars as pl
 
     (length,) = _LENGTH.unpack(_exactly(process, _LENGTH.size))
@@ -155,12 +145,12 @@ def _exactly(process: subprocess.Popen[bytes], length: int) -> bytes:
 
 
 def send(path: str, number: str, sequence: str, dim: str, rows: str) -> None:
-    """In a process of its own: write the log to standard output, a table after the other."""
+    """In another process: write the log to standard output, one table after the other."""
     with suppress(OSError, AttributeError):
         os.nice(_NICE)
     out = sys.stdout.buffer
     db = reader(path)
-    with suppress(BrokenPipeError):  # nobody wants the rest
+    with suppress(BrokenPipeError):  # the reader has stopped
         for table in frames(db, LogEnd(int(number), int(sequence)), int(dim), int(rows)):
             content = io.BytesIO()
             table.write_ipc(content)

@@ -1,4 +1,4 @@
-"""What an agent has released in one-pass updates: as in its file, and for the protocol's client."""
+"""What an agent has released in one-pass updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.store import StoredRelease
+from fedglb.federation.agent.update_store import StoredRelease
 from fedglb.privacy import GaussianMechanism, NoisePlan
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
@@ -80,7 +80,7 @@ class Releases:
         return None if found is None or found.numbers is None else found.numbers.copy()
 
     def tell(self, batches: Batches, numbers: SampleNumbers) -> None:
-        """Tell a client that was made anew what was released of its samples."""
+        """Give a new protocol client the batches that were released."""
         last = self.last
         if last is None:
             return
@@ -112,12 +112,12 @@ class Releases:
     # -- changes ---------------------------------------------------------------------------------
 
     def with_one(self, release: StoredRelease) -> Releases:
-        """Return these and one more; what was sent before is not needed any more."""
+        """Return these and one more; numbers sent before are dropped."""
         older = {u: self._shortened(each) for u, each in self.stored.items()}
         return replace(self, stored={**older, release.update: release})
 
     def adopted(self, update: int) -> Releases:
-        """Return what is kept once the model of an update is held: nobody asks for it again."""
+        """Return what is kept once the model of an update is adopted: no request repeats it."""
         kept = {
             u: self._shortened(each) if u <= update else each for u, each in self.stored.items()
         }
@@ -149,7 +149,7 @@ class Releases:
         return replace(self, stored=changed)
 
     def withdrawn(self) -> Releases:
-        """Return these where nothing that was sent is to be sent again."""
+        """Return these without the numbers that were sent: none is sent again."""
         kept = {u: replace(each, numbers=None) for u, each in self.stored.items()}
         return replace(self, stored=kept)
 
@@ -162,8 +162,7 @@ class Releases:
     ) -> PrivacySpent | None:
         """Return what was spent; None: there is no privacy, and no budget.
 
-        It is that of all updates up to the last one; those that went without this client make it
-        less.
+        It counts all updates up to the last one; updates without this client make it less.
         """
         if privacy is None or plan is None:
             return None

@@ -1,4 +1,4 @@
-"""Which sample is which: the sequence numbers and the steps of an agent's samples, in order."""
+"""The sequence numbers and the steps of an agent's samples, in order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class SampleNumbers:
         return int(np.searchsorted(self.sequence, sequence, side="right"))
 
     def append(self, sequence: int, step: int) -> None:
-        """Add a sample's."""
+        """Append a sample."""
         if self._n == self._table.shape[1]:
             more = np.empty((2, max(self._n, 16)), dtype=np.int64)
             self._table = np.concatenate([self._table, more], axis=1)
@@ -62,11 +62,11 @@ class SampleNumbers:
         self._n += 1
 
     def kept(self, gone: Collection[int]) -> BoolArray:
-        """Return which samples are left without those of these sequence numbers."""
+        """Return a mask of the samples whose sequence numbers are not in `gone`."""
         keep = np.ones(self._n, dtype=bool)
         keep[np.searchsorted(self.sequence, sorted(gone))] = False
         return keep
 
     def without(self, gone: Collection[int]) -> SampleNumbers:
-        """Return those of the others; every number in `gone` is a sample's."""
+        """Return the numbers of the other samples; each number in `gone` must be a sample's."""
         return SampleNumbers(self._table[:, : self._n][:, self.kept(gone)])

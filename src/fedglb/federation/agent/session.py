@@ -9,14 +9,18 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.releases import PrivacySpent
-from fedglb.federation.agent.rewards import RewardTotals
+from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.wire.messages import (
+    Admitted,
     Downward,
     Goodbye,
     Heartbeat,
@@ -24,7 +28,6 @@ from fedglb.federation.wire.messages import (
     HelloRequest,
     Rejected,
     Upward,
-    Welcome,
     Withdrawal,
 )
 from fedglb.federation.wire.sum_messages import (
@@ -44,11 +47,13 @@ from fedglb.protocol.messages import (
     NewModel,
     SyncRequest,
 )
+from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:  # an agent that is alone needs no cryptography
     from fedglb.federation.agent.sums import AgentSums
 
 log = logging.getLogger(__name__)
+RECENT = 1000  # rewards
 
 
 @dataclass(frozen=True)
@@ -59,18 +64,17 @@ class AgentStatus:
     ----------
     connected
         Whether there is a connection to the NATS server.
-    welcome
+    admitted
         Whether the coordinator has admitted the agent.
     refused
-        Why the server does not let it connect (revoked, expired), or why the coordinator has not
-        admitted it or has excluded it from an update, in the coordinator's text; None: nothing of
-        that has happened.
+        Why the server refuses the connection (revoked, expired), or why the coordinator has not
+        admitted the agent or has excluded it from an update; None: it is not refused.
     model
         The update whose model the agent uses, 0 before the first.
     samples
         How many samples the agent has: decisions with a reward, without those forgotten, and
         samples that were absorbed.
-    wants
+    requested_at
         The step of a request for an update that has not been fulfilled yet, 0 for none.
     expired
         How many decisions have expired without a reward so far.
@@ -88,41 +92,57 @@ class AgentStatus:
     """
 
     connected: bool
-    welcome: bool
+    admitted: bool
     refused: str | None
     model: int
     samples: int
-    wants: int
+    requested_at: int
     expired: int = 0
     privacy: PrivacySpent | None = None
+
+
+class RewardTotals:
+    """Number and sum of the rewards, which an agent reports if its owner agreed; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count, self._total = 0, 0.0
+        self._recent: deque[float] = deque(maxlen=RECENT)
+
+    def add(self, reward: float) -> None:
+        """Count a reward."""
+        with self._lock:
+            self._count += 1
+            self._total += float(reward)
+            self._recent.append(float(reward))
+
+    def numbers(self) -> FloatArray:
+        """Return count and sum since the process started, then of the last thousand."""
+        with self._lock:
+            recent = len(self._recent), sum(self._recent)
+            return np.array([self._count, self._total, *recent], dtype=np.float64)
 
 
 class AgentSession:
     """The agent's side of the conversation with the coordinator.
 
-    Parameters
-    ----------
-    client
-        The client that takes part.
-    instance
-        The identity of its file.
-    software
-        What the agent says it is, for the coordinator's log.
+    `instance` identifies the agent's file; `software` is for the coordinator's log.
     """
 
     def __init__(self, client: DurableClient, instance: str, software: str) -> None:
-        self.client = client
+        self.client, self.answers = client, UpdateAnswers(client)
         self.session = secrets.token_hex(8)
-        self.welcome = False
+        self.admitted = False
         self.refused: str | None = None
         self.rewards: RewardTotals | None = None  # what is reported, if that was agreed to
         self.sums: AgentSums | None = None  # where only secure sums leave the agent
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
-        self._wanted = client.triggered_at()  # the step of a request that is not fulfilled
-        # What the application asked for: a later update than this one, which covers the samples
-        # up to this sequence number.
-        self._requested: tuple[int, int] | None = None
+        #: The step of a request for an update that is not fulfilled, 0 for none.
+        self.requested_at = self.answers.triggered_at()
+        # The application asked for a later update than this one, which covers the samples up to
+        # this sequence number.
+        self._asked: tuple[int, int] | None = None
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
 
@@ -134,47 +154,42 @@ class AgentSession:
 
     def beat(self) -> Heartbeat | Hello:
         """Return a heartbeat, which repeats a request for an update; before admission, hello."""
-        if not self.welcome:
+        if not self.admitted:
             return self.hello()
         rewards = None if self.rewards is None else self.rewards.numbers()
-        return Heartbeat(self.client.adopted, self._wanted, rewards)
+        return Heartbeat(self.client.adopted, self.requested_at, rewards)
 
-    def want(self, step: int) -> bool:
+    def note_trigger(self, step: int) -> bool:
         """Remember that the trigger fired in this step; return whether to send a request now.
 
         Only the first request is sent at once; heartbeats repeat it. So an agent that learns
         fast does not flood the coordinator.
         """
         with self._adopted:
-            first = self._wanted == 0
-            self._wanted = step
+            first = self.requested_at == 0
+            self.requested_at = step
             return first
 
     def ask(self) -> None:
-        """Remember that the application wants an update with all samples so far."""
+        """Remember that the application asks for an update with all samples so far."""
         with self._adopted:
-            self._requested = self.client.newest()
-            self._wanted = max(1, self.client.clock())
-
-    @property
-    def wants(self) -> int:
-        """The step of a request for an update that is not fulfilled, 0 for none."""
-        return self._wanted
+            self._asked = self.answers.newest()
+            self.requested_at = max(1, self.client.clock)
 
     def request(self) -> SyncRequest | None:
         """Return the request for an update, if one is wanted."""
-        if not self._wanted:
+        if not self.requested_at:
             return None
-        return SyncRequest(self.client.name, self._wanted, self.client.adopted)
+        return SyncRequest(self.client.name, self.requested_at, self.client.adopted)
 
     # -- what it answers -------------------------------------------------------------------------
 
     def answers_soon(self, message: Downward) -> bool:
-        """Return whether `receive` takes a millisecond or so, so that nobody need wait for it."""
+        """Return whether `receive` takes about a millisecond: it may run in the event loop."""
         if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
             return False  # signatures, noise, the disk
         passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
-        return not passes or self.client.is_quick()
+        return not passes or self.answers.is_quick()
 
     def receive(self, message: Downward) -> list[Upward]:
         """Handle a message and return the answers; one with invalid content is only logged."""
@@ -195,19 +210,19 @@ class AgentSession:
                 return [self._answered(message)]
             case NewModel():
                 return self._adopt(message)
-            case Welcome():
-                self.welcome, self.refused = True, None
-                log.info("admitted; the newest model is that of update %d", message.update)
+            case Admitted():
+                self.admitted, self.refused = True, None
+                log.info("admitted; the newest model is of update %d", message.update)
                 if self.client.one_pass:
-                    self.client.note_released(message.released)
-                # the trigger may have fired before anybody could be told
+                    self.answers.note_released(message.released)
+                # the trigger may have fired before admission
                 request = self.request()
                 out: list[Upward] = [] if request is None else [request]
                 return out if self.sums is None else [self.sums.key(), *out]
             case Rejected():
                 if message.reason != self.refused:
                     log.warning("refused by the coordinator: %s", message.reason)
-                self.welcome, self.refused = message.member, message.reason
+                self.admitted, self.refused = message.member, message.reason
             case HelloRequest():
                 return [self.hello()]
         return []
@@ -230,39 +245,39 @@ class AgentSession:
     def _answered(self, message: CovarianceRequest | Evaluate) -> Upward:
         """Answer a request; if it is a repetition, with the answer that was given before."""
         asked = (type(message), message.update, getattr(message, "round", 0))
-        if self._answer[0] == asked and self.client.takes_part(message.update):
+        if self._answer[0] == asked and self.answers.takes_part(message.update):
             return self._answer[1]
         found: Covariance | ModelSums | BatchSums | Derivatives | None
         if isinstance(message, CovarianceRequest):
-            if self.client.lacks(message):
+            if message.model > self.client.adopted:
                 return self.beat()  # it says which model is held: the coordinator sends the other
             one_pass = self.client.one_pass
-            found = (self.client.release if one_pass else self.client.freeze)(message)
+            found = (self.answers.release if one_pass else self.answers.freeze)(message)
         else:
-            found = self.client.evaluate(message)
+            found = self.answers.evaluate(message)
         if found is None:
             return Withdrawal(message.update)
         self._answer = (asked, found)
         return found
 
     def _adopt(self, message: NewModel) -> list[Upward]:
-        if not self.client.adopt(message):
+        if not self.answers.adopt(message):
             return []
         log.info("the model of update %d is adopted", message.update)
-        self.welcome = True  # only members get models
-        in_it = bool(message.covered) or self.client.one_pass  # there nobody counts samples
+        self.admitted = True  # only members get models
+        in_it = bool(message.covered) or self.client.one_pass  # whose messages count no samples
         self.refused = None if in_it else self.refused
         with self._adopted:
             self._adopted.notify_all()
-            asked = self._requested
-            if asked is not None and message.update > asked[0] and self.client.covers(asked[1]):
-                self._requested = None
+            asked = self._asked
+            if asked is not None and message.update > asked[0] and self.answers.covers(asked[1]):
+                self._asked = None
             # Samples that came during the update may fire the trigger at once. A client that was
             # excluded from the update (none of its samples is covered) does not ask again before
             # its next sample, unless the application asked.
-            self._wanted = self.client.triggered_at() if message.covered else 0
-            if self._requested is not None:
-                self._wanted = max(1, self.client.clock())
+            self.requested_at = self.answers.triggered_at() if message.covered else 0
+            if self._asked is not None:
+                self.requested_at = max(1, self.client.clock)
             request = self.request()
         return [] if request is None else [request]
 

@@ -2,7 +2,7 @@
 
 A sample is a decision that has its reward. Its sequence number counts rewards in the order in
 which they came, which is the order of learning. The client's state itself is not written after
-every reward: it is that of the last adopted model, with the later samples replayed on top.
+every reward: it follows from the last adopted model and the later samples, replayed on top.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import secrets
 import sqlite3
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import msgspec
 import numpy as np
@@ -25,10 +24,18 @@ from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.log_frames import STORED, LogEnd
 from fedglb.federation.agent.log_reader import LogReader
 from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.npz import pack, unpack
-from fedglb.federation.secure_sums.state import SumState
-from fedglb.federation.sqlite import backup, close, connect, or_nan, roll_back, transaction
-from fedglb.protocol.persistence import Arrays
+from fedglb.federation.agent.update_store import UpdateStore
+from fedglb.federation.sqlite import (
+    backup,
+    close,
+    connect,
+    fact,
+    on_disk,
+    or_nan,
+    roll_back,
+    set_fact,
+    transaction,
+)
 from fedglb.samples import Samples
 from fedglb.typing import FloatArray, IntArray
 
@@ -38,32 +45,33 @@ Durability = Literal["process", "power"]
 Outcome = Literal["observed", "pending", "expired", "absorbed"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
-# then `connect` refuses files of the version before (or a migration is written).
-_VERSION = 5
-# A propensity and its error are NULL where they are not a number. A row with no arms was absorbed.
-_DECISIONS = """
+# then `connect` refuses files of another version.
+_VERSION = 1
+# decisions: a propensity and its error are NULL where they are not a number. A row with no arms was
+# absorbed. Decisions with an idempotency key have a digest of it behind the first eight letters of
+# their prefix.
+# releases: what was released in one-pass updates. A batch has the samples after `first_sequence` up
+# to `last_sequence`, taken at `theta`; `numbers` is what was sent, as long as it may be requested
+# again. Arrays are NULL where nothing needs them any more.
+# secure_sum: where the agent stands in secure sums, with the release that it has masked and not
+# consented to yet.
+_SCHEMA = """
+CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE decisions(
     number INTEGER PRIMARY KEY, prefix TEXT NOT NULL, made REAL NOT NULL, t INTEGER,
     arms INTEGER NOT NULL, arm INTEGER NOT NULL, arm_id, x BLOB, score REAL NOT NULL,
     width REAL NOT NULL, propensity REAL, model INTEGER NOT NULL,
-    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL)
-"""
-# What version 4 has beside that: the arms offered, where they are kept; which samples were absorbed
-# at once; and without a look at all others: the samples, the decisions that wait, and those with an
-# idempotency key, which have a digest of it behind the first eight letters of their prefix.
-_SINCE_4 = """
+    sequence INTEGER, step INTEGER, reward REAL, rewarded REAL, propensity_error REAL);
+CREATE TABLE snapshots(
+    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
+CREATE TABLE adopted_model(
+    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
 CREATE TABLE offers(number INTEGER PRIMARY KEY, arms BLOB NOT NULL);
 CREATE TABLE absorbed(
     key TEXT PRIMARY KEY, samples INTEGER NOT NULL, at REAL NOT NULL) WITHOUT ROWID;
 CREATE UNIQUE INDEX samples ON decisions(sequence) WHERE sequence IS NOT NULL;
 CREATE INDEX waiting ON decisions(sequence) WHERE sequence IS NULL AND x IS NOT NULL;
-CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8
-"""
-# What version 5 has beside that: what was released in one-pass updates. A batch has the samples
-# after `first_sequence` up to `last_sequence`, taken at `theta`; `numbers` is what was sent, as
-# long as it may be asked for again. Arrays are NULL where nothing needs them any more. And where
-# the agent stands in secure sums, with the release that it has masked and not consented to yet.
-_SINCE_5 = """
+CREATE INDEX decisions_by_key ON decisions(substr(prefix, 9)) WHERE length(prefix) > 8;
 CREATE TABLE releases(
     number INTEGER PRIMARY KEY, at REAL NOT NULL, first_sequence INTEGER NOT NULL,
     last_sequence INTEGER NOT NULL, theta BLOB NOT NULL, batch BLOB, numbers BLOB);
@@ -72,45 +80,13 @@ CREATE TABLE secure_sum(
     transcript BLOB NOT NULL, consented INTEGER NOT NULL, at REAL, first_sequence INTEGER,
     last_sequence INTEGER, theta BLOB, batch BLOB)
 """
-_SCHEMA = f"""
-CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-{_DECISIONS};
-CREATE TABLE snapshots(
-    number INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, withdrawn INTEGER NOT NULL);
-CREATE TABLE adopted_model(
-    one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER, last_sequence INTEGER, base BLOB);
-{_SINCE_4};
-{_SINCE_5}
-"""
-_FROM_3 = f"""
-{_SINCE_4};
-{_SINCE_5};
-INSERT INTO facts SELECT * FROM (
-    SELECT 'expired', count(*) AS count FROM decisions WHERE sequence IS NULL AND x IS NULL
-) WHERE count > 0
-"""
-# Version 2 had exact propensities only, and no column for their error.
-_MIGRATIONS = {
-    2: f"""
-ALTER TABLE decisions RENAME TO decisions_before;
-{_DECISIONS};
-INSERT INTO decisions SELECT *, 0.0 FROM decisions_before;
-DROP TABLE decisions_before;
-{_FROM_3}
-""",
-    3: _FROM_3,
-    4: _SINCE_5,
-}
 #: The fact of an agreement that says who takes part in secure sums.
 ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
 _LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
-_SUM_SECRET = "sum_secret"  # from which the seeds of masks follow
-_MODEL_DIGEST = "model_digest"  # of the adopted model, where there are secure sums
 _EXPIRED = "expired"  # how many decisions have expired
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _AT_ONCE = 10_000  # rows
-_WHOLE = np.dtype("<i8")  # of whole numbers
 
 
 @dataclass
@@ -121,63 +97,6 @@ class Pending:
     made: float
     t: int | None
     x: FloatArray
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Which samples belong to an update: those up to the sequence number `last_sequence`.
-
-    `withdrawn`: some of them were forgotten since, so the agent takes no further part.
-    """
-
-    last_sequence: int
-    withdrawn: bool = False
-
-
-@dataclass(frozen=True)
-class AdoptedModel:
-    """The last shared model that the agent adopted.
-
-    It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
-    with the model and without any own sample. `digest` is the model's, where there are secure sums.
-    """
-
-    update: int
-    last_sequence: int
-    base: Arrays
-    digest: bytes = b""
-
-    @cached_property
-    def packed(self) -> bytes:
-        """The base as bytes."""
-        return pack(self.base)
-
-
-@dataclass(frozen=True)
-class StoredRelease:
-    """What was released in a one-pass update: its slot is used, whatever became of the update.
-
-    Parameters
-    ----------
-    update, at
-        The update, and when something was released for it, a Unix time.
-    first_sequence, last_sequence
-        Its batch has the samples after the first sequence number, up to the last.
-    theta
-        The model at which the batch was taken.
-    batch
-        The batch's sums, as long as later releases need them.
-    numbers
-        What was sent, as long as it may be asked for again.
-    """
-
-    update: int
-    at: float
-    first_sequence: int
-    last_sequence: int
-    theta: FloatArray
-    batch: IntArray | None
-    numbers: IntArray | None
 
 
 class AgentStore:
@@ -195,7 +114,8 @@ class AgentStore:
 
     def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
-        self._db = connect(path, _SCHEMA, "agent", _VERSION, _MIGRATIONS, wait)
+        self._db = connect(path, _SCHEMA, "agent", _VERSION, wait)
+        self.updates = UpdateStore(self._db)
         self._power = durable == "power"
         self._readers: weakref.WeakSet[LogReader] = weakref.WeakSet()
         self.path = Path(path)
@@ -206,7 +126,7 @@ class AgentStore:
     @property
     def agreed(self) -> dict[str, str] | None:
         """The facts with which the file was made; None: it is new."""
-        known = self._fact(_AGREEMENT)
+        known = fact(self._db, _AGREEMENT)
         return None if known is None else msgspec.json.decode(known, type=dict[str, str])
 
     def agree(self, facts: Mapping[str, str]) -> None:
@@ -245,16 +165,12 @@ class AgentStore:
     @property
     def instance(self) -> str:
         """The file's own identity."""
-        return str(self._fact(_INSTANCE))
+        return str(fact(self._db, _INSTANCE))
 
     @property
     def seed(self) -> bytes:
         """The key of random choices."""
-        return bytes(self._fact(_SEED))
-
-    def _fact(self, name: str) -> Any:
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else row[0]
+        return bytes(fact(self._db, _SEED))
 
     # -- decisions and rewards ----------------------------------------------------------------
 
@@ -295,32 +211,24 @@ class AgentStore:
         self._db.executemany("UPDATE decisions SET x = NULL WHERE number = ?", every)
         self._db.executemany("DELETE FROM offers WHERE number = ?", every)
         count = self.expired() + len(every)
-        self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_EXPIRED, count))
+        set_fact(self._db, _EXPIRED, count)
 
     def expired(self) -> int:
         """Return how many decisions have expired so far."""
-        return int(self._fact(_EXPIRED) or 0)
+        return int(fact(self._db, _EXPIRED) or 0)
 
     def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
         """Write the reward of a decision: from here on it is a sample, also after a crash."""
-        with self._on_disk():
+        with self._surviving():
             self._db.execute(
                 "UPDATE decisions SET sequence = ?, step = ?, reward = ?, rewarded = ? "
                 "WHERE number = ?",
                 (sequence, step, reward, now, number),
             )
 
-    @contextmanager
-    def _on_disk(self, always: bool = False) -> Iterator[None]:
-        """Where a power cut is to be survived, wait for the disk inside: for the whole log."""
-        waits = always or self._power
-        if waits:
-            self._db.execute("PRAGMA synchronous=FULL")
-        try:
-            yield
-        finally:
-            if waits:
-                self._db.execute("PRAGMA synchronous=NORMAL")
+    def _surviving(self) -> AbstractContextManager[None]:
+        """Where a power cut is to be survived, wait for the disk inside."""
+        return on_disk(self._db) if self._power else nullcontext()
 
     def absorb(
         self,
@@ -332,7 +240,7 @@ class AgentStore:
         key: str | None,
     ) -> None:
         """Write samples that were no decisions: sequence number, step, x and reward of each."""
-        with self._on_disk(), transaction(self._db):
+        with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
                 (
@@ -349,7 +257,7 @@ class AgentStore:
         return None if row is None else int(row[0])
 
     def outcome(self, number: int, prefix: str) -> Outcome | Literal["unknown"]:
-        """Return what became of a decision; "unknown": there is none with this id."""
+        """Return what became of a decision; "unknown": no decision has this id."""
         row = self._db.execute(
             "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
             (number, prefix),
@@ -390,22 +298,12 @@ class AgentStore:
     ) -> None:
         """Delete decisions and withdraw from an update; `scrub` is to follow.
 
-        `batches` are those of releases that had some of them, without these.
+        `batches` are the reduced batches of releases that had some of them.
         """
         with transaction(self._db):
-            for update, batch in (batches or {}).items():
-                self._db.execute(
-                    "UPDATE releases SET batch = ? WHERE number = ?", (_whole(batch), update)
-                )
-            if withdraw_from is not None:
-                self._db.execute(
-                    "UPDATE snapshots SET withdrawn = 1 WHERE number = ?", (withdraw_from,)
-                )
-                if batches is not None:
-                    self._db.execute("UPDATE releases SET numbers = NULL")
-            self._void_masked()
+            self.updates.withdraw(withdraw_from, batches)
             last = self.last_number()  # never given again, or a late reward would find another
-            self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_LAST_FORGOTTEN, last))
+            set_fact(self._db, _LAST_FORGOTTEN, last)
             every = [(number,) for number in numbers]
             self._db.executemany("DELETE FROM decisions WHERE number = ?", every)
             self._db.executemany("DELETE FROM offers WHERE number = ?", every)
@@ -418,135 +316,7 @@ class AgentStore:
         busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
 
-    # -- updates ------------------------------------------------------------------------------
-
-    def freeze(self, update: int, snapshot: Snapshot) -> None:
-        """Write which samples belong to an update."""
-        row = (update, snapshot.last_sequence, snapshot.withdrawn)
-        self._db.execute("INSERT INTO snapshots VALUES (?, ?, ?)", row)
-
-    def release(self, release: StoredRelease, keep_batches: bool) -> None:
-        """Write what is about to be sent for an update: from here on its slot is used.
-
-        It waits for the disk, also where rewards do not: after a power cut a second release with
-        other noise would tell more than the first. Without `keep_batches` earlier releases' batches
-        are deleted: nothing will need them.
-        """
-        with self._on_disk(always=True), transaction(self._db):
-            self._insert_release(release, keep_batches)
-
-    def _insert_release(self, release: StoredRelease, keep_batches: bool) -> None:
-        theta = _bytes(release.theta)
-        batch, numbers = (
-            None if a is None else _whole(a) for a in (release.batch, release.numbers)
-        )
-        row = (
-            release.update, release.at, release.first_sequence, release.last_sequence, theta, batch,
-            numbers,
-        )  # fmt: skip
-        self.freeze(release.update, Snapshot(release.last_sequence))
-        gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
-        self._db.execute(f"UPDATE releases SET {gone}")
-        self._db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-
-    def releases(self) -> dict[int, StoredRelease]:
-        """Return what was released so far, by the update."""
-        rows = self._db.execute("SELECT * FROM releases ORDER BY number")
-        return {
-            number: StoredRelease(
-                number, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
-                _numbers(batch), _numbers(numbers),
-            )
-            for number, at, first, last, theta, batch, numbers in rows
-        }  # fmt: skip
-
-    # -- secure sums --------------------------------------------------------------------------
-
-    def sum_secret(self) -> bytes:
-        """Return the secret from which the seeds of masks follow; it is made when first needed."""
-        found = self._fact(_SUM_SECRET)
-        if found is None:
-            with self._on_disk(always=True):
-                secret = secrets.token_bytes(32)
-                self._db.execute("INSERT INTO facts VALUES (?, ?)", (_SUM_SECRET, secret))
-            return secret
-        return bytes(found)
-
-    def model_digest(self) -> bytes | None:
-        """Return the digest of the adopted model, None before the first."""
-        found = self._fact(_MODEL_DIGEST)
-        return None if found is None else bytes(found)
-
-    def sum_state(self) -> SumState:
-        """Return where the agent stands in secure sums."""
-        row = self._db.execute(
-            "SELECT slot, attempt, transcript, consented FROM secure_sum"
-        ).fetchone()
-        return SumState() if row is None else SumState(row[0], row[1], row[2], bool(row[3]))
-
-    def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
-        """Write where it stands; with the release that is under its masks, if there is one."""
-        what: tuple[object, ...] = (None,) * 5
-        if release is not None:
-            assert release.batch is not None
-            what = (
-                release.at, release.first_sequence, release.last_sequence, _bytes(release.theta),
-                _whole(release.batch),
-            )  # fmt: skip
-        row = (state.slot, state.attempt, state.transcript, state.consented, *what)
-        self._db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    def consent(self, state: SumState, keep_batches: bool) -> StoredRelease:
-        """Write that the sum with the masked release is consented to: its slot is used.
-
-        It waits for the disk: after a power cut another sum of the same update would tell more.
-        """
-        at, first, last, theta, batch = self._db.execute(
-            "SELECT at, first_sequence, last_sequence, theta, batch FROM secure_sum"
-        ).fetchone()
-        release = StoredRelease(
-            state.slot, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
-            np.frombuffer(batch, _WHOLE).astype(np.int64), None,
-        )  # fmt: skip
-        with self._on_disk(always=True), transaction(self._db):
-            self._insert_release(release, keep_batches)
-            self._db.execute("UPDATE secure_sum SET consented = 1, theta = NULL, batch = NULL")
-        return release
-
-    def _void_masked(self) -> None:
-        """Forget what is masked and not consented to: it has samples that are forgotten."""
-        self._db.execute(
-            "UPDATE secure_sum SET transcript = x'', theta = NULL, batch = NULL WHERE NOT consented"
-        )
-
-    def adopt(self, model: AdoptedModel, keep_batches: bool | None = None) -> None:
-        """Write the model that the agent adopts; snapshots up to its update are not needed.
-
-        Nor are the numbers that were released for it, and without `keep_batches` their batches
-        (None: nothing is ever released).
-        """
-        with transaction(self._db):
-            if keep_batches is not None:
-                gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
-                self._db.execute(f"UPDATE releases SET {gone} WHERE number <= ?", (model.update,))
-            self._db.execute(
-                "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
-                (model.update, model.last_sequence, model.packed),
-            )
-            if model.digest:
-                fact = (_MODEL_DIGEST, model.digest)
-                self._db.execute("REPLACE INTO facts VALUES (?, ?)", fact)
-            self._db.execute("DELETE FROM snapshots WHERE number <= ?", (model.update,))
-
-    def snapshots(self) -> dict[int, Snapshot]:
-        """Return the snapshot of each update since the adopted model."""
-        rows = self._db.execute("SELECT number, last_sequence, withdrawn FROM snapshots")
-        return {number: Snapshot(last, bool(withdrawn)) for number, last, withdrawn in rows}
-
-    def adopted_model(self) -> AdoptedModel | None:
-        """Return the last shared model, None before the first."""
-        row = self._db.execute("SELECT number, last_sequence, base FROM adopted_model").fetchone()
-        return None if row is None else AdoptedModel(row[0], row[1], unpack(row[2]))
+    # -- after an interrupted write ----------------------------------------------------------------
 
     def rollback(self) -> None:
         """Undo a write that was cut short."""
@@ -585,7 +355,7 @@ class AgentStore:
         return Samples.over(X, y, n), SampleNumbers(numbers)
 
     def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
-        """Return the sequence numbers of those of the decisions that are samples."""
+        """Return the sequence numbers of the decisions that have a reward."""
         found: set[int] = set()
         for number in numbers:
             row = self._db.execute(
@@ -596,7 +366,7 @@ class AgentStore:
         return found
 
     def waiting(self, number: int, prefix: str) -> Pending | None:
-        """Return a decision that waits for its reward; None: it does not, or there is none."""
+        """Return a decision that waits for its reward; None: no such decision waits."""
         row = self._db.execute(
             f"SELECT made, t, x FROM decisions WHERE number = ? AND prefix = ? AND {_WAITS}",
             (number, prefix),
@@ -610,7 +380,7 @@ class AgentStore:
         return int(self._db.execute(f"SELECT count(*) FROM decisions WHERE {_WAITS}").fetchone()[0])
 
     def oldest_waiting(self, most: int) -> Iterator[tuple[int, float]]:
-        """Yield number and time of the decisions that wait, oldest first, at most so many."""
+        """Yield number and time of the decisions that wait, oldest first, `most` at most."""
         rows = self._db.execute(
             f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY number LIMIT ?", (most,)
         )
@@ -622,7 +392,7 @@ class AgentStore:
     def last_number(self) -> int:
         """Return the highest number that a decision ever had, 0 before the first."""
         newest = self._db.execute("SELECT max(number) FROM decisions").fetchone()[0] or 0
-        return max(int(newest), int(self._fact(_LAST_FORGOTTEN) or 0))
+        return max(int(newest), int(fact(self._db, _LAST_FORGOTTEN) or 0))
 
     def played(self) -> list[tuple[str, int]]:
         """Return id and arm of each decision that has its reward."""
@@ -650,14 +420,6 @@ class AgentStore:
 
 def _bytes(arms: FloatArray) -> bytes:
     return arms.astype(STORED, copy=False).tobytes()
-
-
-def _whole(numbers: IntArray) -> bytes:
-    return numbers.astype(_WHOLE, copy=False).tobytes()
-
-
-def _numbers(data: bytes | None) -> IntArray | None:
-    return None if data is None else np.frombuffer(data, _WHOLE).astype(np.int64)
 
 
 def _outcome(sequence: int | None, x: bytes | None, arms: int) -> Outcome:

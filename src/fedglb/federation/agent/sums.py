@@ -1,4 +1,4 @@
-"""An agent's part in secure sums: it carries messages between the coordinator and `SumMember`.
+"""An agent's part in secure sums: messages between the coordinator and `SumMember`; the roster.
 
 In a federation that has agreed on secure sums nothing else leaves the agent: it does not answer
 requests for plain sums.
@@ -7,16 +7,18 @@ requests for plain sums.
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import numpy as np
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agent.durable_client import DurableClient
+from fedglb.federation.agent.store import ROSTER, AgentStore
+from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.secure_sums import member as sums
+from fedglb.federation.damage import as_agents
 from fedglb.federation.secure_sums.member import SumMember
-from fedglb.federation.secure_sums.session_keys import MissingKeys, SignedKey
-from fedglb.federation.secure_sums.session_keys import SessionKeys as KeyRing
+from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys, SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
 from fedglb.federation.wire.messages import Upward, Withdrawal
 from fedglb.federation.wire.sum_messages import (
@@ -34,24 +36,14 @@ log = logging.getLogger(__name__)
 
 
 class AgentSums:
-    """Answers what the coordinator says about secure sums.
+    """Answers the coordinator's messages about secure sums."""
 
-    Parameters
-    ----------
-    client
-        The client with its file.
-    rules
-        What was agreed on.
-    keys
-        The session keys of this process.
-    """
-
-    def __init__(self, client: DurableClient, rules: SumRules, keys: KeyRing) -> None:
-        self._client = client
-        self._member = SumMember(rules, keys, client.sum_secret(), client)
+    def __init__(self, answers: UpdateAnswers, rules: SumRules, keys: KeyRing) -> None:
+        self._answers = answers
+        self._member = SumMember(rules, keys, answers.sum_secret(), answers)
 
     @classmethod
-    def of(cls, bundle: Bundle, client: DurableClient, session: str) -> AgentSums | None:
+    def of(cls, bundle: Bundle, answers: UpdateAnswers, session: str) -> AgentSums | None:
         """Return an agent's part in the sums of its federation, None where it has none.
 
         Raises
@@ -66,7 +58,7 @@ class AgentSums:
             rules.federation, rules.roster, bundle.client, bundle.generation, session,
             bundle.signing_key(),
         )  # fmt: skip
-        return cls(client, rules, keys)
+        return cls(answers, rules, keys)
 
     def key(self) -> SessionKey:
         """Return this process's key, which follows every hello."""
@@ -86,10 +78,10 @@ class AgentSums:
 
         That is the one that is held, or none: θ = 0, where the coordinator has lost its own.
         """
-        return digest in (self._client.model_digest(), NO_MODEL)
+        return digest in (self._answers.model_digest(), NO_MODEL)
 
     def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
-        """Return the answer; None where there is none, and the log says why.
+        """Return the answer; None: no answer, and the log says why.
 
         `Withdrawal` says that the others need not wait.
         """
@@ -109,15 +101,60 @@ class AgentSums:
                 return SumReady(message.update) if ready else Withdrawal(message.update)
             case SumCall():
                 update = message.update
-                call = sums.SumCall(
-                    update, message.attempt, message.members, message.digest, message.transcript
-                )
-                held = NO_MODEL if message.digest == NO_MODEL else self._client.model_digest()
+                held = NO_MODEL if message.digest == NO_MODEL else self._answers.model_digest()
                 masked = self._member.call(
-                    call, held, lambda: self._client.to_release(update, held)
+                    message, held, lambda: self._answers.to_release(update, held)
                 )
-                name = self._client.name
+                name = self._member.keys.name
                 return MaskedSum(name, update, message.attempt, masked.view(np.int64))
             case AllHere():
                 seed = self._member.consent(message.update, message.transcript)
                 return Consent(message.update, message.transcript, seed)
+
+
+def roster_to_accept(bundle: str | Path) -> Roster:
+    """Return the roster in a member's folder; `InvalidInput`: its federation has none."""
+    roster = Bundle.read(bundle).roster
+    if roster is None:
+        raise InvalidInput("bundle", str(bundle), "a federation's that has secure sums")
+    return roster
+
+
+def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
+    """Let an agent's file take part in sums with the members of another roster.
+
+    Parameters
+    ----------
+    path
+        The agent's file, which must be closed.
+    bundle
+        The member's folder with the new roster.
+    digest
+        The digest that the owners of the other agents have too; the folder's roster must have it.
+
+    Returns
+    -------
+    Roster
+        What was accepted.
+
+    Raises
+    ------
+    InvalidInput
+        The folder's roster has another digest, or this member is not in it with its own key.
+    """
+    roster, own = roster_to_accept(bundle), Bundle.read(bundle)
+    if digest.lower() != roster.digest.hex():
+        allowed = f"{roster.digest.hex()}, the digest in {bundle}, if the other owners have it too"
+        raise InvalidInput("roster", digest, allowed)
+    if roster.keys.get(own.client) != own.certificate().public_key:
+        allowed = f"a roster with the key of {own.client}: this one has another key, or none"
+        raise InvalidInput("roster", digest, allowed)
+    if not Path(path).is_file():
+        raise InvalidInput("path", str(path), "an agent's file; it does not exist")
+    store = AgentStore(path, "power")
+    try:
+        with as_agents(path):
+            store.accept(ROSTER, roster.digest.hex())
+    finally:
+        store.close()
+    return roster

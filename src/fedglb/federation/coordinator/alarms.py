@@ -1,7 +1,6 @@
-"""What an operator should look at: alarms, derived from what has happened lately.
+"""Alarms: what an operator should look at, derived from recent events.
 
-An alarm is no event: it stands as long as its reason does. docs/operate.md says for each kind what
-to do.
+An alarm stands as long as its reason does. docs/operate.md says for each kind what to do.
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.events import EventStatus, History, UpdateStatus
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-#: Events that are an alarm for so many seconds, unless what ends them comes first.
+#: For how many seconds an event of each kind is an alarm, unless something ends it first.
 _STANDING = {
     "rejected": _HOUR,  # until the client is admitted
     "invalid": _HOUR,
     "ignored": _HOUR,
     "abandoned": _DAY,  # until an update leads to a model
-    "waiting": 5 * _MINUTE,  # repeated as long as it is so
+    "waiting": 5 * _MINUTE,  # repeated while it lasts
     "limited": _HOUR,
     "samples": _DAY,
     "restored": _DAY,
-    "rival": 5 * _MINUTE,  # repeated as long as it is so
+    "duplicate_coordinator": 5 * _MINUTE,  # repeated while it lasts
 }
-_LAST, _OFTEN = 10, 3  # left out of so many of the last updates
+_LAST, _OFTEN = 10, 3  # an alarm: left out of 3 of the last 10 updates
 _ENDS_SOON = 30 * _DAY
-_QUIET = _DAY
+_NO_UPDATES = _DAY
 #: A stored name: scripts that read ``fedglb federation status --json`` wait for it.
 AlarmKind: TypeAlias = Literal[
     "stopped",  # the coordinator does not run
@@ -43,10 +42,10 @@ AlarmKind: TypeAlias = Literal[
     "limited",  # a client sends more than it may
     "samples",  # a client has fewer samples than before, or suddenly many more
     "restored",  # a client came back with an older state than it had
-    "rival",  # another coordinator of this federation is there
+    "duplicate_coordinator",  # another coordinator of this federation is there
     "left_out",  # a client was left out of several of the last updates
     "certificate",  # a certificate ends soon, or has ended
-    "quiet",  # clients are present, and there was no update for a day
+    "no_updates",  # clients are present, and there was no update for a day
 ]
 
 
@@ -89,11 +88,11 @@ def alarms_of(
     out += _of_certificates(certificates, now)
     out += _of_events(history, newest, now)
     out += _of_updates(history.updates)
-    quiet_since = max(newest or 0.0, started or 0.0)
-    if started is not None and present and not scheduled and now - quiet_since > _QUIET:
-        hours = int((now - quiet_since) / _HOUR)
+    since = max(newest or 0.0, started or 0.0)
+    if started is not None and present and not scheduled and now - since > _NO_UPDATES:
+        hours = int((now - since) / _HOUR)
         text = f"no update for {hours} hours, with {present} clients present"
-        out.append(Alarm("quiet", text, quiet_since))
+        out.append(Alarm("no_updates", text, since))
     return tuple(out)
 
 

@@ -1,16 +1,27 @@
-"""The newest status of a coordinator, for those who show it in other threads."""
+"""How others get a coordinator's status: other threads from a board, other processes by a socket.
+
+The socket lies beside the coordinator's file. A process that connects is sent one status as JSON,
+and nothing is read from it. Only the file's owner can connect.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 from fedglb.federation.coordinator.status import CoordinatorStatus
 
 log = logging.getLogger(__name__)
 _EVERY = 1.0  # seconds between two pictures
+_LONGEST = 100  # bytes of a path that a socket's address can hold, on every system
+_PATIENCE = 10.0  # seconds to send or to receive a status
 _CERTIFICATES_EVERY = 600.0  # seconds between two looks at the certificates' files
 
 
@@ -20,8 +31,8 @@ class Board:
     Parameters
     ----------
     read_certificates
-        Returns whose certificate ends when (Unix times). It may take a while: it is called in a
-        thread of its own.
+        Returns when each member's certificate ends (Unix times). It may take a while: it is called
+        in another thread.
     """
 
     def __init__(self, read_certificates: Callable[[], Mapping[str, float]] | None = None) -> None:
@@ -46,3 +57,79 @@ class Board:
                 except Exception:
                     log.exception("no status can be shown")
             await asyncio.sleep(_EVERY)
+
+
+def place_of(state: str | Path) -> Path:
+    """Return the socket of the coordinator with this file."""
+    return Path(state).with_suffix(".sock")
+
+
+@asynccontextmanager
+async def answering(
+    state: str | Path, status: Callable[[], CoordinatorStatus]
+) -> AsyncIterator[None]:
+    """Answer on the socket inside this block; without one (it is only logged) if that fails."""
+    path = place_of(state)
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                writer.write(status().to_json())
+                await writer.drain()
+        writer.close()
+
+    try:
+        server = await asyncio.start_unix_server(answer, sock=_bound(path))
+    except OSError as error:
+        log.warning("no status on %s: %s", path, error.strerror or error)
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.close()
+        path.unlink(missing_ok=True)
+
+
+def ask(state: str | Path) -> CoordinatorStatus | None:
+    """Return the status of the coordinator with this file; None: none answers."""
+    with contextlib.ExitStack() as stack:
+        try:
+            address = stack.enter_context(_address(place_of(state)))
+            line = stack.enter_context(socket.socket(socket.AF_UNIX))
+            line.settimeout(_PATIENCE)
+            line.connect(address)
+            received = b"".join(iter(lambda: line.recv(1 << 16), b""))
+        except OSError:
+            return None
+    return CoordinatorStatus.from_json(received) if received else None
+
+
+def _bound(path: Path) -> socket.socket:
+    """Return a socket at this path, in the place of one that a killed coordinator left.
+
+    The coordinator holds the lock of its file, so no other one uses the path.
+    """
+    line = socket.socket(socket.AF_UNIX)
+    try:
+        path.unlink(missing_ok=True)
+        with _address(path) as address:
+            line.bind(address)
+        path.chmod(0o600)  # before it listens
+    except BaseException:
+        line.close()
+        raise
+    return line
+
+
+@contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """Give an address for a path that may be longer than an address can be."""
+    if len(os.fsencode(path)) <= _LONGEST:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"  # Linux
+    finally:
+        os.close(folder)

@@ -1,4 +1,4 @@
-"""Who is in a federation: which sessions are admitted, and why others are not."""
+"""The sessions of a federation's clients: which are admitted, and why others are not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Members:
 
     An agent that restarts with the same file replaces its earlier session at once, and that
     session cannot come back. An agent with another file under the same certificate has to wait
-    until the first has been silent for `absent_after` seconds: whoever copies a certificate does
+    until the first has been silent for `absent_after` seconds: a copied certificate does
     not push its owner out.
     """
 

@@ -21,13 +21,7 @@ _FLOOD, _PIECE, _WINDOW = 800.0, 8192, 0.25
 
 @dataclass(frozen=True)
 class Rate:
-    """A token bucket: `burst` at once, `per_second` in the long run.
-
-    Examples
-    --------
-    >>> Rate(10.0, burst=100)
-    Rate(per_second=10.0, burst=100)
-    """
+    """A token bucket: `burst` at once, `per_second` in the long run."""
 
     per_second: float
     burst: int
@@ -55,11 +49,6 @@ class Rates:
         Messages of any other kind, and payloads that are no message.
     bytes
         The size of all messages together; every request that is sent allows its answer's size.
-
-    Examples
-    --------
-    >>> Rates().heartbeat
-    Rate(per_second=20.0, burst=200)
     """
 
     hello: Rate = Rate(20.0, burst=100)
@@ -70,13 +59,7 @@ class Rates:
     bytes: Rate = Rate(1024.0 * 1024.0, burst=4 * 1024 * 1024)
 
     def of(self, kind: str) -> tuple[str, Rate]:
-        """Return the bucket's name and its rate, for a message of this kind.
-
-        Examples
-        --------
-        >>> Rates().of("Derivatives")
-        ('answer', Rate(per_second=1.0, burst=100))
-        """
+        """Return the bucket's name and its rate, for a message of this kind."""
         name = "answer" if kind in _ANSWERS else _FIELDS.get(kind, _OTHERS)
         return name, getattr(self, name)
 
@@ -115,7 +98,7 @@ class _Client:
     reported: float | None = None
 
 
-class Gate:
+class RateLimiter:
     """Decides which payloads are read at all.
 
     Parameters
@@ -124,16 +107,6 @@ class Gate:
         What each client may send.
     answer_size
         The size in bytes of the largest answer to a request.
-
-    Examples
-    --------
-    >>> gate = Gate(Rates(others=Rate(1.0, burst=2)), answer_size=1000)
-    >>> [gate.admits("a", b"garbage", now=0.0) for _ in range(4)]
-    [True, True, False, False]
-    >>> gate.admits("b", b"garbage", now=0.0), gate.admits("a", b"garbage", now=1.0)
-    (True, True)
-    >>> gate.dropped
-    Counter({'a': 2})
     """
 
     def __init__(self, rates: Rates, answer_size: int) -> None:
@@ -174,17 +147,7 @@ class Gate:
         self._unreported.add(client)
 
     def floods(self, now: float) -> list[str]:
-        """Return who sends so much that dropping it costs too much: better not to listen at all.
-
-        Examples
-        --------
-        >>> gate = Gate(Rates(), answer_size=1000)
-        >>> for _ in range(1000):
-        ...     gate.count("a", "hello")
-        >>> gate.count("b", "hello")
-        >>> gate.floods(1.0), gate.floods(2.0)
-        (['a'], [])
-        """
+        """Return the clients that send so much that even dropping it costs too much."""
         elapsed = now - self._since
         if elapsed < _WINDOW:
             return []
@@ -193,15 +156,7 @@ class Gate:
         return found
 
     def reports(self, now: float, pause: float) -> list[tuple[str, dict[str, int]]]:
-        """Return whose messages were dropped, and how many by kind; each client once per `pause`.
-
-        Examples
-        --------
-        >>> gate = Gate(Rates(), answer_size=1000)
-        >>> gate.count("a", "hello")
-        >>> gate.reports(0.0, pause=60.0), gate.reports(1.0, pause=60.0)
-        ([('a', {'hello': 1})], [])
-        """
+        """Return the clients with dropped messages and counts by kind, each once per `pause`."""
         out = []
         for client in sorted(self._unreported):
             state = self._of(client)

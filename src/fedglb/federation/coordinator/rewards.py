@@ -36,16 +36,6 @@ class ReportedRewards:
     ----------
     rewards
         The smallest and the largest reward; infinite where there is no bound.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> reported = ReportedRewards((0.0, 1.0))
-    >>> reported.objection("a", "s1", np.array([3.0, 2.0, 3.0, 2.0]))
-    >>> reported.of("a").total
-    2.0
-    >>> reported.objection("a", "s1", np.array([2.0, 2.0, 2.0, 2.0]))
-    '2 rewards after 3'
     """
 
     def __init__(self, rewards: tuple[float, float]) -> None:
@@ -66,7 +56,7 @@ class ReportedRewards:
             return "numbers that are not finite"
         count, total, recent_count, recent_total = values
         if any(c != int(c) or not 0 <= c < _LARGEST for c in (count, recent_count)):
-            return "a count that is none"
+            return "not a count"
         if recent_count > count:
             return f"{recent_count:.0f} recent rewards of {count:.0f}"
         for some, their_sum in ((count, total), (recent_count, recent_total)):

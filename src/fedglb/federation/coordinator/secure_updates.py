@@ -1,11 +1,11 @@
 """Global updates whose sums are secure ones: called for, agreed to, opened.
 
-If keys or models of some members are not known to be those of now, the sum is offered first, to
-learn who is ready. Otherwise the call is the first message: it costs a round trip less.
+If a member's key or model may be outdated, the sum is offered first, to learn who is ready.
+Otherwise the call is the first message, which saves a round trip.
 
-Until all of a set have sent their masked numbers, who is gone is left out and the others are called
-again. From then on there is this sum or none: if somebody does not agree to it in time the update
-is lost, and its samples' weights in later ones make up for it.
+Until all members of a set have sent their masked numbers, missing members are left out and the
+others are called again. From then on there is this sum or none: if a member does not agree in time
+the update is lost, and the weights of its samples in later updates make up for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fedglb.federation.coordinator.events import Emit
 from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.sum_check import check_sum
-from fedglb.federation.coordinator.updates import LONGEST_PAUSE, UpdateDriver
+from fedglb.federation.coordinator.updates import Addressed, UpdateDriver
 from fedglb.federation.secure_sums.attempts import SumAttempts
 from fedglb.federation.secure_sums.session_keys import SignedKey, verify
 from fedglb.federation.secure_sums.transcript import SumRules, model_digest
@@ -32,12 +32,11 @@ from fedglb.federation.wire.sum_messages import (
     Consent,
     SessionKey,
     SessionKeys,
-    SumCall,
     SumOffer,
     SumReady,
 )
 from fedglb.privacy.fixed_point import size
-from fedglb.protocol.messages import CovarianceRequest, MaskedSum, Message
+from fedglb.protocol.messages import MaskedSum, Message
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +44,7 @@ log = logging.getLogger(__name__)
 class SecureUpdateDriver(UpdateDriver):
     """An `UpdateDriver` that gets sums over all clients of a set, and nothing of a single one.
 
-    Parameters
-    ----------
-    agreement, store, policy, emit, after
-        As for `UpdateDriver`. An update needs as many clients as a set has at least.
-    rules
-        What was agreed on about sums.
+    An update needs at least as many clients as the `rules` of the sums demand.
     """
 
     def __init__(
@@ -68,11 +62,9 @@ class SecureUpdateDriver(UpdateDriver):
         self.rules = rules
         self.sums: SumAttempts | None = None  # of the update in progress
         self._keys: dict[str, SignedKey] = {}  # of each member's newest session
-        self._told: dict[str, dict[str, bytes]] = {}  # by member: whose keys it was sent
+        self._sent_keys: dict[str, dict[str, bytes]] = {}  # by member: the keys that it was sent
         self._stage: tuple[object, ...] = ()
         self._model = 0  # the update whose model the sums are taken at
-        #: Whether to ask who is ready before every call, also where all seem to be there.
-        self.offers = False
 
     def missing(self) -> list[str]:
         """Return the clients whose answer the sum in progress waits for."""
@@ -80,7 +72,9 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- keys ------------------------------------------------------------------------------------
 
-    def note_key(self, client: str, session: str, message: SessionKey, now: float) -> list[Message]:
+    def note_key(
+        self, client: str, session: str, message: SessionKey, now: float
+    ) -> list[Addressed]:
         """Note a member's key of this session; a forged one raises `InvalidInput`."""
         key = SignedKey(client, message.generation, session, message.key, message.signature)
         known = self._keys.get(client)
@@ -88,7 +82,7 @@ class SecureUpdateDriver(UpdateDriver):
             return []
         verify(self.rules.federation, self.rules.roster, key)
         self._keys[client] = key
-        self._told.pop(client, None)  # another process: it has nobody's key
+        self._sent_keys.pop(client, None)  # a new process: it has no keys of others
         if self.sums is not None and self.sums.is_stale(key):
             return self._call(now)
         return self._go_on(now)
@@ -102,8 +96,8 @@ class SecureUpdateDriver(UpdateDriver):
 
     def receive_sum(
         self, client: str, message: SumReady | MaskedSum | Consent, now: float
-    ) -> list[Message]:
-        """Take what a member says about a sum; what nobody waits for is dropped."""
+    ) -> list[Addressed]:
+        """Take what a member says about a sum; stale messages are ignored."""
         sums = self.sums
         if sums is None or message.update != sums.slot:
             return []
@@ -125,8 +119,8 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- members come and go ---------------------------------------------------------------------
 
-    def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Message]:
-        """Go on without these clients, as long as nobody has agreed to a sum with them."""
+    def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Addressed]:
+        """Go on without these clients, unless members have agreed to a sum with them."""
         leaving = list(clients)
         if self.sums is None:
             return super().exclude(leaving, why, now)
@@ -138,7 +132,7 @@ class SecureUpdateDriver(UpdateDriver):
             out += self._go_on(now)
         return out
 
-    def withdraw(self, client: str, now: float) -> list[Message]:
+    def withdraw(self, client: str, now: float) -> list[Addressed]:
         """Go on without a client; where its numbers are in the sum there is no sum without it."""
         sums = self.sums
         if sums is not None and sums.phase == "all here" and client in sums.missing():
@@ -147,51 +141,41 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- the clock -------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> list[Message]:
-        """Say again what was not answered, or go on without those whose time is over."""
-        sums = self.sums
-        if sums is None:
-            return super().tick(now)
-        missing, limit = sums.missing(), self.policy.time_limit
-        if now - self._asked_at > limit:
-            for client in missing:
-                self.stragglers.missed(client, now)
-            if sums.phase == "all here":
-                names = ", ".join(missing)
-                return self._lose(f"{names} did not agree to the sum within {limit:g} s", now)
-            return self.exclude(missing, f"no answer within {limit:g} s", now)
-        if now >= self._resend_at:
-            self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
-            self._resend_at = now + self._pause
-            self._say(missing, again=True)
-        return []
+    def _give_up_on(self, missing: list[str], within: str, now: float) -> list[Addressed]:
+        """Go on without these clients, or lose the update if their numbers are in the sum."""
+        if self.sums is not None and self.sums.phase == "all here":
+            return self._lose(f"{', '.join(missing)} did not agree to the sum {within}", now)
+        return super()._give_up_on(missing, within, now)
+
+    def _requests(self) -> list[Addressed]:
+        """Return what was asked and not answered, with all keys."""
+        return self._say(self.missing(), again=True)
 
     # -- from stage to stage ---------------------------------------------------------------------
 
     def _run(
         self, action: Callable[[], list[Message]], now: float, checked: bool = False
-    ) -> list[Message]:
-        """Do as the base does; where it would ask clients for sums, offer a secure one instead."""
+    ) -> list[Addressed]:
+        """Do as the base does; an update that starts asks for a secure sum, not for plain ones."""
         messages = super()._run(action, now, checked)
         update = self.coordinator.update
         if update is None:
             self.sums = None
-        elif self.sums is None or self.sums.slot != update.number:
-            model, base = self.coordinator.model, update.base
-            digest = model_digest(base, model)
-            asked = [str(client) for client in update.participants]
-            dim = self.coordinator.setting.problem.dim
-            self.sums = SumAttempts(self.rules, update.number, digest, asked, size(dim))
-            self._model = base
-            if self.offers or not all(self._is_current(client) for client in asked):
-                self._enter(now)
-            else:  # who is not there after all is missed by the call, too
-                for client in asked:
-                    self.sums.note_ready(client)
-                messages = [*messages, *self._call(now)]
-        return [m for m in messages if not isinstance(m, CovarianceRequest)]
+            return messages
+        if self.sums is not None and self.sums.slot == update.number:
+            return messages
+        asked = [str(client) for client in update.participants]
+        digest = model_digest(update.base, self.coordinator.model)
+        numbers = size(self.coordinator.setting.problem.dim)
+        self.sums = SumAttempts(self.rules, update.number, digest, asked, numbers)
+        self._model = update.base
+        if not all(self._is_current(client) for client in asked):
+            return self._enter(now)
+        for client in asked:  # the call, too, notices who is not there after all
+            self.sums.note_ready(client)
+        return self._call(now)
 
-    def _go_on(self, now: float) -> list[Message]:
+    def _go_on(self, now: float) -> list[Addressed]:
         """Do what follows from the last answer."""
         sums = self.sums
         if sums is None:
@@ -203,10 +187,10 @@ class SecureUpdateDriver(UpdateDriver):
         if sums.phase == "done":
             return self._open(sums, now)
         if (sums.slot, sums.phase, sums.attempt) != self._stage:
-            self._enter(now)
+            return self._enter(now)
         return []
 
-    def _call(self, now: float) -> list[Message]:
+    def _call(self, now: float) -> list[Addressed]:
         """Begin the next attempt, with all that are ready and whose keys are known."""
         sums = self.sums
         assert sums is not None
@@ -216,20 +200,18 @@ class SecureUpdateDriver(UpdateDriver):
         if not sums.enough:
             return self._lose(f"fewer than {self.rules.minimum} clients are left", now)
         sums.start(self._keys)
-        self._enter(now)
-        return []
+        return self._enter(now)
 
-    def _enter(self, now: float) -> None:
+    def _enter(self, now: float) -> list[Addressed]:
         """Begin to wait for the answers of a new stage."""
         sums = self.sums
         assert sums is not None
         self._stage = (sums.slot, sums.phase, sums.attempt)
-        self._asked_at, self._pause = now, self.policy.resend
-        self._resend_at = now + self._pause
-        self._say(sums.missing())
+        self._wait_for_answers(now)
+        return self._say(sums.missing())
 
-    def _open(self, sums: SumAttempts, now: float) -> list[Message]:
-        """Take the sum into the model, unless it was spoilt."""
+    def _open(self, sums: SumAttempts, now: float) -> list[Addressed]:
+        """Take the sum into the model, unless a member sent bad data."""
         clients, numbers = len(sums.members), sums.total()
         try:
             check_sum(numbers, self.coordinator.setting, clients, self.policy.most_samples)
@@ -237,7 +219,7 @@ class SecureUpdateDriver(UpdateDriver):
             return self._lose(f"the sum over {clients} clients is not used: {error}", now)
         return self._run(lambda: self.coordinator.accept_total(clients, numbers), now)
 
-    def _lose(self, why: str, now: float) -> list[Message]:
+    def _lose(self, why: str, now: float) -> list[Addressed]:
         """End the update without a model."""
 
         def action() -> list[Message]:
@@ -250,9 +232,9 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- what is said ----------------------------------------------------------------------------
 
-    def _say(self, clients: Iterable[str], again: bool = False) -> None:
-        """Put what these clients have to answer into the outbox."""
-        sums = self.sums
+    def _say(self, clients: Iterable[str], again: bool = False) -> list[Addressed]:
+        """Return the requests that these clients have to answer in this stage."""
+        sums, out = self.sums, list[Addressed]()
         assert sums is not None
         message: Downward
         for client in clients:
@@ -260,29 +242,27 @@ class SecureUpdateDriver(UpdateDriver):
                 case "offered":
                     message = SumOffer(sums.slot, sums.model, self._model)
                 case "called":
-                    call = sums.call
-                    assert call is not None
+                    assert sums.call is not None
                     keys = self._lacking(client, sums, again)
                     if keys:
-                        self.outbox.append((client, SessionKeys(keys)))
-                    message = SumCall(
-                        call.slot, call.attempt, call.members, call.model, call.transcript
-                    )
+                        out.append((client, SessionKeys(keys)))
+                    message = sums.call
                 case _:
                     assert sums.call is not None
                     message = AllHere(sums.slot, sums.call.transcript)
-            self.outbox.append((client, message))
+            out.append((client, message))
+        return out
 
     def _lacking(
         self, client: str, sums: SumAttempts, again: bool
     ) -> list[tuple[str, int, str, bytes, bytes]]:
         """Return the keys of the set that a member was not sent yet; all of them if `again`."""
-        told = self._told.setdefault(client, {})
+        sent = self._sent_keys.setdefault(client, {})
         if again:
-            told.clear()
+            sent.clear()
         out = []
         for name, key in sums.keys.items():
-            if name != client and told.get(name) != key.digest:
-                told[name] = key.digest
+            if name != client and sent.get(name) != key.digest:
+                sent[name] = key.digest
                 out.append((name, key.generation, key.session, key.key, key.signature))
         return out

@@ -17,19 +17,17 @@ from pathlib import Path
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
-from fedglb.federation.coordinator import status_socket
-from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.history import MOST_UPDATES, History
+from fedglb.federation.coordinator.board import Board, answering
+from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
+from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.rival import Presence, describe
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.damage import as_coordinators, remedy
 from fedglb.federation.errors import Superseded, Unavailable
 from fedglb.federation.names import COORDINATOR, down, present, up
-from fedglb.federation.warm_up import warm_up
+from fedglb.federation.preload import preload
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
@@ -45,14 +43,6 @@ class Inbox:
     """Received messages in the order of their arrival, up to a number and a size per client.
 
     A message over the limit is dropped: if it was needed, its client is asked again.
-
-    Examples
-    --------
-    >>> inbox = Inbox()
-    >>> [inbox.put("a", b"heartbeat") for _ in range(65)].count(True)
-    64
-    >>> inbox.put("b", b"heartbeat")
-    True
     """
 
     def __init__(self) -> None:
@@ -85,23 +75,7 @@ class Inbox:
 
 
 class Service:
-    """Runs a federation's coordinator until it is cancelled.
-
-    Parameters
-    ----------
-    bundle
-        The coordinator's own.
-    store
-        Where its state is kept.
-    policy
-        How long it waits for clients, and what it allows them.
-    on_event
-        Called with every event.
-    after
-        See `CoordinatorSession`.
-    board
-        Where its status is shown.
-    """
+    """Runs a federation's coordinator until it is cancelled; see `CoordinatorSession`."""
 
     def __init__(
         self,
@@ -112,7 +86,7 @@ class Service:
         after: int = 0,
         board: Board | None = None,
     ) -> None:
-        warm_up(bundle.agreement)
+        preload(bundle.agreement)
         self._bundle = bundle
         self._board = Board() if board is None else board
         self._history, self._began = History(store.last_updates(MOST_UPDATES)), time.time()
@@ -126,9 +100,8 @@ class Service:
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
         self._presence, self._both = Presence(), present(bundle.federation)
-        self._announced = 0  # times on this connection
         self._listens_until: float | None = None  # None: it speaks to clients
-        self._rival: Superseded | None = None
+        self._superseded: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
         self._hears_all_until = 0.0
         self._seen: set[str] = set()
@@ -150,7 +123,7 @@ class Service:
                 self.session.gate.count(client, "waiting")
 
         async def on_connect() -> None:
-            self._announced, self._listens_until = 0, time.monotonic() + _LISTEN
+            self._listens_until = time.monotonic() + _LISTEN
             await self._announce()
 
         subjects = [every_client, self._both]
@@ -183,8 +156,8 @@ class Service:
         """Handle messages in the order of their arrival, and the clock in between."""
         next_tick = next_word = time.monotonic()
         while True:
-            if self._rival is not None:
-                raise self._rival
+            if self._superseded is not None:
+                raise self._superseded
             now = time.monotonic()
             if self._listens_until is not None:
                 if now < self._listens_until or not self._connection.connected:
@@ -231,27 +204,21 @@ class Service:
             await self._connection.listen([*(up(federation, c) for c in heard), self._both])
 
     async def _announce(self) -> None:
-        """Tell other coordinators that this one is there.
-
-        A server whose list of members was written by an earlier release does not allow it: then
-        one does not hear one's own word, and does not go on.
-        """
-        if self._presence.heard_itself or self._announced < 3:
-            self._announced += 1
-            word = self._presence.announce(self.session.coordinator.started)
-            await self._connection.publish(self._both, word)
+        """Tell other coordinators that this one is there."""
+        word = self._presence.announce(self.session.coordinator.started)
+        await self._connection.publish(self._both, word)
 
     async def _hear_coordinator(self, payload: bytes) -> None:
         other = self._presence.read(payload)
         if other is None:
             return
         if self._presence.yields_to(other, self.session.coordinator.started):
-            self._rival = Superseded(
+            self._superseded = Superseded(
                 f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
                 "and this one stops: it is the younger one, or knows of fewer updates. If this "
                 "one is to stay, stop the other first"
             )
-        elif self.session.note_rival(describe(other), time.monotonic()):
+        elif self.session.note_duplicate(describe(other), time.monotonic()):
             await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
@@ -305,6 +272,6 @@ async def _until_signal(service: Service, state: str | Path) -> None:
     for sign in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it without this
             loop.add_signal_handler(sign, task.cancel)
-    async with status_socket.answering(state, service.status):
+    async with answering(state, service.status):
         with contextlib.suppress(asyncio.CancelledError):
             await task

@@ -18,17 +18,18 @@ from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
 from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.rates import Gate
+from fedglb.federation.coordinator.rates import RateLimiter
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.secure_updates import SecureUpdateDriver
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.coordinator.traffic import Traffic
-from fedglb.federation.coordinator.updates import FARTHEST, UpdateDriver
+from fedglb.federation.coordinator.updates import FARTHEST, Addressed, UpdateDriver
 from fedglb.federation.coordinator.weights import remark
 from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
 from fedglb.federation.wire.messages import (
+    Admitted,
     Downward,
     Goodbye,
     Heartbeat,
@@ -36,7 +37,6 @@ from fedglb.federation.wire.messages import (
     HelloRequest,
     Rejected,
     Upward,
-    Welcome,
     Withdrawal,
 )
 from fedglb.federation.wire.sum_messages import (
@@ -75,15 +75,11 @@ class CoordinatorSession:
 
     Parameters
     ----------
-    agreement, store, policy
-        What is agreed on, where the state is kept, how long clients are waited for.
-    on_event
-        Called with every event.
     after
         The number of the last update, if the coordinator's file was lost: agents hold its model,
         and accept only models of later updates.
     wall
-        The clock of updates on a schedule: it returns a Unix time, and goes on while nobody runs.
+        The clock of scheduled updates: it returns a Unix time.
     rules
         What was agreed on about secure sums; None: sums are not secure ones.
     """
@@ -122,9 +118,9 @@ class CoordinatorSession:
         self._samples = {str(client): part.samples for client, part in covered.items()}
         self._now = 0.0  # of the last input
         self._wall, self._has_ended = wall, False
-        self._waiting: SyncRequest | None = None  # until an update may start again
+        self._waiting: tuple[str, int, int] | None = None  # until an update may start again
         dim = agreement.problem.dim
-        self.gate = Gate(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
+        self.gate = RateLimiter(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
 
     @property
     def coordinator(self) -> Coordinator:
@@ -223,9 +219,8 @@ class CoordinatorSession:
         if request is None or not self.driver.may_start(now):
             return []
         self._waiting = None
-        client = str(request.client)
-        wanted = client in self.members and self.driver.idle
-        return self._handle_member(client, request, now) if wanted else []
+        stands = request[0] in self.members and self.driver.idle
+        return self._handle_request(*request, now) if stands else []
 
     def mute(self, client: str, seconds: float, now: float) -> list[Outgoing]:
         """Go on without a client that floods: it is not listened to for a while."""
@@ -233,10 +228,10 @@ class CoordinatorSession:
             return []
         return self._leave(client, f"it floods, and is not listened to for {seconds:g} s", now)
 
-    def note_rival(self, who: str, now: float) -> bool:
+    def note_duplicate(self, who: str, now: float) -> bool:
         """Report another coordinator, which has to stop; return whether it is a first word."""
         text = f"another coordinator of this federation is there, and has to stop: {who}"
-        return self._emit_rarely("rival", COORDINATOR, text, now)
+        return self._emit_rarely("duplicate_coordinator", COORDINATOR, text, now)
 
     def last_seen(self, client: str, now: float) -> float | None:
         """Return when a client was last heard of, a Unix time, if that is known."""
@@ -287,14 +282,14 @@ class CoordinatorSession:
         self.coordinator.join(client)
         self.driver.resend(now)  # it may have missed a request
         released = self.driver.released.get(client, 0)
-        out.append(self._encode(client, Welcome(self.coordinator.finished, released)))
+        out.append(self._encode(client, Admitted(self.coordinator.finished, released)))
         return out + self._newer_model(client, hello.update)
 
     def _unknown_model(self, client: str, update: int) -> str | None:
         """Return why a client that holds this model is not admitted, or None if it may hold it.
 
-        Nobody can verify the number. So it is bounded, and the operator is told who says it and
-        what most others say.
+        The number cannot be verified. So it is bounded, and the operator is shown who claims it and
+        what most others claim.
         """
         newest = self.coordinator.started
         if update <= max(self.coordinator.finished, self.driver.lost_up_to):
@@ -311,8 +306,8 @@ class CoordinatorSession:
         )
         if above:
             text += (
-                f" (of {len(self._claims)} such clients at least half hold that of update {most} "
-                f"or an earlier one; a later one, if you trust them: {', '.join(above)})"
+                f" (of {len(self._claims)} such clients at least half hold the model of update "
+                f"{most} or an earlier one; {', '.join(above)} claim a later one)"
             )
         return text
 
@@ -353,6 +348,7 @@ class CoordinatorSession:
     # -- what members say ------------------------------------------------------------------------
 
     def _handle_member(self, client: str, message: Upward, now: float) -> list[Outgoing]:
+        secure = self._secure
         match message:
             case Goodbye():
                 out = self._leave(client, "it said goodbye", now)
@@ -363,47 +359,51 @@ class CoordinatorSession:
             case Withdrawal():
                 current = message.update == self.coordinator.started
                 return self._deliver(self.driver.withdraw(client, now) if current else [])
-            case SyncRequest() if self.agreement.times:
-                return self._refuse_request(client, now)
-            case SyncRequest() if self._is_repeated(client, message):
-                return []  # a heartbeat has brought it already: the ledger counts it once
-            case SyncRequest() if self.driver.idle and message.update < self.coordinator.finished:
-                return self._newer_model(
-                    client, message.update
-                )  # the model that it asks for exists
-            case SyncRequest() if not self._may_start(client, now):
-                return []  # its heartbeats repeat the request as long as it wants an update
-            case SyncRequest() if self.driver.idle and not self.driver.may_start(now):
-                self._waiting = self._waiting or message
-                return []
-            case SessionKey() | SumReady() | MaskedSum() | Consent():
-                return self._handle_sum(client, message, now)
-        assert isinstance(message, Message)
+            case SyncRequest():
+                return self._handle_request(client, message.t, message.update, now)
         try:
+            match message:
+                case SessionKey() | SumReady() | MaskedSum() | Consent() if secure is None:
+                    allowed = "messages of a federation without secure sums"
+                    raise InvalidInput("message", message.name, allowed)
+                case SessionKey() if secure is not None:
+                    session = self.members.session(client)
+                    return self._deliver(secure.note_key(client, session, message, now))
+                case SumReady() | MaskedSum() | Consent() if secure is not None:
+                    return self._deliver(secure.receive_sum(client, message, now))
+            assert isinstance(message, Message)
             self._check(message)
             self._note_samples(client, message, now)
             return self._deliver(self.driver.receive(message, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
 
-    def _handle_sum(
-        self, client: str, message: SessionKey | SumReady | MaskedSum | Consent, now: float
-    ) -> list[Outgoing]:
-        secure = self._secure
+    def _handle_request(self, client: str, t: int, held: int, now: float) -> list[Outgoing]:
+        """Handle a request for an update, of step t, by a client that holds a model.
+
+        It comes as a `SyncRequest`, and again in each heartbeat until it is fulfilled.
+        """
+        if self.agreement.times:
+            return self._refuse_request(client, now)
+        update = self.coordinator.update
+        if update is not None and (update.asked_by, update.t) == (client, t):
+            return []  # it started the update in progress: the ledger counts it once
+        if self.driver.idle and held < self.coordinator.finished:
+            return self._newer_model(client, held)  # the model that it asks for exists
+        if not self._may_start(client, now):
+            return []
+        if self.driver.idle and not self.driver.may_start(now):
+            self._waiting = self._waiting or (client, t, held)
+            return []
         try:
-            if secure is None:
-                allowed = "messages of a federation without secure sums"
-                raise InvalidInput("message", message.name, allowed)
-            if isinstance(message, SessionKey):
-                session = self.members.session(client)
-                return self._deliver(secure.note_key(client, session, message, now))
-            return self._deliver(secure.receive_sum(client, message, now))
+            integer("t", t, at_most=self.coordinator.t + LEAP)
+            return self._deliver(self.driver.request_update(client, t, held, now))
         except InvalidInput as error:
             return self._reject_message(client, str(error), now)
 
     def _refuse_request(self, client: str, now: float) -> list[Outgoing]:
-        """Tell a client that nobody can ask for an update here."""
-        why = "updates are on a schedule that was agreed on: nobody can ask for one"
+        """Tell a client that updates are on a schedule."""
+        why = "updates are on a schedule that was agreed on: a client cannot ask for one"
         if not self._emit_rarely("ignored", client, f"{client} asks for an update; {why}", now):
             return []
         return [self._encode(client, Rejected(why, member=True))]
@@ -421,11 +421,6 @@ class CoordinatorSession:
         if text is not None:
             self._emit_rarely("samples", client, text, now, samples=samples, before=before)
 
-    def _is_repeated(self, client: str, request: SyncRequest) -> bool:
-        """Return whether this is the request that started the update in progress."""
-        update = self.coordinator.update
-        return update is not None and (update.asked_by, update.t) == (client, request.t)
-
     def _may_start(self, client: str, now: float) -> bool:
         """Return whether an update starts if this client requests one."""
         if not self._all_back(now):
@@ -441,14 +436,12 @@ class CoordinatorSession:
         return present >= quorum
 
     def _check(self, message: Message) -> None:
-        """Raise `InvalidInput` for values that the federation's policy or its step forbids."""
+        """Raise `InvalidInput` for more samples than the federation's policy allows."""
         most = self.policy.most_samples
         if isinstance(message, Covariance | ModelSums) and most is not None:
             integer("samples", message.samples, at_least=0, at_most=most)
         if isinstance(message, BatchSums) and most is not None:
             check_size(message.numbers, self.coordinator.setting, most)
-        if isinstance(message, SyncRequest):
-            integer("t", message.t, at_most=self.coordinator.t + LEAP)
 
     def _handle_heartbeat(self, client: str, beat: Heartbeat, now: float) -> list[Outgoing]:
         if beat.rewards is not None:
@@ -466,8 +459,8 @@ class CoordinatorSession:
             return []
         if beat.update < self.coordinator.finished:
             return self._newer_model(client, beat.update)
-        if beat.wants:
-            return self._handle_member(client, SyncRequest(client, beat.wants, beat.update), now)
+        if beat.requested_at:
+            return self._handle_request(client, beat.requested_at, beat.update, now)
         return []
 
     def _reject(self, client: str, session: str, reason: str, now: float) -> list[Outgoing]:
@@ -489,7 +482,7 @@ class CoordinatorSession:
     def _emit_rarely(
         self, kind: EventKind, client: str, text: str, now: float, **facts: object
     ) -> bool:
-        """Report an event that a client can cause at will, unless there was one just before."""
+        """Report an event that clients can repeat, at most every ten seconds."""
         if now - self._emitted.get((client, kind), -_QUIET) < _QUIET:
             return False
         self._emitted[client, kind] = now
@@ -498,14 +491,12 @@ class CoordinatorSession:
 
     # -- output ----------------------------------------------------------------------------------
 
-    def _deliver(self, messages: Iterable[Message]) -> list[Outgoing]:
-        out = [self._encode(str(m.client), m) for m in messages]  # type: ignore[arg-type]
-        out += [self._encode(client, message) for client, message in self.driver.outbox]
-        self.driver.outbox.clear()
-        for client, why in self.driver.left_out:
-            self._barred_at[client] = self._now  # it would be left out again
-            out.append(self._encode(client, Rejected(one_line(why), member=True)))
-        self.driver.left_out.clear()
+    def _deliver(self, messages: Iterable[Addressed]) -> list[Outgoing]:
+        out = []
+        for client, message in messages:
+            if isinstance(message, Rejected):
+                self._barred_at[client] = self._now  # it would be left out again
+            out.append(self._encode(client, message))
         return out
 
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:

@@ -1,28 +1,24 @@
-"""What can be seen of a coordinator: one frozen picture of its state, without any sample or model.
+"""The status of a coordinator: one snapshot without samples or models.
 
-The live page, `fedglb federation status` and the metrics all show this picture, so they agree.
+The live page, `fedglb federation status` and the metrics show the same snapshot.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_out
-from fedglb.federation.coordinator.history import EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.events import MOST_UPDATES, EventStatus, History, UpdateStatus
+from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.rewards import RewardStatus
-from fedglb.federation.coordinator.schedule_status import (
-    PrivacyStatus,
-    ScheduleStatus,
-    SumsStatus,
-    privacy_of,
-    schedule_of,
-    sums_of,
-)
 from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.federation.coordinator.store import CoordinatorStore
+from fedglb.privacy import state
 from fedglb.provenance import release
 
 _MOST_MISSING = 20  # names of clients that an update waits for
@@ -81,10 +77,80 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class CertificateStatus(msgspec.Struct, frozen=True):
-    """Whose certificate ends when (a Unix time)."""
+    """When a member's certificate ends, a Unix time."""
 
     name: str
     ends: float
+
+
+class ScheduleStatus(msgspec.Struct, frozen=True):
+    """How far a schedule of updates is.
+
+    Parameters
+    ----------
+    updates
+        How many times it has.
+    done
+        How many of them are past; one update may make up for several.
+    start, next
+        When it started, and when the next update is due, as Unix times; None: not yet, and never.
+    ended
+        Why no further update begins; None: one does.
+    """
+
+    updates: int
+    done: int
+    start: float | None
+    next: float | None
+    ended: str | None
+
+
+class PrivacyStatus(msgspec.Struct, frozen=True):
+    """What is promised, to whom, and how much of it is spent.
+
+    Parameters
+    ----------
+    epsilon, delta, neighbours, contributions, noise
+        What was agreed on: see `GaussianMechanism`.
+    zcdp_epsilon
+        ε of the same noise by zero-concentrated privacy: a looser promise, by another way.
+    spent
+        ε, at the same δ, of all updates that have begun: clients may have answered each.
+    releases, updates
+        How many updates have begun, of how many that there is a budget for.
+    protects, caveats
+        Who is protected from whom, and what that rests on, one sentence each.
+    """
+
+    epsilon: float
+    delta: float
+    neighbours: str
+    contributions: int
+    noise: str
+    zcdp_epsilon: float
+    spent: float
+    releases: int
+    updates: int
+    protects: tuple[str, ...]
+    caveats: tuple[str, ...]
+
+
+class SumsStatus(msgspec.Struct, frozen=True):
+    """What was agreed on about secure sums.
+
+    Parameters
+    ----------
+    minimum
+        How many clients are in every sum, at least.
+    roster
+        The digest of the roster: owners of agents compare it with each other.
+    members
+        Who is in it.
+    """
+
+    minimum: int
+    roster: str
+    members: tuple[str, ...]
 
 
 class CoordinatorStatus(msgspec.Struct, frozen=True):
@@ -150,7 +216,7 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> CoordinatorStatus:
-        """Return what `to_json` made bytes of; `msgspec.MsgspecError` if it is something else."""
+        """Return the status that `to_json` encoded; other data raise `msgspec.MsgspecError`."""
         return msgspec.json.decode(data, type=cls)
 
 
@@ -219,5 +285,63 @@ def status_of(
         certificates=ends,
         schedule=schedule_of(session),
         privacy=privacy_of(session),
-        secure_sums=sums_of(bundle),
+        secure_sums=_sums_of(bundle),
     )  # fmt: skip
+
+
+def stored_status(
+    bundle: Bundle, file: Path, certificates: Mapping[str, float]
+) -> CoordinatorStatus:
+    """Return the status of a coordinator that does not run, from its file, which is not changed.
+
+    Without a file the coordinator has never run: there are no clients and no updates.
+    `Unavailable` is raised if a coordinator has the file open.
+    """
+    store = CoordinatorStore.copy_of(file)
+    try:
+        session = CoordinatorSession(bundle.agreement, store, Policy(), lambda event: None)
+        history = History(store.last_updates(MOST_UPDATES))
+        return status_of(bundle, session, history, certificates)
+    finally:
+        store.close()
+
+
+def _sums_of(bundle: Bundle) -> SumsStatus | None:
+    """Return what was agreed on about secure sums; None: there are none."""
+    roster = bundle.roster
+    if roster is None:
+        return None
+    return SumsStatus(bundle.agreement.least_members, roster.digest.hex(), roster.names)
+
+
+def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:
+    """Return how far a coordinator's schedule is; None: it has none."""
+    driver = session.driver
+    table, ended = driver.timetable, driver.ended
+    if not table.times:
+        return None
+    following = None if ended else table.next
+    return ScheduleStatus(len(table.times), table.done, table.start, following, ended)
+
+
+def privacy_of(session: CoordinatorSession) -> PrivacyStatus | None:
+    """Return what a federation promises, and what is spent of it; None: nothing is promised."""
+    coordinator = session.coordinator
+    privacy, plan = coordinator.algorithm.privacy, coordinator.setting.noise
+    if privacy is None or plan is None:
+        return None
+    begun = min(coordinator.started, plan.updates)  # a lost file may skip some
+    said = state(privacy, plan, begun, simulated=False)
+    return PrivacyStatus(
+        epsilon=said.epsilon,
+        delta=said.delta,
+        neighbours=said.neighbours,
+        contributions=said.contributions,
+        noise=said.noise,
+        zcdp_epsilon=said.zcdp_epsilon,
+        spent=said.spent() if begun else 0.0,
+        releases=begun,
+        updates=said.updates,
+        protects=said.protects,
+        caveats=said.caveats,
+    )

@@ -18,11 +18,19 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.damage import as_coordinators, check_pages
 from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, or_nan, read_copy, transaction
+from fedglb.federation.sqlite import (
+    close,
+    connect,
+    fact,
+    or_nan,
+    read_copy,
+    set_fact,
+    transaction,
+)
 from fedglb.protocol.persistence import Arrays
 
 # The names of tables, columns and facts are stored: another name is another version.
-_VERSION = 3
+_VERSION = 1
 _SCHEMA = """
 CREATE TABLE facts(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE members(
@@ -41,21 +49,9 @@ CREATE TABLE left_out(
     number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (number, client)) WITHOUT ROWID
 """
-_MIGRATIONS = {
-    2: """
-ALTER TABLE members ADD COLUMN joined REAL;
-ALTER TABLE members ADD COLUMN seen REAL;
-ALTER TABLE members ADD COLUMN software TEXT NOT NULL DEFAULT '';
-CREATE TABLE left_out(
-    number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
-    PRIMARY KEY (number, client)) WITHOUT ROWID
-"""
-}
 _REMEMBERED = 1000  # updates whose missing clients are kept: they are what makes the file grow
 _AGREEMENT = "agreement"
-_TYPICAL = (
-    "typical_samples"  # of a client: see `WeightRule`; not in files made before there was one
-)
+_TYPICAL = "typical_samples"  # of a client: see `WeightRule`
 # Of a federation whose updates are on a schedule: its start, a Unix time, and how many of the
 # schedule's times have had their update.
 _START, _DONE = "schedule_start", "schedule_done"
@@ -128,7 +124,7 @@ class CoordinatorStore:
     """All that is read from and written to the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
-        self._db = connect(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
+        self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
             with as_coordinators(path):
@@ -142,21 +138,19 @@ class CoordinatorStore:
     def copy_of(cls, path: str | Path) -> CoordinatorStore:
         """Return a copy in memory of a file that no coordinator has open; nothing is changed.
 
-        It has the tables of this version, also where the file has older ones. `InvalidInput` and
-        `Unavailable` are raised as by opening it. Of no file the copy is empty.
+        It is empty if the file does not exist. Raises as opening the file does.
         """
         self = cls.__new__(cls)
-        self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION, _MIGRATIONS)
+        self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION)
         return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
         """Write what was agreed on into a new file; an older one must have the same."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_AGREEMENT,)).fetchone()
-        if row is None:
-            text = msgspec.json.encode(agreement.facts())
-            self._db.execute("INSERT INTO facts VALUES (?, ?)", (_AGREEMENT, text))
+        known = fact(self._db, _AGREEMENT)
+        if known is None:
+            set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
             return
-        differences = agreement.differences(msgspec.json.decode(row[0], type=dict[str, str]))
+        differences = agreement.differences(msgspec.json.decode(known, type=dict[str, str]))
         if differences:
             allowed = f"a file of this federation ({'; '.join(differences)})"
             raise InvalidInput("path", str(path), allowed)
@@ -175,15 +169,11 @@ class CoordinatorStore:
 
     def schedule(self) -> tuple[float | None, int]:
         """Return when the schedule started (None: not yet), and how many of its times are done."""
-        names = (_START, _DONE)
-        found = dict(
-            self._db.execute("SELECT name, value FROM facts WHERE name IN (?, ?)", names).fetchall()
-        )
-        return found.get(_START), int(found.get(_DONE, 0))
+        return fact(self._db, _START), int(fact(self._db, _DONE) or 0)
 
     def start_schedule(self, now: float) -> None:
         """Write when the schedule starts."""
-        self._db.execute("INSERT INTO facts VALUES (?, ?)", (_START, now))
+        set_fact(self._db, _START, now)
 
     def start_update(self, started: UpdateStarted, done: int | None = None) -> None:
         """Write that an update starts, before any client is told; and how far a schedule is."""
@@ -192,7 +182,7 @@ class CoordinatorStore:
             return
         with transaction(self._db):
             self._insert_started(started)
-            self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_DONE, done))
+            set_fact(self._db, _DONE, done)
 
     def _insert_started(self, started: UpdateStarted) -> None:
         self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
@@ -217,9 +207,9 @@ class CoordinatorStore:
         """Write the coordinator's state, and the update that led to it, if one did."""
         with transaction(self._db):
             if released:
-                self._write_released(released)
+                self.write_released(released)
             if typical:
-                self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_TYPICAL, typical))
+                set_fact(self._db, _TYPICAL, typical)
             self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
             self._db.executemany(
                 "UPDATE members SET model = ?, current = ?, seen = ? WHERE name = ?",
@@ -238,19 +228,14 @@ class CoordinatorStore:
                 oldest = finished.number - _REMEMBERED
                 self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
 
-    def _write_released(self, released: Mapping[str, int]) -> None:
-        text = msgspec.json.encode(dict(released))
-        self._db.execute("REPLACE INTO facts VALUES (?, ?)", (_RELEASED, text))
-
     def write_released(self, released: Mapping[str, int]) -> None:
         """Write the last one-pass update that each client's file has sums in."""
-        with transaction(self._db):
-            self._write_released(released)
+        set_fact(self._db, _RELEASED, msgspec.json.encode(dict(released)))
 
     def released(self) -> dict[str, int]:
         """Return the last one-pass update that each client's file has sums in."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_RELEASED,)).fetchone()
-        return {} if row is None else msgspec.json.decode(row[0], type=dict[str, int])
+        known = fact(self._db, _RELEASED)
+        return {} if known is None else msgspec.json.decode(known, type=dict[str, int])
 
     def state(self) -> tuple[Arrays, bytes] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
@@ -259,8 +244,7 @@ class CoordinatorStore:
 
     def typical_samples(self) -> int:
         """Return how many samples a client typically had, as of the last `write_state`."""
-        row = self._db.execute("SELECT value FROM facts WHERE name = ?", (_TYPICAL,)).fetchone()
-        return 0 if row is None else int(row[0])
+        return int(fact(self._db, _TYPICAL) or 0)
 
     def last_started(self) -> tuple[int, UpdateStarted | None]:
         """Return the highest number of an update, and that update if it has not ended."""

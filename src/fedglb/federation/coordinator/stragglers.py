@@ -1,4 +1,4 @@
-"""Who did not answer in time is asked last, and then not at all for a growing while."""
+"""Clients that did not answer in time are asked last, then not at all for a growing while."""
 
 from __future__ import annotations
 
@@ -22,19 +22,6 @@ class Stragglers:
     is not asked at all for 2^m time limits, an hour at most. Once it is asked, it has the whole
     time limit: one that is slow now and then is not shut out for good. After one update that it
     took part in to the end, all is forgotten.
-
-    Examples
-    --------
-    >>> stragglers = Stragglers()
-    >>> stragglers.missed("a", now=0.0)
-    >>> stragglers.pause("a", time_limit=30.0, now=0.0)
-    0.0
-    >>> stragglers.missed("a", now=40.0)
-    >>> stragglers.pause("a", time_limit=30.0, now=40.0)
-    120.0
-    >>> stragglers.answered("a")
-    >>> stragglers.pause("a", time_limit=30.0, now=40.0)
-    0.0
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Whether a secure sum can be one of honest clients, before it enters the model.
 
-Masked numbers cannot be checked one by one: a member can spoil a sum with anything mod 2⁶⁴, and
-nobody can say which member it was. What is left is to look at the sum.
+Masked numbers cannot be checked one by one: a member can send anything mod 2⁶⁴, and nobody can say
+which member made a sum invalid. Only the sum itself can be checked.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from fedglb.typing import IntArray
 MOST_SAMPLES = 2**32
 #: A check of honest sums fails by chance once in e^this times.
 _SURE = 40.0
+_INVALID = "invalid sum: a member sent bad data"
 
 
 def check_sum(
     numbers: IntArray, setting: Setting, clients: int, most_samples: int | None = None
 ) -> None:
-    """Raise `InvalidInput` unless so many honest clients could have this sum.
+    """Raise `InvalidInput` unless `clients` honest clients could have this sum.
 
     With weights f ≤ 1, v = Σ f x r and H = Σ f w xxᵀ over n samples at most, where ‖x‖ ≤ 1,
     |r| ≤ G and c ≤ w ≤ k: so 0 ≼ H ≼ kn, and by Cauchy and Schwarz
@@ -51,7 +52,7 @@ def check_sum(
     >>> check_sum(np.array([1, -2, 3, 0, -(2**50)]), setting, clients=5)
     Traceback (most recent call last):
     fedglb.errors.InvalidInput: smallest eigenvalue of H = -1050000.0 is not allowed: give 0 or \
-more, up to 22 for noise and rounding: the sum was spoilt
+more, up to 22 for noise and rounding: invalid sum: a member sent bad data
     """
     problem, plan, d = setting.problem, setting.noise, setting.problem.dim
     v, H = unpack(numbers, d)
@@ -72,13 +73,13 @@ more, up to 22 for noise and rounding: the sum was spoilt
 
 def _at_least(name: str, value: float, slack: float) -> None:
     if not value >= -slack:
-        allowed = f"0 or more, up to {slack:.2g} for noise and rounding: the sum was spoilt"
+        allowed = f"0 or more, up to {slack:.2g} for noise and rounding: {_INVALID}"
         raise InvalidInput(name, _short(value), allowed)
 
 
 def _at_most(name: str, value: float, most: float) -> None:
     if not value <= most:
-        raise InvalidInput(name, _short(value), f"at most {most:.3g}: the sum was spoilt")
+        raise InvalidInput(name, _short(value), f"at most {most:.3g}: {_INVALID}")
 
 
 def _short(value: float) -> float:

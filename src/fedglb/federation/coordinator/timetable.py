@@ -50,7 +50,7 @@ class Timetable:
 
     @property
     def next(self) -> float | None:
-        """When the next update is due, a Unix time; None: never, or nobody knows yet."""
+        """When the next update is due, a Unix time; None: never, or not yet known."""
         if self.start is None or self.done >= len(self.times):
             return None
         return self.start + self.times[self.done]

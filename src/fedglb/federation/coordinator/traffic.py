@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import msgspec
-import polars as pl
 
 
 @dataclass
@@ -14,13 +13,6 @@ class Traffic:
 
     The protocol's `Ledger` counts every message of an update once, as the simulator does; this
     counts each time that one is sent or received, in bytes of payload.
-
-    Examples
-    --------
-    >>> traffic = Traffic()
-    >>> traffic.add("Heartbeat", "up", 40)
-    >>> traffic.messages, traffic.size
-    (1, 40)
     """
 
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -40,14 +32,6 @@ class Traffic:
     def size(self) -> int:
         """All bytes."""
         return sum(total for _, total in self.entries.values())
-
-    def frame(self) -> pl.DataFrame:
-        """Return one row per message type and direction: message, direction, messages, bytes."""
-        rows = [(*key.split("."), *totals) for key, totals in self.entries.items()]
-        names = {"message": pl.String, "direction": pl.String}
-        return pl.DataFrame(
-            rows, schema={**names, "messages": pl.Int64, "bytes": pl.Int64}, orient="row"
-        )
 
     def pack(self) -> bytes:
         """Return it as bytes (JSON), as the coordinator's file has it."""

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import Agreement
@@ -26,29 +27,26 @@ from fedglb.federation.coordinator.store import (
 from fedglb.federation.coordinator.stragglers import Stragglers
 from fedglb.federation.coordinator.timetable import Timetable
 from fedglb.federation.coordinator.traffic import Traffic
-from fedglb.federation.wire.messages import Downward
+from fedglb.federation.names import one_line
+from fedglb.federation.wire.messages import Downward, Rejected
 from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import Covariance, Message, ModelSums, SyncRequest
 from fedglb.protocol.update import IDLE, Update
 
 log = logging.getLogger(__name__)
+#: A client, and the message for it.
+Addressed: TypeAlias = tuple[str, Downward]
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
 #: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
 FARTHEST = 2**32
-LONGEST_PAUSE = 4.0  # seconds between two resends
+_LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
 class UpdateDriver:
     """Drives the protocol's `Coordinator` by messages and by the clock, and writes its file.
 
-    Parameters
-    ----------
-    agreement, store, policy
-        What is agreed on, where the state is kept, how long clients are waited for.
-    emit
-        Called with the kind, the text and the facts of every event.
-    after
-        The number of the last update, if the coordinator's file was lost.
+    Each method returns the messages to be sent. `emit` is called with every event; `after` is the
+    number of the last update if the coordinator's file was lost.
     """
 
     def __init__(
@@ -73,10 +71,6 @@ class UpdateDriver:
         #: An update that agents may have the model of, and the file not: it was lost, or is old.
         self.lost_up_to = self.coordinator.started = max(known, after)
         self._typical = store.typical_samples()
-        #: Clients that were left out, and why: they are told.
-        self.left_out: list[tuple[str, str]] = []
-        #: What is to be sent beside the protocol's messages, and to whom.
-        self.outbox: list[tuple[str, Downward]] = []
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
         self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
@@ -101,20 +95,24 @@ class UpdateDriver:
         """Return whether a client is not asked for a while: it did not answer."""
         return self.stragglers.pause(client, self.policy.time_limit, now) > 0.0
 
-    def receive(self, message: Message, now: float) -> list[Message]:
-        """Pass a member's message on; on `InvalidInput` it cannot be right and nothing changed."""
+    def receive(self, message: Message, now: float) -> list[Addressed]:
+        """Pass a member's answer on; on `InvalidInput` it cannot be right and nothing changed."""
+        out: list[Addressed] = []
         if isinstance(message, Covariance | ModelSums):
             out = self._exclude_overweight(message, now)
             if str(message.client) not in self.coordinator.participants:
                 return out
-        action: Callable[[], list[Message]] = functools.partial(self.coordinator.receive, message)
-        if isinstance(message, SyncRequest):
-            action = self._without_paused(action, str(message.client), now)
+        return out + self._run(lambda: self.coordinator.receive(message), now, checked=True)
+
+    def request_update(self, client: str, t: int, held: int, now: float) -> list[Addressed]:
+        """Start the update that a client, which holds the model of update `held`, asks for."""
+        request = SyncRequest(client, t, held)
+        action = self._without_paused(lambda: self.coordinator.receive(request), client, now)
         return self._run(action, now, checked=True)
 
     # -- clients ---------------------------------------------------------------------------------
 
-    def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Message]:
+    def exclude(self, clients: Iterable[str], why: str, now: float) -> list[Addressed]:
         """Go on without these clients, or abandon the update if too few remain."""
         leaving = [c for c in clients if c in self.coordinator.participants]
         if not leaving:
@@ -122,14 +120,14 @@ class UpdateDriver:
         for client in leaving:
             self._why_left_out[client] = why
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
-        leaving += self._overweight(self._claims(leaving))  # if these were the last ones missing
-        return self._leave_out(leaving, now)
+        heavy = self._overweight(self._claims(leaving))  # if these were the last ones missing
+        return self._leave_out([*leaving, *heavy], now) + _told(heavy)
 
-    def withdraw(self, client: str, now: float) -> list[Message]:
+    def withdraw(self, client: str, now: float) -> list[Addressed]:
         """Go on without a client that takes no further part."""
         return self.exclude([client], "it withdrew", now)
 
-    def _leave_out(self, leaving: Sequence[str], now: float) -> list[Message]:
+    def _leave_out(self, leaving: Sequence[str], now: float) -> list[Addressed]:
         if len(self.coordinator.participants) - len(leaving) < max(1, self.policy.quorum):
             return self._run(self._abandon, now)
         return self._run(lambda: self.coordinator.exclude(*leaving), now)
@@ -137,28 +135,28 @@ class UpdateDriver:
     def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
         """Return how many samples each participant has; nothing as long as one has not said it."""
         update, leaving = self.coordinator.update, set(without)
-        if not isinstance(update, Update):  # nobody says it in a one-pass update
+        if not isinstance(update, Update):  # one-pass answers do not say it
             return {}
         names = [str(client) for client in update.participants if client not in leaving]
         found = {c: update.gathered[c].samples for c in names if c in update.gathered}
         return found if len(found) == len(names) else {}
 
-    def _overweight(self, claims: Mapping[str, int]) -> list[str]:
-        """Report the clients that have too many samples beside the others', and return them."""
+    def _overweight(self, claims: Mapping[str, int]) -> dict[str, str]:
+        """Report the clients that have too many samples beside the others'; return them and why."""
         rule = self.policy.weights
         most = None if self.policy.most_samples is not None else rule.limit(claims, self._typical)
         found = [] if most is None else [c for c, samples in claims.items() if samples > most]
+        out = {}
         for client in found:
-            why = (
+            out[client] = why = (
                 f"its {claims[client]} samples are more than {most}, {rule.times:g} times the "
                 "median client's; if they are real, start the coordinator with --most-samples"
             )
             self._emit("excluded", f"{client} is excluded: {why}", client=client)
-            self.left_out.append((client, why))
-            self._why_left_out[client] = why
-        return found
+        self._why_left_out |= out
+        return out
 
-    def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Message]:
+    def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Addressed]:
         """Exclude those that have too many samples, if this message is the last to say how many."""
         update = self.coordinator.update
         if update is None or not update.awaits(last):
@@ -168,9 +166,9 @@ class UpdateDriver:
         if not claims and not alone:
             return []
         found = self._overweight({**claims, str(last.client): last.samples})
-        return self._leave_out(found, now) if found else []
+        return self._leave_out(list(found), now) + _told(found) if found else []
 
-    def drop_samples(self, client: str, now: float) -> list[Message]:
+    def drop_samples(self, client: str, now: float) -> list[Addressed]:
         """Count a client's samples as lost: it has another file now."""
         out = self.exclude([client], "it has another file", now)
         self.coordinator.drop_samples(client)
@@ -180,14 +178,14 @@ class UpdateDriver:
             self._store.write_released(self.released)
         return out
 
-    def model_for(self, client: str) -> list[Message]:
+    def model_for(self, client: str) -> list[Addressed]:
         """Return the newest model for a client that lacks it; the ledger counts it once."""
         record, newest = self.records[client], self.coordinator.finished
         message = self.coordinator.model_for(client, again=record.model == newest)
         if record.model != newest:
             record.model = newest
             self._store.write_member(client, record)
-        return [] if message is None else [message]
+        return [] if message is None else [(client, message)]
 
     def lacks_model(self, client: str, held: int) -> bool:
         """Return whether the update waits for a client that lacks the model it is asked at."""
@@ -201,7 +199,7 @@ class UpdateDriver:
         """Go on without a model: a client holds a later one, which was lost with the file.
 
         Clients whose sums are taken at the model must all take them at the same one. They hold
-        different ones now, so the next update asks for sums at θ = 0, which everybody can give.
+        different ones now, so the next update asks for sums at θ = 0, which each can compute.
         (In a one-pass update each client then takes them at the model that it holds.)
         """
         solver = self.coordinator.algorithm.global_update
@@ -218,22 +216,35 @@ class UpdateDriver:
         """At the next tick, send the request again to those who have not answered."""
         self._resend_at = now
 
-    def tick(self, now: float) -> list[Message]:
+    def tick(self, now: float) -> list[Addressed]:
         """Send requests again, or exclude the clients whose time is over."""
         if self.idle:
             return []
         if now - self._asked_at > self.policy.time_limit:
-            missing = [str(client) for client in self.coordinator.missing()]
+            missing = self.missing()
             for client in missing:
                 self.stragglers.missed(client, now)
-            return self.exclude(missing, f"no answer within {self.policy.time_limit:g} s", now)
+            return self._give_up_on(missing, f"within {self.policy.time_limit:g} s", now)
         if now < self._resend_at:
             return []
-        self._pause = min(2.0 * self._pause, LONGEST_PAUSE)
+        self._pause = min(2.0 * self._pause, _LONGEST_PAUSE)
         self._resend_at = now + self._pause
-        return self.coordinator.outstanding()
+        return self._requests()
 
-    def restart_interrupted(self, now: float) -> list[Message]:
+    def _give_up_on(self, missing: list[str], within: str, now: float) -> list[Addressed]:
+        """Go on without the clients whose time is over."""
+        return self.exclude(missing, f"no answer {within}", now)
+
+    def _requests(self) -> list[Addressed]:
+        """Return the requests that are not answered yet, to be sent again."""
+        return _addressed(self.coordinator.outstanding())
+
+    def _wait_for_answers(self, now: float) -> None:
+        """Give all clients the full time to answer a new request."""
+        self._asked_at, self._pause = now, self.policy.resend
+        self._resend_at = now + self._pause
+
+    def restart_interrupted(self, now: float) -> list[Addressed]:
         """Start the update that a crash interrupted again, under the next number."""
         if self._interrupted is None or not self.idle:
             return []
@@ -266,7 +277,7 @@ class UpdateDriver:
 
     @property
     def ended(self) -> str | None:
-        """Why no update will begin any more; None: one will, or there is no schedule."""
+        """Why no further update begins; None: one does, or there is no schedule."""
         most, count = self.coordinator.algorithm.most_updates, len(self.timetable.times)
         if self.coordinator.budget_spent:
             return f"the privacy budget is spent: it was for {most} updates, and no more begin"
@@ -274,7 +285,7 @@ class UpdateDriver:
             return f"the schedule has ended: it had {count} updates, and no more begin"
         return None
 
-    def begin_scheduled(self, time: int, now: float) -> list[Message]:
+    def begin_scheduled(self, time: int, now: float) -> list[Addressed]:
         """Begin the update of one of the schedule's times; its step is the number of that time."""
         self.timetable.done = time
         action = functools.partial(self.coordinator.begin, time)
@@ -292,7 +303,7 @@ class UpdateDriver:
         """Return `start`, for an update without the clients that are not asked for a while.
 
         They stay members, and get its model; their samples are in a later one. If too few would
-        remain, everybody is asked.
+        remain, all are asked.
         """
 
         def action() -> list[Message]:
@@ -333,7 +344,7 @@ class UpdateDriver:
 
     def _run(
         self, action: Callable[[], list[Message]], now: float, checked: bool = False
-    ) -> list[Message]:
+    ) -> list[Addressed]:
         """Change the coordinator, write what must survive a crash, return what is to be sent."""
         coordinator = self.coordinator
         before, update, finished = coordinator.phase, coordinator.started, coordinator.finished
@@ -359,16 +370,16 @@ class UpdateDriver:
         rounds, answered = (0, 0) if progress is None else (progress.rounds, progress.answered)
         current = (coordinator.started, coordinator.phase, rounds)
         if current != self._round:
-            self._round, self._asked_at, self._pause = current, now, self.policy.resend
-            self._resend_at = now + self._pause
+            self._round = current
+            self._wait_for_answers(now)
         elif answered > self._answered and self._resend_at > now:
             self._resend_at = now + self._pause  # answers come in: those that miss may be next
         self._answered = answered
-        return messages
+        return _addressed(messages)
 
     def _write_started(self, now: float) -> None:
         coordinator = self.coordinator
-        self._interrupted = None  # this update, whoever asked for it, replaces that one
+        self._interrupted = None  # this update replaces it
         asked_by = None if coordinator.update is None else coordinator.update.asked_by
         asked_by = None if asked_by is None else str(asked_by)
         started = UpdateStarted(coordinator.started, coordinator.t, asked_by)
@@ -416,6 +427,15 @@ class UpdateDriver:
         )
         totals = {"scalars": coordinator.ledger.scalars, "total_bytes": self.traffic.size}
         self._emit("updated", text, **asdict(finished), **totals)
+
+
+def _addressed(messages: Iterable[Message]) -> list[Addressed]:
+    return [(str(message.client), message) for message in messages]  # type: ignore[misc]
+
+
+def _told(left_out: Mapping[str, str]) -> list[Addressed]:
+    """Return what clients are sent that an update leaves out, by the reason of each."""
+    return [(c, Rejected(one_line(why), member=True)) for c, why in left_out.items()]
 
 
 def _restored(

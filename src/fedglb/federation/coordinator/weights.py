@@ -1,6 +1,6 @@
 """How much one client may weigh in an update: a multiple of what the median client does.
 
-An update weights clients by their number of samples, which nobody can verify. A client above the
+An update weights clients by their number of samples, which cannot be verified. A client above the
 limit is left out, not scaled down: scaled sums are the sums of no samples, so neither the fit nor
 the confidence sets would be what is proven of them.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fedglb.errors import integer, number
 
-_JUMP, _SMALL = 10, 1000  # times as many samples as before, and more than so many in all
+_JUMP, _SMALL = 10, 1000  # a jump: over 10 times as many samples, and over 1000 more
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,6 @@ class WeightRule:
         So many samples are allowed in any case: a new federation has a small median.
     clients
         So many clients with samples make a median, at least.
-
-    Examples
-    --------
-    >>> rule = WeightRule()
-    >>> rule.limit({"a": 500, "b": 700, "c": 10**9}, typical=0)
-    14000
-    >>> rule.limit({"a": 5, "b": 900}, typical=0) is None  # too few clients
-    True
     """
 
     times: int = 20
@@ -71,15 +63,7 @@ class WeightRule:
 
 
 def remark(client: str, before: int, now: int) -> str | None:
-    """Return what to say of a client's number of samples beside that of its last answer, if much.
-
-    Examples
-    --------
-    >>> remark("a", before=500, now=400)
-    'a has 400 samples and had 500: some were forgotten, or an old backup was restored'
-    >>> remark("a", before=500, now=600) is None
-    True
-    """
+    """Return a remark if a client's number of samples fell or jumped since its last answer."""
     both = f"{client} has {now} samples and had {before}"
     if now < before:
         return f"{both}: some were forgotten, or an old backup was restored"

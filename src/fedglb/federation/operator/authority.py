@@ -35,8 +35,8 @@ class Authority:
     --------
     >>> authority = Authority.new("demo")
     >>> issued = authority.issue("fedglb://demo/shop-1/1")
-    >>> from fedglb.federation.certificates import identities
-    >>> identities(issued.certificate)
+    >>> from fedglb.federation.certificates import Certificate
+    >>> Certificate(issued.certificate).identities
     ['fedglb://demo/shop-1/1']
     """
 

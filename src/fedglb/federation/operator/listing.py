@@ -33,7 +33,7 @@ class ListedMember:
     since
         When it became a member; None: not written down.
     ends
-        When its certificate ends; None: the fedglb that issued it did not write that down.
+        When its certificate ends; None: it cannot be read.
     revoked
         When its rights were taken away; None: it has them.
     earlier
@@ -73,18 +73,11 @@ def members(folder: str | Path) -> list[ListedMember]:
 
 
 def ends(place: Path, registry: Registry, name: str) -> datetime | None:
-    """Return when the newest certificate of a member, the server or the authority ends.
-
-    The registry says so of a member; where an older one does not, its folder does if it is here.
-    """
-    member = registry.members.get(name)
-    if member is None:
-        found = _certificate(place, name)
-        return None if found is None else found.ends
-    if member.ends is not None:
-        return datetime.fromisoformat(member.ends)
+    """Return when the newest certificate of a member, the server or the authority ends."""
+    if name in registry.members:
+        return datetime.fromisoformat(registry.members[name].ends)
     found = _certificate(place, name)
-    return found.ends if found is not None and found.serial == member.serial else None
+    return None if found is None else found.ends
 
 
 def _certificate(place: Path, name: str) -> Certificate | None:

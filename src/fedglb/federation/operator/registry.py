@@ -1,7 +1,7 @@
 """The operator's records: the federation's settings, and everybody who was ever a member.
 
 `federation.toml` has the settings, which stay as `init` was given them; `registry.json` has the
-members. `federation/versions.py` has their versions.
+members.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.certificates import IssuedCertificate, expiry
 from fedglb.federation.names import COORDINATOR, check_client, check_name
 from fedglb.federation.operator.authority import RESTORE
-from fedglb.federation.versions import REGISTRY
-from fedglb.federation.versions import SETTINGS as SETTINGS_FORMAT
+from fedglb.federation.versions import VERSION, check_version
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
@@ -41,7 +40,7 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     port: int
     bind: str
     agreement: AgreementTable
-    version: int = SETTINGS_FORMAT.version
+    version: int = VERSION
 
     def check(self) -> None:
         """Raise `InvalidInput` for the first setting that is not allowed."""
@@ -82,8 +81,7 @@ class EarlierCertificate(msgspec.Struct, frozen=True):
 class RegisteredMember(msgspec.Struct, frozen=True):
     """A name's newest certificate; `revoked` says when it lost its rights.
 
-    `since` says when its holder became a member, `issued` and `ends` are the certificate's own
-    (`ends` is None if it was issued by the first fedglb, which did not write it down), and
+    `since` says when its holder became a member, `issued` and `ends` are the certificate's own, and
     `earlier` are those that overlap with it.
     """
 
@@ -91,7 +89,7 @@ class RegisteredMember(msgspec.Struct, frozen=True):
     serial: str
     since: str
     issued: str
-    ends: str | None
+    ends: str
     revoked: str | None = None
     earlier: tuple[EarlierCertificate, ...] = ()
 
@@ -105,7 +103,7 @@ class RegisteredMember(msgspec.Struct, frozen=True):
 
 class _Members(msgspec.Struct, frozen=True):
     members: dict[str, RegisteredMember]
-    version: int = REGISTRY.version
+    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -213,12 +211,13 @@ class Registry:
                 allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
                 raise InvalidInput("folder", str(folder.parent), allowed)
         raw = read_file(folder / SETTINGS, "folder")
-        raw = dict(SETTINGS_FORMAT.migrated(raw, folder / SETTINGS))
+        check_version(raw, folder / SETTINGS)
         settings = convert(raw, FederationSettings, str(folder / SETTINGS))
         path = folder / MEMBERS
         try:
             found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-            members = msgspec.convert(REGISTRY.migrated(found, path), _Members).members
+            check_version(found, path)
+            members = msgspec.convert(found, _Members).members
         except (msgspec.MsgspecError, OSError, TypeError, KeyError) as error:
             allowed = f"an operator's folder whose {MEMBERS} can be read ({error}): {RESTORE}"
             raise InvalidInput("folder", str(folder.parent), allowed) from None

@@ -14,9 +14,9 @@ import numpy as np
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, unmasked
-from fedglb.federation.secure_sums.member import SumCall
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
 
 #: Asking who is ready; waiting for masked vectors; waiting for seeds; the sum is there.

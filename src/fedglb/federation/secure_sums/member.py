@@ -6,16 +6,14 @@ An offer may be left out: it only tells the coordinator who is there.
 
 from __future__ import annotations
 
-import secrets as system
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.secure_sums.masks import SEED_SIZE, WordArray, masked, own_seed
-from fedglb.federation.secure_sums.session_keys import MissingKeys, SessionKeys
-from fedglb.federation.secure_sums.state import SumState
-from fedglb.federation.secure_sums.transcript import SumRules
+from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys
+from fedglb.federation.secure_sums.transcript import SumRules, SumState
+from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
 
 
@@ -29,29 +27,6 @@ class SumLog(Protocol):
     def write_sum_state(self, state: SumState) -> None:
         """Write it; with `consented` it must be on the disk when this returns, a power cut too."""
         ...
-
-
-@dataclass(frozen=True)
-class SumCall:
-    """A call for masked vectors: what the coordinator says an attempt is about.
-
-    Parameters
-    ----------
-    slot, attempt
-        The update, and which attempt of it this is.
-    members
-        The set, as the roster's bitmap.
-    model
-        The digest of the model at which sums are taken.
-    transcript
-        The transcript that follows from these and from the members' session keys.
-    """
-
-    slot: int
-    attempt: int
-    members: bytes
-    model: bytes
-    transcript: bytes
 
 
 class SumMember:
@@ -85,17 +60,12 @@ class SumMember:
         Where its state is kept.
     """
 
-    def __init__(self, rules: SumRules, keys: SessionKeys, secret: bytes, log: SumLog) -> None:
+    def __init__(self, rules: SumRules, keys: KeyRing, secret: bytes, log: SumLog) -> None:
         if len(secret) != SEED_SIZE:
             raise InvalidInput("secret", f"{len(secret)} bytes", f"{SEED_SIZE} bytes")
         self.rules, self.keys = rules, keys
         self._secret, self._log = secret, log
         self._answer: tuple[bytes, WordArray] | None = None  # the newest transcript and its vector
-
-    @staticmethod
-    def new_secret() -> bytes:
-        """Return a secret for a new file."""
-        return system.token_bytes(SEED_SIZE)
 
     @property
     def state(self) -> SumState:
@@ -139,29 +109,29 @@ class SumMember:
         InvalidInput
             It is refused; the error says why.
         """
-        if call.slot > self.state.slot:
-            self.offer(call.slot)  # a call says what an offer does, and more
+        if call.update > self.state.slot:
+            self.offer(call.update)  # a call says what an offer does, and more
         state = self.state
-        newest = (call.slot, call.attempt, call.transcript)
+        newest = (call.update, call.attempt, call.transcript)
         if self._answer is not None and newest == (state.slot, state.attempt, self._answer[0]):
             return self._answer[1]
-        if call.slot != state.slot:
-            raise InvalidInput("update", call.slot, f"{state.slot}, the newest, or a later one")
+        if call.update != state.slot:
+            raise InvalidInput("update", call.update, f"{state.slot}, the newest, or a later one")
         if state.consented:
-            raise InvalidInput("update", call.slot, "an update for which no sum was made yet")
+            raise InvalidInput("update", call.update, "an update for which no sum was made yet")
         if call.attempt <= state.attempt:
             raise InvalidInput("attempt", call.attempt, f"one after {state.attempt}: each is new")
         members = self._checked(call.members)
-        if call.model != model:
+        if call.digest != model:
             allowed = f"that of the model held here, {model.hex()[:16]}"
-            raise InvalidInput("model", call.model.hex()[:16], allowed)
+            raise InvalidInput("model", call.digest.hex()[:16], allowed)
         digests = self.keys.digests(members)
-        ours = self.rules.transcript(call.slot, call.attempt, call.members, call.model, digests)
+        ours = self.rules.transcript(call.update, call.attempt, call.members, call.digest, digests)
         if ours != call.transcript:
             raise MissingKeys([name for name in members if name != self.keys.name])
         numbers = vector()
         # Written before it is sent: if the process dies after that, it must know that it was.
-        self._log.write_sum_state(SumState(call.slot, call.attempt, ours))
+        self._log.write_sum_state(SumState(call.update, call.attempt, ours))
         index, own = self.rules.roster.index, self.keys.name
         shared = {index[name]: self.keys.secret(name) for name in members if name != own}
         out = masked(numbers, index[own], shared, own_seed(self._secret, ours), ours)

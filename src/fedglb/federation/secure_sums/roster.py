@@ -22,7 +22,7 @@ from fedglb.errors import InvalidInput, under
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import check_client
 from fedglb.federation.secure_sums.encoding import digest
-from fedglb.federation.versions import ROSTER
+from fedglb.federation.versions import VERSION, check_version
 from fedglb.io.atomic import atomic_write
 
 #: The file that has a roster, in the folder of a member and in the operator's.
@@ -33,7 +33,7 @@ class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By name, the key in base64."""
 
     members: dict[str, str]
-    version: int = ROSTER.version
+    version: int = VERSION
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,8 @@ class Roster:
         with under(source=str(path)):
             try:
                 raw = json.loads(path.read_bytes())
-                document = msgspec.convert(ROSTER.migrated(raw, path), _Document)
+                check_version(raw, path)
+                document = msgspec.convert(raw, _Document)
                 keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
             except InvalidInput:
                 raise

@@ -64,7 +64,7 @@ class SignedKey:
         return digest("session key", self.name, self.generation, self.session, self.key)
 
 
-class SessionKeys:
+class KeyRing:
     """The key of this process and the verified keys of the others, with the secret of each pair.
 
     Parameters

@@ -1,6 +1,7 @@
 """What one attempt at a sum is about, in 32 bytes: all masks are derived from it.
 
-Members that were told different things derive different masks, which do not cancel.
+Members that were told different things derive different masks, which do not cancel. There is no
+cryptography here: an agent's file, which remembers its attempts, needs none.
 """
 
 from __future__ import annotations
@@ -74,6 +75,26 @@ class SumRules:
             "transcript", self.federation, self.roster.digest, self.agreement,
             slot, attempt, members, model, len(keys), *keys,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SumState:
+    """What a member must not forget.
+
+    Parameters
+    ----------
+    slot
+        The newest update that it was ready for; 0 before the first.
+    attempt, transcript
+        The newest attempt of it for which it made a masked vector; 0 and empty before.
+    consented
+        Whether it has given away the seed of that attempt.
+    """
+
+    slot: int = 0
+    attempt: int = 0
+    transcript: bytes = b""
+    consented: bool = False
 
 
 def agreement_digest(facts: dict[str, str]) -> bytes:

@@ -14,7 +14,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.wire.messages import Downward, Upward
 from fedglb.federation.wire.packets import PacketType
 
-VERSION = 2
+VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
@@ -33,8 +33,8 @@ class OtherVersion(Malformed):
 
     Examples
     --------
-    >>> str(OtherVersion(1))
-    "message = 'wire format 1' is not allowed: give a message of wire format 2"
+    >>> str(OtherVersion(9))
+    "message = 'wire format 9' is not allowed: give a message of wire format 1"
     """
 
     def __init__(self, version: int) -> None:
@@ -51,11 +51,11 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     Examples
     --------
     >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> data = encode(Heartbeat(update=3, wants=0), session="s1")
+    >>> data = encode(Heartbeat(update=3, requested_at=0), session="s1")
     >>> data[:4]
-    b'fgb\x02'
+    b'fgb\x01'
     >>> decode_up(data, client="shop-17", dim=10)
-    ('s1', Heartbeat(update=3, wants=0, rewards=None))
+    ('s1', Heartbeat(update=3, requested_at=0, rewards=None))
     """
     kind = _TYPES.get(type(message))
     if kind is None:
@@ -100,7 +100,7 @@ def kind_of(data: bytes) -> str | None:
     Examples
     --------
     >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> kind_of(encode(Heartbeat(update=3, wants=0), session="s1"))
+    >>> kind_of(encode(Heartbeat(update=3, requested_at=0), session="s1"))
     'Heartbeat'
     """
     if not data.startswith(_HEADER):

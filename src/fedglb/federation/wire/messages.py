@@ -64,7 +64,7 @@ class Heartbeat(SessionMessage):
     ----------
     update
         The update whose model it holds, 0 for none.
-    wants
+    requested_at
         The step of its request for an update that is not fulfilled yet, 0 for none.
     rewards
         If its owner agreed to report them: how many rewards it has had since its process started,
@@ -74,7 +74,7 @@ class Heartbeat(SessionMessage):
     name = "Heartbeat"
     upward = True
     update: Count
-    wants: Count
+    requested_at: Count
     rewards: Numbers | None = None
 
 
@@ -96,7 +96,7 @@ class Withdrawal(SessionMessage):
 
 
 @dataclass(frozen=True)
-class Welcome(SessionMessage):
+class Admitted(SessionMessage):
     """The coordinator admits an agent; a model that it lacks follows.
 
     Parameters
@@ -108,7 +108,7 @@ class Welcome(SessionMessage):
         coordinator knows; 0 for none.
     """
 
-    name = "Welcome"
+    name = "Admitted"
     upward = False
     update: Count
     released: Count = 0
@@ -156,7 +156,7 @@ Upward: TypeAlias = (
     | Consent
 )
 Downward: TypeAlias = (
-    Welcome
+    Admitted
     | Rejected
     | HelloRequest
     | CovarianceRequest

@@ -61,9 +61,9 @@ class PacketType(Generic[M]):
 
     Examples
     --------
-    >>> from fedglb.federation.wire.messages import Welcome
-    >>> PacketType(Welcome, Welcome.name).pack(Welcome(update=4), "s1")
-    Welcome(session='s1', update=4, released=0)
+    >>> from fedglb.federation.wire.messages import Admitted
+    >>> PacketType(Admitted, Admitted.name).pack(Admitted(update=4), "s1")
+    Admitted(session='s1', update=4, released=0)
     """
 
     def __init__(self, kind: type[M], tag: str | None = None) -> None:

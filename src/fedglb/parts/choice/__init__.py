@@ -1,16 +1,15 @@
-"""Which arm is played, given the model and the confidence sets: one rule per file.
+"""Which arm is played, given the model and the confidence sets.
 
 `Ucb`, `Greedy`, `Sigma`, `Bayes` and `Thompson` rank the arms by a score. `Certified` and
-`EpsilonGreedy` are built around such a rule: one leaves out arms that the sets do not allow, the
-other plays an arm drawn uniformly now and then. `fedglb.kernels.decide` does what they say.
+`EpsilonGreedy` wrap such a rule: `Certified` leaves out arms that the sets exclude,
+`EpsilonGreedy` plays a uniformly drawn arm with probability ε. `fedglb.kernels.decide` is the code
+that plays by any of them.
 """
 
 from fedglb.parts.choice.base import Choice, choice_params
-from fedglb.parts.choice.bayes import Bayes
 from fedglb.parts.choice.certified import Certified
 from fedglb.parts.choice.epsilon_greedy import EpsilonGreedy
-from fedglb.parts.choice.greedy import Greedy
-from fedglb.parts.choice.sigma import Sigma
+from fedglb.parts.choice.index import Bayes, Greedy, Sigma
 from fedglb.parts.choice.thompson import Thompson
 from fedglb.parts.choice.ucb import Ucb
 

@@ -1,4 +1,4 @@
-"""Another rule's arm, and now and then any arm."""
+"""ε-greedy wrapper around another rule."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedglb.errors import InvalidInput, instance, number
 from fedglb.parts.choice.base import Choice
-from fedglb.parts.choice.greedy import Greedy
+from fedglb.parts.choice.index import Greedy
 from fedglb.setting import Setting
 
 

@@ -20,7 +20,7 @@ from fedglb.typing import FloatArray
 
 #: The only place in the constants.
 DEVIATION = 0
-#: So many draws take seconds per decision.
+#: This number of draws takes seconds per decision.
 MOST_DRAWS = 1_000_000
 
 
@@ -67,7 +67,7 @@ class Thompson(Choice):
     scale
         What multiplies the posterior's standard deviations, > 0.
     draws
-        m: so many further models are drawn to estimate the probability p of the arm that was
+        m, the number of further models drawn to estimate the probability p of the arm that was
         played, as p̂ = (1 + how many of them play it)/(m + 1); its standard error is
         √(p̂(1 − p̂)/(m + 1)). A weighted mean with weights 1/p̂ then has a bias of (1 − p)^(m + 1),
         relative to an arm's reward. 0: no estimate, which saves time.

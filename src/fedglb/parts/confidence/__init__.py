@@ -1,23 +1,20 @@
-"""Radii of confidence ellipsoids: one lemma per file."""
+"""Radii of confidence ellipsoids: one lemma per file.
 
-from fedglb.parts.confidence.async_linucb import AsyncLinUCB
+Those of other people's algorithms are in `fedglb.algorithms`, one file per paper.
+"""
+
 from fedglb.parts.confidence.base import Confidence
-from fedglb.parts.confidence.ecolog import EcoLogSet
-from fedglb.parts.confidence.fedglb import FedGLB
-from fedglb.parts.confidence.fedglb_printed import FedGLBPrinted
-from fedglb.parts.confidence.fedlinucb import FedLinUCB
+from fedglb.parts.confidence.fedglb import FedGLBRadius
 from fedglb.parts.confidence.fixed import Fixed
 from fedglb.parts.confidence.global_model import GlobalModel, OwnModel
 from fedglb.parts.confidence.iterate import Iterate
-from fedglb.parts.confidence.lazy_ons import LazyONS
+from fedglb.parts.confidence.lazy_ons import LazyOnsRadius
 from fedglb.parts.confidence.linear import Linear
 from fedglb.parts.confidence.mixture import Mixture
-from fedglb.parts.confidence.ofuglb import OfuGlbSet
 from fedglb.parts.confidence.one_pass import OnePassRadius
 from fedglb.parts.confidence.posterior import Posterior
 
 __all__ = [
-    "AsyncLinUCB", "Confidence", "EcoLogSet", "FedGLB", "FedGLBPrinted", "FedLinUCB", "Fixed",
-    "GlobalModel", "Iterate", "LazyONS", "Linear", "Mixture", "OfuGlbSet", "OnePassRadius",
-    "OwnModel", "Posterior",
+    "Confidence", "FedGLBRadius", "Fixed", "GlobalModel", "Iterate", "LazyOnsRadius", "Linear",
+    "Mixture", "OnePassRadius", "OwnModel", "Posterior",
 ]  # fmt: skip

@@ -27,6 +27,20 @@ class Confidence(ABC, Generic[State]):
     The inequality fails with probability at most δ for all clients and steps together, where the
     subclass does not say otherwise (`caveats`). The formula is a kernel, so that both engines
     round alike; CONTRIBUTING.md says how to add one.
+
+    Examples
+    --------
+    Half of a constant radius, by the formula of another radius:
+
+    >>> from dataclasses import dataclass
+    >>> import fedglb as fg
+    >>> @dataclass(frozen=True)
+    ... class Half(fg.Fixed):
+    ...     def constants(self, setting):
+    ...         return (0.5 * self.alpha,)
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
+    >>> fg.simulate(fg.fedglb_ucb(1.0, confidence=Half(0.3)), env, horizon=5).choices.shape
+    (5, 2)
     """
 
     #: The states that the lemma is about: those of this class and of its subclasses.
@@ -197,6 +211,6 @@ def check_likelihood(problem: Problem, otherwise: str) -> None:
         What to use where they cannot.
     """
     link = problem.link
-    if not link.likelihood or link.skew(problem.S) is None:
+    if not link.likelihood or link.self_concordance(problem.S) is None:
         allowed = f"a link whose loss is a likelihood (logistic, Poisson, identity){otherwise}"
         raise InvalidInput("link", link, allowed)

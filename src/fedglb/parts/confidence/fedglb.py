@@ -79,7 +79,7 @@ def fedglb_formula(
 
 
 @dataclass(frozen=True)
-class FedGLB(Confidence[OnsState]):
+class FedGLBRadius(Confidence[OnsState]):
     """The radius of FedGLB-UCB, of its variant 2 and, without global updates, of N-ONS-GLM.
 
     References
@@ -91,10 +91,10 @@ class FedGLB(Confidence[OnsState]):
     --------
     >>> import fedglb as fg
     >>> fg.fedglb_ucb(threshold=10.0).confidence
-    FedGLB()
+    FedGLBRadius()
     """
 
-    stored_name = "FedGLB"
+    stored_name = "FedGLBRadius"
 
     state_type = OnsState
     formula = staticmethod(fedglb_formula)

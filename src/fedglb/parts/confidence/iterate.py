@@ -1,7 +1,8 @@
 """The ellipsoid around the iterate of a client's online Newton steps.
 
 Right after a global update it is that of the global model, and every own sample adds only what the
-Newton step can have lost. `FedGLB` pays for the predictions of all samples instead, around A⁻¹b.
+Newton step can have lost. `FedGLBRadius` pays for the predictions of all samples instead, around
+A⁻¹b.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import bounds_around
 from fedglb.kernels.layout import EPOCH, INVERSE, THETA, UPDATES
 from fedglb.parts.confidence.base import Confidence
-from fedglb.parts.confidence.fedglb import C_MU, CLIENTS, DELTA, NOISE, PRIOR_WIDTH, FedGLB
+from fedglb.parts.confidence.fedglb import C_MU, CLIENTS, DELTA, NOISE, PRIOR_WIDTH, FedGLBRadius
 from fedglb.parts.confidence.global_model import SYNC_RADIUS
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import OnsState
@@ -84,8 +85,8 @@ def iterate_bounds(
 class Iterate(Confidence[OnsState]):
     """The radius around θ_i, the iterate of the online Newton steps, and not around A⁻¹b.
 
-    For FedGLB-UCB, its variant 2 and, without global updates, N-ONS-GLM. It needs what `FedGLB`
-    needs, and is r_g, the radius of the global model, right after an update.
+    For FedGLB-UCB, its variant 2 and, without global updates, N-ONS-GLM. It needs what
+    `FedGLBRadius` needs, and is r_g, the radius of the global model, right after an update.
 
     References
     ----------
@@ -111,9 +112,9 @@ class Iterate(Confidence[OnsState]):
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
     ) -> tuple[float, ...]:
-        """Return r_g(δ/2), as `FedGLB` does."""
-        return FedGLB().radius_terms(setting, objective, solution)
+        """Return r_g(δ/2), as `FedGLBRadius` does."""
+        return FedGLBRadius().radius_terms(setting, objective, solution)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return √(λ/c)S, N, δ, c, R, λ and S, as `FedGLB` does."""
-        return FedGLB().constants(setting)
+        """Return √(λ/c)S, N, δ, c, R, λ and S, as `FedGLBRadius` does."""
+        return FedGLBRadius().constants(setting)

@@ -68,7 +68,7 @@ def lazy_ons_formula(
 
 
 @dataclass(frozen=True)
-class LazyONS(Confidence[LazyOnsState]):
+class LazyOnsRadius(Confidence[LazyOnsState]):
     """The radius of FedGLB-UCB₃.
 
     Parameters
@@ -85,10 +85,10 @@ class LazyONS(Confidence[LazyOnsState]):
     --------
     >>> import fedglb as fg
     >>> fg.fedglb_ucb_3(updates=20).confidence
-    LazyONS(rate=LazyRate(updates=20, batch_limit=None))
+    LazyOnsRadius(rate=LazyRate(updates=20, batch_limit=None))
     """
 
-    stored_name = "LazyONS"
+    stored_name = "LazyOnsRadius"
 
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)

@@ -22,19 +22,19 @@ from fedglb.kernels.layout import (
     in_order,
 )
 from fedglb.kernels.linalg import dot, invert, quadratic
-from fedglb.kernels.mixture import (
-    Fit,
-    first_epoch_terms,
-    global_set,
-    local_radius,
-    local_terms,
-)
 from fedglb.kernels.scoring import upper_bounds
 from fedglb.model import SharedModel
 from fedglb.parts.confidence.base import Confidence, check_likelihood
 from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import AnchoredState
 from fedglb.parts.local_update.anchored import ANCHOR, GRADIENT, TRACE
+from fedglb.parts.mixture import (
+    Fit,
+    first_epoch_terms,
+    global_set,
+    local_radius,
+    local_terms,
+)
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -45,7 +45,7 @@ from fedglb.typing import FloatArray
     SET_INVERSE,
 ) = range(12)  # fmt: skip
 #: Places in the constants: S, s̄, the dispersion, N and δ.
-BALL, SKEW, DISPERSION, CLIENTS, DELTA = range(5)
+BALL, CONCORDANCE, DISPERSION, CLIENTS, DELTA = range(5)
 
 
 @kernel
@@ -78,7 +78,7 @@ def own_radius(
         counters[TRACE] / unit if epoch == 1.0 else -1.0,
         theta.shape[0],
         S,
-        constants[SKEW],
+        constants[CONCORDANCE],
         split,
         radius_terms[LOG_DET],
         radius_terms[WEIGHT_COST],
@@ -169,7 +169,7 @@ class Mixture(Confidence[AnchoredState]):
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is no likelihood."""
-        otherwise = ", or fedglb_ucb, whose lemma FedGLB needs none"
+        otherwise = ", or fedglb_ucb, whose radius needs none"
         check_likelihood(problem, otherwise)
 
     def radius_terms(
@@ -177,7 +177,7 @@ class Mixture(Confidence[AnchoredState]):
     ) -> tuple[float, ...]:
         """Return ρ, the shift of W, and the terms of Theorem L."""
         problem, unit = setting.problem, setting.problem.dispersion
-        s, everywhere = _skew(problem, problem.S), _skew(problem, math.inf)
+        s, everywhere = _concordance(problem, problem.S), _concordance(problem, math.inf)
         assert solution.hessian is not None
         h, basis = np.linalg.eigh(solution.hessian)
         ell = setting.ridge + solution.multiplier
@@ -202,7 +202,9 @@ class Mixture(Confidence[AnchoredState]):
         problem, unit = setting.problem, setting.problem.dispersion
         d, inverse = problem.dim, np.empty((problem.dim, problem.dim))
         if model is None:
-            own = first_epoch_terms(d, problem.S, _skew(problem, problem.S), setting.ridge / unit)
+            own = first_epoch_terms(
+                d, problem.S, _concordance(problem, problem.S), setting.ridge / unit
+            )
             numbers = np.array([1.0, 1.0 / problem.S**2, *own])
             inverse = problem.S**2 * np.eye(d)
         else:
@@ -218,8 +220,8 @@ class Mixture(Confidence[AnchoredState]):
         """Return S, s̄, the dispersion, N and δ."""
         problem = setting.problem
         return in_order({
-            BALL: problem.S, SKEW: _skew(problem, math.inf), DISPERSION: problem.dispersion,
-            CLIENTS: setting.clients, DELTA: setting.delta,
+            BALL: problem.S, CONCORDANCE: _concordance(problem, math.inf),
+            DISPERSION: problem.dispersion, CLIENTS: setting.clients, DELTA: setting.delta,
         })  # fmt: skip
 
     def contains(
@@ -238,7 +240,7 @@ class Mixture(Confidence[AnchoredState]):
         return math.sqrt(quadratic(W, error)) <= alpha * slack and own <= radius * slack
 
 
-def _skew(problem: Problem, reach: float) -> float:
-    s = problem.link.skew(reach)
+def _concordance(problem: Problem, reach: float) -> float:
+    s = problem.link.self_concordance(reach)
     assert s is not None  # checked by `check`
     return s

@@ -12,12 +12,12 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import bounds_around
 from fedglb.kernels.layout import HIGH, LOW, UPPER, in_order
 from fedglb.kernels.linalg import invert, quadratic
-from fedglb.kernels.one_pass_set import Expansion, smallest_set
-from fedglb.kernels.self_concordance import taylor_excess
 from fedglb.model import SharedModel, triangle_size
 from fedglb.parts.confidence.base import Confidence, check_likelihood
+from fedglb.parts.confidence.one_pass_set import Expansion, smallest_set
 from fedglb.parts.global_update import Objective, Passed, Solution
 from fedglb.parts.local_update import FrozenHessianState
+from fedglb.parts.self_concordance import taylor_excess
 from fedglb.privacy.fixed_point import UNIT
 from fedglb.privacy.gaussian import NoisePlan
 from fedglb.problem import Problem
@@ -28,7 +28,7 @@ from fedglb.typing import FloatArray
 RADIUS, SET_CENTRE = 0, 1
 #: The only place in the constants: S.
 BALL = 0
-#: Beside all batches, sets are made of so many of the last ones.
+#: Window sizes tried: sets are made of all batches, and of these numbers of the last ones.
 WINDOWS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 #: A set replaces another if it is smaller by this factor: where all are about the ball, the
 #: one of all batches tells arms apart best.
@@ -75,7 +75,7 @@ def one_pass_bounds(
 class OnePassRadius(Confidence[FrozenHessianState]):
     """The proven set of the one-pass update: likelihood-ratio mixtures, the noise among them.
 
-    An ellipsoid with a centre and a matrix of its own, which the coordinator works out at each
+    An ellipsoid with its own centre and matrix, which the coordinator works out at each
     update from what was released, and sends with the model: 1 + d + d(d+1)/2 numbers. It
     holds θ* at all updates with probability 1 − δ. Neither c_μ nor R enters it (R does for the
     identity link).
@@ -133,14 +133,14 @@ class OnePassRadius(Confidence[FrozenHessianState]):
         fit = _Fit(setting, objective.path, solution.theta)
         windows = [(fit.share(start), *fit.expansion(start)) for start in fit.starts()]
         length, radius = float(np.linalg.norm(solution.theta)), 1.0
-        reach = fit.skew * (problem.S + min(length, problem.S))
+        reach = fit.s * (problem.S + min(length, problem.S))
         centre, W = np.zeros(d), np.eye(d) / problem.S**2
         # all windows hold at once: what one of them knows of ‖θ* − θ‖ makes all others smaller
         for last_round in (False, True):
             width = math.inf
             for share, at, basis in windows:
                 ell = setting.ridge / problem.dispersion + at.error
-                found = smallest_set(at, problem.S, fit.skew, share, ell, reach)
+                found = smallest_set(at, problem.S, fit.s, share, ell, reach)
                 reach = min(reach, found.reach)
                 if last_round and found.width < _SMALLER * width:
                     width, radius = found.width, found.radius
@@ -198,15 +198,15 @@ class _Fit:
 
     def __init__(self, setting: Setting, path: tuple[Passed, ...], theta: FloatArray) -> None:
         problem, unit, d = setting.problem, setting.problem.dispersion, setting.problem.dim
-        skew = problem.link.skew(problem.S)
-        assert skew is not None  # checked by `check`
-        self.skew, self._setting, self._theta, self._last = skew, setting, theta, len(path)
+        s = problem.link.self_concordance(problem.S)
+        assert s is not None  # checked by `check`
+        self.s, self._setting, self._theta, self._last = s, setting, theta, len(path)
         zeros = np.zeros((1, d, d))
         self._P = np.concatenate([zeros, np.stack([each.covariance for each in path])]) / unit
         self._U = np.concatenate([zeros[:, 0], np.stack([each.moment for each in path])]) / unit
         moves = theta - np.stack([each.theta for each in path])
         lengths = np.sqrt((moves * moves).sum(axis=1))
-        turns = skew * lengths
+        turns = s * lengths
         # w_j and their inverses as monotone bounds: sums by parts then have terms of one sign
         self._weights = np.exp(-np.maximum.accumulate(turns[::-1])[::-1])
         batches = np.diff(self._P, axis=0)

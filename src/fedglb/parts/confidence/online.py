@@ -1,8 +1,8 @@
 """From the regret of an online learner to a bound on its prediction errors.
 
 If the learner's loss exceeds that of θ* by at most B, then Σ[xᵀ(θ_s − θ*)]² ≤ q² − 1, by
-Corollary 8 of Abbasi-Yadkori et al. (2012) and Lemma 2 of Jun et al. (2017). The radii `FedGLB`
-and `LazyONS` rest on it (docs/theory.md, section 2.3, Lemmas 4 and 5).
+Corollary 8 of Abbasi-Yadkori et al. (2012) and Lemma 2 of Jun et al. (2017). The radii
+`FedGLBRadius` and `LazyOnsRadius` rest on it (docs/theory.md, section 2.3, Lemmas 4 and 5).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fedglb.parts.global_update.base import (
     Sums,
 )
 from fedglb.parts.global_update.closed_form import ClosedForm
-from fedglb.parts.global_update.evaluation import AgdStop, Projection, Stop
+from fedglb.parts.global_update.evaluation import AgdStop, Stop
 from fedglb.parts.global_update.exchange import Exchange
 from fedglb.parts.global_update.lbfgs import LBFGS
 from fedglb.parts.global_update.newton import Newton
@@ -22,6 +22,6 @@ from fedglb.parts.global_update.refit import Refit
 
 __all__ = [
     "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnePass", "OnsStep", "Passed", "Projection", "Query", "Refit", "Solution",
+    "OneExchange", "OnePass", "OnsStep", "Passed", "Query", "Refit", "Solution",
     "Solve", "Stop", "Sums", "Within",
 ]  # fmt: skip

@@ -17,9 +17,7 @@ from fedglb.parts.global_update.evaluation import (
     IterativeSolver,
     evaluate,
     project_euclidean,
-    within_reach,
 )
-from fedglb.parts.global_update.paper_projection import into_ball
 from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 100_000
@@ -44,10 +42,6 @@ class AGD(IterativeSolver):
         result, which the radius needs.
     rounds
         J, the number of rounds; only with stop="fixed".
-    projection
-        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
-        minimise without constraint and, if the result lies outside, take the paper's
-        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
 
     Raises
     ------
@@ -56,9 +50,7 @@ class AGD(IterativeSolver):
 
     Notes
     -----
-    With projection="ball" every iterate is projected onto the ball. With "paper" and a link
-    whose k_μ holds on the ball only (Poisson), replies carry the loss: when F rises, momentum
-    starts again from where F was lowest; when F rises without momentum, the step is halved.
+    Every iterate is projected onto the ball ‖θ‖ ≤ S.
 
     References
     ----------
@@ -69,9 +61,9 @@ class AGD(IterativeSolver):
     --------
     >>> import fedglb as fg
     >>> fg.AGD(stop="fixed", rounds=20)
-    AGD(tolerance=None, stop='fixed', rounds=20, projection='ball')
+    AGD(tolerance=None, stop='fixed', rounds=20)
     >>> fg.fedglb_ucb(threshold=10.0, solver=fg.AGD(tolerance=1e-8)).solver
-    AGD(tolerance=1e-08, stop='certificate', rounds=None, projection='ball')
+    AGD(tolerance=1e-08, stop='certificate', rounds=None)
     """
 
     stored_name = "AGD"
@@ -79,31 +71,21 @@ class AGD(IterativeSolver):
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
-        final = yield from self._iterate(objective)
-        return (yield from into_ball(objective, final, self.projection))
+        return (yield from self._iterate(objective)).solution()
 
     def _iterate(self, objective: Objective) -> Generator[Query, Sums, Evaluation]:
         setting = objective.setting
-        problem, n, ball = setting.problem, objective.samples, self.on_ball
+        problem, n = setting.problem, objective.samples
         step = 1.0 / (problem.k_mu + setting.ridge / n)
-        with_loss = not (ball or problem.link.smooth_everywhere())
         target = self.epsilon(objective)
         limit = self.rounds if self.stop == "fixed" else MAX_ROUNDS
         assert limit is not None
-
-        def confine(point: FloatArray, origin: FloatArray) -> FloatArray:
-            if ball:
-                return project_euclidean(point, problem.S)
-            return within_reach(point, origin, problem.S) if with_loss else point
-
         momentum = _Momentum()
         theta = base = objective.start
         best: Evaluation | None = None
-        lowest: Evaluation | None = None
         j = best_round = 0
-        gamma = 0.0
         while j < limit:
-            point = yield from evaluate(objective, theta, ball=ball, loss=with_loss)
+            point = yield from evaluate(objective, theta, ball=True)
             j += 1
             if self.stop == "certificate":
                 if best is None or point.gap < best.gap:
@@ -113,21 +95,14 @@ class AGD(IterativeSolver):
                     return best
             if self.stop == "bound" and j == 1:
                 limit = paper_rounds(objective, point.gradient, target)
-            if with_loss:
-                if lowest is not None and point.above(lowest):
-                    if gamma == 0.0:  # there was no momentum: the step was too long
-                        step *= 0.5
-                    momentum = _Momentum()
-                    point = lowest
-                lowest = point
-            following = confine(point.theta - step * point.gradient / n, point.theta)
+            following = project_euclidean(point.theta - step * point.gradient / n, problem.S)
             gamma = momentum.next()
-            theta = confine((1.0 - gamma) * following + gamma * base, following)
+            theta = project_euclidean((1.0 - gamma) * following + gamma * base, problem.S)
             base = following
         if best is not None:
             return best
         # The rate is for ϑ; the paper returns the extrapolated point (erratum 6).
-        return (yield from evaluate(objective, base, ball=ball))
+        return (yield from evaluate(objective, base, ball=True))
 
 
 class _Momentum:

@@ -1,9 +1,8 @@
 """How all clients fit one model: the interface of the solvers, and the running solve.
 
-A solver is written as a generator: it yields the point at which it wants the sums over all
-clients, is sent those sums, and returns its solution. It knows nothing of messages. The sums
-that a running solve has been told are its whole state: a new solve that is told the same sums
-asks the same next query.
+A solver is a generator: it yields the point at which it needs the sums over all clients, is sent
+those sums, and returns its solution. It knows nothing of messages. The sums that a running solve
+got are its whole state: a new solve that gets the same sums yields the same next query.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ class Sums:
     gradient
         Σ x(μ(xᵀθ) − y), shape (d,).
     hessian
-        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None where it was not asked for.
+        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if the query has not asked for it.
     loss
-        Σ l(xᵀθ, y), or None where it was not asked for.
+        Σ l(xᵀθ, y), or None if the query has not asked for it.
     """
 
     gradient: FloatArray
@@ -157,7 +156,7 @@ class Solution:
     hessian
         Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known.
     residual_bound
-        Where nobody has evaluated `theta`: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
+        If `theta` was not evaluated: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
         `gradient` is then not a number.
     drift
         q: the Hessian at `theta` lies between e^{∓q} times `hessian`.
@@ -185,8 +184,29 @@ Steps: TypeAlias = Generator[Query, Sums, Solution]
 class GlobalUpdate(ABC):
     """A solver: a way for all clients to fit one model. Subclasses are frozen dataclasses.
 
-    An algorithm has one as its `solver`. One of your own implements `solve`; CONTRIBUTING.md has
-    an example.
+    An algorithm has one as its `solver`. Your own solver implements `solve`.
+
+    Examples
+    --------
+    Ten steps of gradient descent from the last model:
+
+    >>> from dataclasses import dataclass
+    >>> import fedglb as fg
+    >>> from fedglb.parts.global_update import Query, Solution
+    >>> @dataclass(frozen=True)
+    ... class Descent(fg.GlobalUpdate):
+    ...     def solve(self, objective):
+    ...         theta, ridge = objective.start, objective.setting.ridge
+    ...         for _ in range(10):
+    ...             sums = yield Query(theta)
+    ...             gradient = sums.gradient + ridge * theta
+    ...             theta = theta - gradient / (objective.samples + ridge)
+    ...         sums = yield Query(theta)
+    ...         return Solution(theta, sums.gradient + ridge * theta)
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
+    >>> run = fg.simulate(fg.fedglb_ucb(0.1, solver=Descent()), env, horizon=20, seed=1)
+    >>> run.rounds == 11 * run.syncs > 0
+    True
     """
 
     #: Whether each update fits all samples again (True), or only those since the last (False).
@@ -195,11 +215,11 @@ class GlobalUpdate(ABC):
     model_fields: ClassVar[frozenset[str]] = frozenset({"theta"})
     #: Whether its models lie in the ball ‖θ‖ ≤ S.
     in_ball: bool = True
-    #: Whether clients answer the request for an update with their sums at the model that they
-    #: hold, and not with a covariance.
+    #: Whether clients answer the request for an update with their sums at the last model, and not
+    #: with a covariance.
     starts_at_model: ClassVar[bool] = False
-    #: Whether only the client that asked takes part. It gets the model, or `download_level` says
-    #: who does; the others go on with the models that they hold.
+    #: Whether only the client that asked takes part. It alone gets the model, unless
+    #: `download_level` says otherwise; the other clients keep their models.
     alone: ClassVar[bool] = False
     #: Whether clients send each sample's part once, in whole numbers (`protocol.batches`): sums
     #: over all clients are all that is ever needed.
@@ -207,10 +227,10 @@ class GlobalUpdate(ABC):
 
     @property
     def download_level(self) -> float | None:
-        """Where updates are `alone`: who gets the model, by what of A a client does not have.
+        """Where updates are `alone`: the log-det gap from which on a client gets the model.
 
-        Those for which log(det A / det A_j) reaches this level, A_j being what client j uploaded
-        or was sent. None (default): the client that asked, and nobody else.
+        The gap of client j is log(det A / det A_j), with A_j the sums that it uploaded or was
+        sent. None (default): only the client that asked gets the model.
         """
         return None
 
@@ -242,7 +262,7 @@ class Solve:
     objective
         What to solve.
     transcript
-        The sums that were told so far; give those of an interrupted solve to resume it.
+        The sums so far; pass those of an interrupted solve to resume it.
 
     Attributes
     ----------
@@ -273,12 +293,12 @@ class Solve:
 
     def __post_init__(self) -> None:
         self._steps = self.solver.solve(self.objective)
-        told, self.transcript = self.transcript, []
+        earlier, self.transcript = self.transcript, []
         try:
             self.query = next(self._steps)
         except StopIteration as done:
             self.solution = done.value
-        for sums in told:
+        for sums in earlier:
             self.tell(sums)
 
     def tell(self, sums: Sums) -> None:

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from fedglb.kernels.linalg import solve
-from fedglb.kernels.self_concordance import newton_gap
 from fedglb.links import Link
 from fedglb.parts.global_update.base import Objective
+from fedglb.parts.self_concordance import newton_gap
 from fedglb.typing import FloatArray
 
 #: How far beyond the ball (or θ) ρ is tried, in order.
@@ -82,37 +82,19 @@ def newton_bound(
     radius: float,
     ridge: float,
     n: int,
-    *,
-    ball: bool,
 ) -> float:
-    """Certificate (c): δ_N² ω(κ)/n with δ_N² = gᵀH⁻¹g, κ = sδ_N/√λ_min(H).
+    """Certificate (c), for the minimum over the ball: δ_N² ω(κ)/n.
 
-    For the minimum over the ball, s is that of the ball and there is nothing to check. For the
-    minimum over all θ, with an s that depends on ρ, the minimiser must provably have ‖θ‖ ≤ ρ.
+    δ_N² = gᵀH⁻¹g and κ = sδ_N/√λ_min(H), with the self-concordance s on the ball.
     """
+    s = link.self_concordance(radius)
+    if s is None:
+        return math.inf
     shifted = gradient + multiplier * theta
     H = hessian + multiplier * np.eye(theta.size)
     decrement = math.sqrt(max(float(shifted @ solve(H, shifted)), 0.0))
     smallest = max(float(np.linalg.eigvalsh(H)[0]), ridge + multiplier)
-    slack = _slack(theta, multiplier, radius, n)
-    if ball:
-        s = link.self_concordance(radius)
-        return math.inf if s is None else newton_gap(decrement, s, smallest) / n + slack
-    everywhere = link.self_concordance(math.inf)
-    if everywhere is not None and math.isfinite(everywhere):
-        return newton_gap(decrement, everywhere, smallest) / n + slack
-    length = float(np.linalg.norm(theta))
-    for step in _LADDER:
-        rho = max(radius, length) + step
-        s = link.self_concordance(rho)
-        if s is None:
-            break
-        kappa = s * decrement / math.sqrt(smallest)
-        if kappa < 1.0:
-            stretch = -math.log1p(-kappa) / kappa if kappa > 0.0 else 1.0
-            if length + decrement * stretch / math.sqrt(smallest) <= rho:
-                return newton_gap(decrement, s, smallest) / n + slack
-    return math.inf
+    return newton_gap(decrement, s, smallest) / n + _slack(theta, multiplier, radius, n)
 
 
 def gap(
@@ -126,32 +108,21 @@ def gap(
 ) -> float:
     """Return the smallest of the certificates at θ, for the minimum over the ball or over all θ.
 
-    `gradient` is n∇F(θ) with the regulariser, `hessian` n∇²F(θ) likewise, or None.
+    `gradient` is n∇F(θ) with the regulariser, `hessian` n∇²F(θ) likewise, or None;
+    it tells of the minimum over the ball only.
     """
     setting = objective.setting
     problem, ridge, n = setting.problem, setting.ridge, objective.samples
-    bounds = []
-    if ball:
-        bounds.append(
-            ball_curvature_bound(
-                theta, gradient, multiplier, objective.covariance, problem.slope_infimum,
-                problem.S, ridge, n,
-            )
-        )  # fmt: skip
-    else:
-        bounds.append(ridge_bound(gradient, ridge, n))
-        bounds.append(
-            curvature_bound(
-                theta, gradient, objective.covariance, problem.link, problem.S, ridge, n
-            )
-        )
-    if hessian is not None:
-        bounds.append(
-            newton_bound(
-                theta, gradient, multiplier, hessian, problem.link, problem.S, ridge, n, ball=ball
-            )
-        )
-    return min(bounds)
+    covariance, S = objective.covariance, problem.S
+    if not ball:
+        bound = curvature_bound(theta, gradient, covariance, problem.link, S, ridge, n)
+        return min(ridge_bound(gradient, ridge, n), bound)
+    bound = ball_curvature_bound(
+        theta, gradient, multiplier, covariance, problem.slope_infimum, S, ridge, n
+    )
+    if hessian is None:
+        return bound
+    return min(bound, newton_bound(theta, gradient, multiplier, hessian, problem.link, S, ridge, n))
 
 
 def _slack(theta: FloatArray, multiplier: float, radius: float, n: int) -> float:

@@ -18,8 +18,6 @@ from fedglb.typing import FloatArray
 Stop: TypeAlias = Literal["certificate", "fixed"]
 #: `AGD` has the paper's number of rounds besides.
 AgdStop: TypeAlias = Literal["certificate", "fixed", "bound"]
-#: What keeps a model in the ball ‖θ‖ ≤ S.
-Projection: TypeAlias = Literal["ball", "paper"]
 #: A gap below this that no longer falls is as small as double precision allows.
 ROUNDING_GAP = 1e-13
 
@@ -122,7 +120,7 @@ def project_euclidean(theta: FloatArray, radius: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class IterativeSolver(GlobalUpdate):
-    """What `AGD`, `Newton` and `LBFGS` have in common: when to stop, and how to stay in the ball.
+    """What `AGD`, `Newton` and `LBFGS` have in common: when to stop.
 
     Parameters
     ----------
@@ -133,10 +131,6 @@ class IterativeSolver(GlobalUpdate):
         after `rounds` rounds. A subclass that knows more says so in `stop_rules`.
     rounds
         J, the number of rounds; only with stop="fixed".
-    projection
-        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
-        minimise without constraint and, if the result lies outside, take the paper's
-        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
 
     Raises
     ------
@@ -149,22 +143,15 @@ class IterativeSolver(GlobalUpdate):
     tolerance: float | None = None
     stop: AgdStop = "certificate"
     rounds: int | None = None
-    projection: Projection = "ball"
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:
             number("tolerance", self.tolerance, above=0.0)
         one_of("stop", self.stop, self.stop_rules)
-        one_of("projection", self.projection, get_args(Projection))
         if self.stop == "fixed":
             integer("rounds", self.rounds)
         elif self.rounds is not None:
             raise InvalidInput("rounds", self.rounds, 'a number only with stop="fixed"')
-
-    @property
-    def on_ball(self) -> bool:
-        """Whether a solve minimises over the ball, and not over all θ."""
-        return self.projection == "ball"
 
     def epsilon(self, objective: Objective) -> float:
         """Return ε: `tolerance`, or 1/n².

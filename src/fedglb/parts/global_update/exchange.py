@@ -1,4 +1,4 @@
-"""An upload of one client, and who gets the sums: the update of FedLinUCB and Async-LinUCB."""
+"""One client uploads, and some clients get the sums: FedLinUCB's and Async-LinUCB's update."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 
 from fedglb.errors import number
 from fedglb.kernels.linalg import solve
-from fedglb.later import as_before, later
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Solution, Steps
 
 
@@ -22,9 +21,9 @@ class Exchange(GlobalUpdate):
     Parameters
     ----------
     download
-        None (default): the client that uploaded gets A and b, and the others hear nothing of it.
-        A number C ≥ 0: every client gets them to which what it does not have makes det A more
-        than 1 + C times; infinity: nobody ever does.
+        None (default): only the client that uploaded gets A and b. A number C ≥ 0: every client
+        gets them whose own sums have a determinant less than det A/(1 + C); infinity: no client
+        ever gets them.
 
     Raises
     ------
@@ -40,7 +39,7 @@ class Exchange(GlobalUpdate):
     --------
     >>> import fedglb as fg
     >>> fg.fedlinucb(threshold=1.0).solver, fg.async_linucb(threshold=1.0).solver
-    (Exchange(), Exchange(download=1.0))
+    (Exchange(download=None), Exchange(download=1.0))
     """
 
     stored_name = "Exchange"
@@ -49,8 +48,7 @@ class Exchange(GlobalUpdate):
     alone = True
     model_fields = frozenset({"b"})
 
-    download: float | None = later(None)
-    __repr__ = as_before
+    download: float | None = None
 
     def __post_init__(self) -> None:
         if self.download is not None:

@@ -20,7 +20,6 @@ from fedglb.parts.global_update.evaluation import (
 )
 from fedglb.parts.global_update.newton import MAX_ROUNDS as NEWTON_ROUNDS
 from fedglb.parts.global_update.newton import newton_rounds
-from fedglb.parts.global_update.paper_projection import into_ball
 from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 2000
@@ -40,10 +39,6 @@ class LBFGS(IterativeSolver):
         which the radius needs.
     rounds
         J, the number of rounds; only with stop="fixed".
-    projection
-        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
-        minimise without constraint and, if the result lies outside, take the paper's
-        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
     memory
         How many pairs (step, change of the gradient) the coordinator keeps; at least 1.
 
@@ -56,8 +51,8 @@ class LBFGS(IterativeSolver):
     -----
     The first metric is λI + k_μ M, which the coordinator knows. F is convex, so the derivative
     along a step tells whether the step went too far, and it is cut back without any loss being
-    sent. With projection="ball", a result that lies outside (or is not certified) is finished by
-    constrained Newton rounds, in which clients send Hessians too.
+    sent. A result that lies outside the ball (or is not certified) is finished by constrained
+    Newton rounds, in which clients send Hessians too.
 
     References
     ----------
@@ -68,7 +63,7 @@ class LBFGS(IterativeSolver):
     --------
     >>> import fedglb as fg
     >>> fg.LBFGS(memory=5)
-    LBFGS(tolerance=None, stop='certificate', rounds=None, projection='ball', memory=5)
+    LBFGS(tolerance=None, stop='certificate', rounds=None, memory=5)
     """
 
     stored_name = "LBFGS"
@@ -87,10 +82,10 @@ class LBFGS(IterativeSolver):
         radius, epsilon = objective.setting.problem.S, self.epsilon(objective)
         outside = float(np.linalg.norm(final.theta)) > radius
         uncertified = self.stop == "certificate" and not final.gap <= epsilon
-        if self.on_ball and (outside or uncertified):
+        if outside or uncertified:
             start = project_euclidean(final.theta, radius)
-            final = yield from newton_rounds(objective, start, epsilon, NEWTON_ROUNDS, ball=True)
-        return (yield from into_ball(objective, final, self.projection))
+            final = yield from newton_rounds(objective, start, epsilon, NEWTON_ROUNDS)
+        return final.solution()
 
     def _iterate(
         self, objective: Objective, target: float, limit: int
@@ -126,7 +121,7 @@ class LBFGS(IterativeSolver):
             if not curved:
                 break
         if self.stop == "fixed":
-            for _ in range(limit - used):  # nothing left to gain, but J rounds were asked for
+            for _ in range(limit - used):  # nothing left to gain, but `rounds` is fixed
                 point = yield from evaluate(objective, point.theta, ball=False)
         return point
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedglb.kernels.ball import minimise_quadratic
-from fedglb.kernels.linalg import solve
-from fedglb.kernels.self_concordance import safe_step
 from fedglb.parts.global_update.base import Objective, Query, Steps, Sums
 from fedglb.parts.global_update.evaluation import (
     ROUNDING_GAP,
@@ -19,7 +17,7 @@ from fedglb.parts.global_update.evaluation import (
     Stop,
     evaluate,
 )
-from fedglb.parts.global_update.paper_projection import into_ball
+from fedglb.parts.self_concordance import safe_step
 from fedglb.typing import FloatArray
 
 MAX_ROUNDS = 200
@@ -39,10 +37,6 @@ class Newton(IterativeSolver):
         result, which the radius needs.
     rounds
         J, the number of steps; only with stop="fixed".
-    projection
-        What keeps the model in the ball. "ball" (default): minimise over ‖θ‖ ≤ S. "paper":
-        minimise without constraint and, if the result lies outside, take the paper's
-        argmin ‖g(θ̃) − g(θ)‖_{A⁻¹} over the ball (not convex; erratum 4).
 
     Raises
     ------
@@ -51,7 +45,7 @@ class Newton(IterativeSolver):
 
     Notes
     -----
-    With projection="ball" each step minimises the quadratic model over the ball. A step is full
+    Each step minimises the quadratic model over the ball ‖θ‖ ≤ S. A step is full
     where that provably decreases F; else it has the length log(1+r)/r, r = s‖p‖ for the full
     step p, which provably does. Where the link's self-concordance s is not known, replies
     carry the loss, and the step is halved until F falls.
@@ -64,7 +58,7 @@ class Newton(IterativeSolver):
     --------
     >>> import fedglb as fg
     >>> fg.Newton(tolerance=1e-12)
-    Newton(tolerance=1e-12, stop='certificate', rounds=None, projection='ball')
+    Newton(tolerance=1e-12, stop='certificate', rounds=None)
     """
 
     stored_name = "Newton"
@@ -74,14 +68,11 @@ class Newton(IterativeSolver):
         """Yield queries, receive sums, return the solution."""
         target = self.epsilon(objective) if self.rounds is None else None
         limit = MAX_ROUNDS if self.rounds is None else self.rounds + 1
-        final = yield from newton_rounds(
-            objective, objective.start, target, limit, ball=self.on_ball
-        )
-        return (yield from into_ball(objective, final, self.projection))
+        return (yield from newton_rounds(objective, objective.start, target, limit)).solution()
 
 
 def newton_rounds(
-    objective: Objective, start: FloatArray, target: float | None, limit: int, *, ball: bool
+    objective: Objective, start: FloatArray, target: float | None, limit: int
 ) -> Generator[Query, Sums, Evaluation]:
     """Take Newton steps from `start` until the certificate is ≤ target, in at most `limit` rounds.
 
@@ -92,12 +83,12 @@ def newton_rounds(
     by_loss = problem.link.self_concordance(problem.S) is None
 
     def at(theta: FloatArray) -> Generator[Query, Sums, Evaluation]:
-        return (yield from evaluate(objective, theta, ball=ball, hessian=True, loss=by_loss))
+        return (yield from evaluate(objective, theta, ball=True, hessian=True, loss=by_loss))
 
     point = yield from at(start)
     used = 1
     while used < limit and (target is None or point.gap > target):
-        step = _step(point, problem.S, ball=ball)
+        step = _step(point, problem.S)
         reach = max(float(np.linalg.norm(v)) for v in (point.theta, point.theta + step))
         s = problem.link.self_concordance(reach)  # holds all along the step
         length = 1.0 if s is None else safe_step(s * float(np.linalg.norm(step)))
@@ -117,10 +108,8 @@ def newton_rounds(
     return point
 
 
-def _step(point: Evaluation, radius: float, *, ball: bool) -> FloatArray:
+def _step(point: Evaluation, radius: float) -> FloatArray:
     assert point.hessian is not None
-    if not ball:
-        return -solve(point.hessian, point.gradient)
     theta = np.empty_like(point.theta)
     w = point.hessian @ point.theta - point.gradient
     if math.isnan(minimise_quadratic(point.hessian, w, radius, theta)):

@@ -11,9 +11,9 @@ import numpy as np
 from fedglb.errors import number, one_of
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.linalg import inverse_quadratic, solve
-from fedglb.kernels.mixture import Fit, global_set
-from fedglb.kernels.self_concordance import safe_step, taylor_excess
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps, Sums
+from fedglb.parts.mixture import Fit, global_set
+from fedglb.parts.self_concordance import safe_step, taylor_excess
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
@@ -25,7 +25,7 @@ MAX_ROUNDS = 100
 
 @dataclass(frozen=True)
 class Step:
-    """A Newton step from θ₀ to θ₁, and what is known of θ₁ though nobody has evaluated it.
+    """A Newton step from θ₀ to θ₁, and what is known of θ₁ without an evaluation there.
 
     Parameters
     ----------
@@ -110,7 +110,8 @@ class OneExchange(GlobalUpdate):
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""
         setting, theta = objective.setting, objective.start
-        sums, known = objective.at_model, setting.problem.link.skew(math.inf) is not None
+        sums = objective.at_model
+        known = setting.problem.link.self_concordance(math.inf) is not None
         if sums is None:
             sums = yield Query(theta.copy(), hessian=True)
         for _ in range(MAX_ROUNDS):
@@ -151,14 +152,14 @@ class OneExchange(GlobalUpdate):
             raise FloatingPointError("the Hessian is not positive definite in double precision")
         moved = end - theta
         # |xᵀθ| is at most the longer of the two all along the step
-        s = problem.link.skew(max(float(np.linalg.norm(v)) for v in (theta, end)))
+        s = problem.link.self_concordance(max(float(np.linalg.norm(v)) for v in (theta, end)))
         drift = math.inf if s is None else s * float(np.linalg.norm(moved))
         length = math.sqrt(max(float(moved @ H @ moved), 0.0))
         excess = taylor_excess(drift) if drift <= 700.0 else math.inf
         return Step(end, multiplier, H, drift, excess * length if length > 0.0 else 0.0)
 
     def _accepts(self, setting: Setting, step: Step) -> bool:
-        """Return whether the step may end where nobody has evaluated it."""
+        """Return whether the step's end needs no evaluation."""
         if not step.drift <= 1.79:  # then only part of the step would be taken
             return False
         if self.within == "deviation":
@@ -171,16 +172,16 @@ class OneExchange(GlobalUpdate):
         """How large a residual may be, in the norm of the inverse Hessian."""
         given = self.slack if self.within == "deviation" else None
         slack = 0.1 if given is None else given
-        if setting.problem.link.skew(math.inf) is None:  # there only evaluated points end a solve
-            slack = min(slack, 0.1)
+        if setting.problem.link.self_concordance(math.inf) is None:
+            slack = min(slack, 0.1)  # only evaluated points end a solve
         return slack * math.sqrt(setting.problem.dispersion)
 
 
 def fit_width(setting: Setting, step: Step) -> float:
-    """Return the width of the proven set around a step's end (`kernels.mixture`)."""
+    """Return the width of the proven set around a step's end (`fedglb.parts.mixture`)."""
     problem = setting.problem
     d, unit = problem.dim, problem.dispersion
-    s = problem.link.skew(problem.S)
+    s = problem.link.self_concordance(problem.S)
     assert s is not None
     h = np.maximum(np.linalg.eigvalsh(step.hessian) / unit, 0.0)
     fit = Fit(

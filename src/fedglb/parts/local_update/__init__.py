@@ -1,21 +1,19 @@
-"""Local updates: what a client does with its own sample. One choice per file."""
+"""Local updates: what a client does with its own sample. One choice per file.
+
+Those of other people's algorithms are in `fedglb.algorithms`, one file per paper.
+"""
 
 from fedglb.parts.local_update.anchored import Anchored, AnchoredState
 from fedglb.parts.local_update.base import HessianState, LocalState, LocalUpdate, Metric
-from fedglb.parts.local_update.ecolog import EcoLog, EcoLogState
 from fedglb.parts.local_update.frozen import Frozen, FrozenState
 from fedglb.parts.local_update.frozen_hessian import FrozenHessian, FrozenHessianState
-from fedglb.parts.local_update.frozen_ridge import FrozenRidge, FrozenRidgeState
-from fedglb.parts.local_update.hessian_mle import HessianMle, HessianMleState
 from fedglb.parts.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.parts.local_update.mle import Mle, MleState
-from fedglb.parts.local_update.ons import BRule, Ons, OnsState
-from fedglb.parts.local_update.ridge import AsyncRidge, AsyncRidgeState, Ridge, RidgeState
+from fedglb.parts.local_update.ons import Ons, OnsState
+from fedglb.parts.local_update.ridge import Ridge, RidgeState
 
 __all__ = [
-    "Anchored", "AnchoredState", "AsyncRidge", "AsyncRidgeState", "BRule", "EcoLog",
-    "EcoLogState", "Frozen", "FrozenHessian", "FrozenHessianState", "FrozenRidge",
-    "FrozenRidgeState", "FrozenState", "HessianMle", "HessianMleState", "HessianState",
-    "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric", "Mle", "MleState", "Ons",
-    "OnsState", "Ridge", "RidgeState",
+    "Anchored", "AnchoredState", "Frozen", "FrozenHessian", "FrozenHessianState", "FrozenState",
+    "HessianState", "LazyOns", "LazyOnsState", "LocalState", "LocalUpdate", "Metric", "Mle",
+    "MleState", "Ons", "OnsState", "Ridge", "RidgeState",
 ]  # fmt: skip

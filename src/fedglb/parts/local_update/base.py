@@ -74,7 +74,7 @@ class LocalState:
         log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model (or the
         last upload, where an upload need not bring a model).
     updates
-        Samples since the last model: so many rank-one updates has `inverse` had.
+        Samples since the last model: the number of rank-one updates applied to `inverse`.
     epoch
         e: 1 before the first model, 2 after it, ….
     """
@@ -98,7 +98,7 @@ class LocalState:
         return 0 if self.base is None else self.base.t
 
     def copied(self) -> Self:
-        """Return a state of its own with the same numbers; nobody changes a shared model."""
+        """Return a copy; it shares the last model, which nothing changes."""
         return replace(
             self,
             vectors=self.vectors.copy(),
@@ -118,8 +118,24 @@ State = TypeVar("State", bound=LocalState)
 class LocalUpdate(ABC, Generic[State]):
     """What a client does with its own sample: its state, and how a sample changes it.
 
-    Subclasses are frozen dataclasses that hold hyper-parameters only; CONTRIBUTING.md says how to
-    add one.
+    Subclasses are frozen dataclasses that hold hyper-parameters only. `step` is a kernel, so that
+    both engines round alike; CONTRIBUTING.md says how to add one.
+
+    Examples
+    --------
+    Online Newton steps that begin with twice the ridge:
+
+    >>> from dataclasses import dataclass, replace
+    >>> import fedglb as fg
+    >>> from fedglb.parts.local_update import Ons
+    >>> @dataclass(frozen=True)
+    ... class Cautious(Ons):
+    ...     def prior(self, setting):
+    ...         return 2.0 * super().prior(setting)
+    >>> algorithm = replace(fg.n_ons_glm(), local_update=Cautious())
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
+    >>> fg.simulate(algorithm, env, horizon=5).choices.shape
+    (5, 2)
     """
 
     #: The class of its states.
@@ -139,18 +155,48 @@ class LocalUpdate(ABC, Generic[State]):
 
     @abstractmethod
     def prior(self, setting: Setting) -> float:
-        """Return the multiple of the identity that A starts from."""
+        """Return the multiple of the identity that A starts from.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        float
+            λ/c for A = (λ/c)I + Σ x xᵀ.
+        """
 
     def dispersion(self, setting: Setting) -> float:
-        """Return the factor by which `inverse` is about the covariance of the estimate.
+        """Return D: D·A⁻¹ is about the covariance of the estimate.
 
-        By default it is that of the link divided by c_μ, for A = (λ/c)I + Σ x xᵀ.
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        float
+            D; by default the link's dispersion divided by c_μ, for A = (λ/c)I + Σ x xᵀ.
         """
         return setting.problem.dispersion / setting.problem.c_mu
 
     @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return the numbers that `step` needs, in the order in which it reads them."""
+        """Return the numbers that `step` needs.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        tuple of float
+            In the order in which `step` reads them.
+        """
 
     @abstractmethod
     def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
@@ -181,7 +227,18 @@ class LocalUpdate(ABC, Generic[State]):
         state.log_gain = 0.0
 
     def begin(self, setting: Setting) -> State:
-        """Return the state before any sample."""
+        """Return the state before any sample.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        LocalState
+            Of the class `state_type`.
+        """
         d, prior = setting.problem.dim, self.prior(setting)
         kind: Any = self.state_type  # a class is hashable, though mypy says that its states are not
         state = kind(
@@ -256,7 +313,18 @@ class LocalUpdate(ABC, Generic[State]):
             raise self.failure(failed)
 
     def failure(self, n: int) -> Exception:
-        """Return the exception to raise where `step` did not return 0 for the n-th sample."""
+        """Return the exception to raise if `step` did not return 0.
+
+        Parameters
+        ----------
+        n
+            The number of the sample, counted from 1.
+
+        Returns
+        -------
+        Exception
+            FloatingPointError by default.
+        """
         return FloatingPointError(f"the local update {self} failed at sample {n}")
 
     def caveats(self) -> tuple[str, ...]:

@@ -44,11 +44,11 @@ from fedglb.kernels.linalg import (
     set_vector,
 )
 from fedglb.kernels.pointers import call1
-from fedglb.kernels.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.kernels.sums import add_derivatives, sum_loss
 from fedglb.model import SharedModel
 from fedglb.parts.local_update.base import LocalState, LocalUpdate
 from fedglb.parts.local_update.fields import Count, Counter, Matrix, Vector
+from fedglb.parts.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 

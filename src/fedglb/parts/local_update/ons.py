@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from fedglb.errors import one_of
 from fedglb.kernels.ball import project
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import (
@@ -28,9 +26,6 @@ from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix
 from fedglb.parts.local_update.fields import Counter, Vector
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
-
-#: What b is after a global update: see `Ons`.
-BRule: TypeAlias = Literal["refit", "printed"]
 
 #: Places in `vectors` and in `counters`, behind those of every state.
 B, BASE_B, DIRECTION = 2, 3, 4
@@ -147,17 +142,8 @@ class OnsState(LocalState):
 class Ons(LocalUpdate[OnsState]):
     """One online Newton step per sample; the ellipsoid is centred at A⁻¹b.
 
-    Parameters
-    ----------
-    b_rule
-        What b is after a global update. "refit" (default): (A_t − (λ/c)I)θ_t, which makes every
-        past prediction that of θ_t, as the ellipsoid lemma needs. "printed": the paper's
-        b_last + ΔA θ_t (erratum 2; not proven, more regret).
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such rule.
+    After a global update b = (A_t − (λ/c)I)θ_t: every past prediction is that of θ_t, as the
+    ellipsoid lemma needs. The paper prints another rule (erratum 2).
 
     References
     ----------
@@ -167,23 +153,13 @@ class Ons(LocalUpdate[OnsState]):
     --------
     >>> import fedglb as fg
     >>> fg.fedglb_ucb(threshold=10.0).local_update
-    Ons(b_rule='refit')
+    Ons()
     """
 
     stored_name = "Ons"
 
     state_type = OnsState
     step = staticmethod(ons_step)
-    b_rule: BRule = "refit"
-
-    def __post_init__(self) -> None:
-        one_of("b_rule", self.b_rule, get_args(BRule))
-
-    def caveats(self) -> tuple[str, ...]:
-        """Return that the printed rule is not proven, where it is used."""
-        if self.b_rule == "refit":
-            return ()
-        return ("the paper's printed rule for b: the radius is not proven (erratum 2)",)
 
     def prior(self, setting: Setting) -> float:
         """Return λ/c."""
@@ -196,18 +172,12 @@ class Ons(LocalUpdate[OnsState]):
     def adopt(self, setting: Setting, state: OnsState, model: SharedModel) -> None:
         """Take over θ_t and A_t, and the b that goes with them."""
         assert model.theta is not None
-        if self.b_rule == "refit" or state.base is None:
-            covered = model.matrix - self.prior(setting) * np.eye(setting.problem.dim)
-            state.base_b[:], state.base_squares = 0.0, 0.0
-        else:
-            covered = model.matrix - state.base.matrix
-        predicted = np.empty(setting.problem.dim)
-        matvec(covered, model.theta, predicted)
-        state.base_b += predicted
-        state.base_squares += quadratic(covered, model.theta)
+        covered = model.matrix - self.prior(setting) * np.eye(setting.problem.dim)
         adopt_matrix(state, model)
-        state.direction[:] = 0.0
+        matvec(covered, model.theta, state.base_b)
+        state.base_squares = quadratic(covered, model.theta)
         state.b[:] = state.base_b
         state.squares = state.base_squares
+        state.direction[:] = 0.0
         state.gradient_norms = 0.0
         recentre(state, state.b)

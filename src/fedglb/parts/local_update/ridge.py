@@ -1,24 +1,22 @@
-"""Ridge regression, exact after every sample: the local update of DisLinUCB and Async-LinUCB."""
+"""Ridge regression, exact after every sample: the local update of DisLinUCB."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
-from fedglb.kernels.linalg import add_sample, log_det
+from fedglb.kernels.linalg import add_sample
 from fedglb.model import SharedModel
 from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
-from fedglb.parts.local_update.fields import Counter, Vector
+from fedglb.parts.local_update.fields import Vector
 from fedglb.parts.local_update.ons import predict
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
-#: Places in `vectors` and `counters`, behind those of every state.
+#: Places in `vectors`, behind those of every state.
 B, DIRECTION = 2, 3
-LOG_RATIO = 3
 
 
 @kernel
@@ -107,59 +105,10 @@ class Ridge(LinearModel[RidgeState]):
 
     def adopt(self, setting: Setting, state: RidgeState, model: SharedModel) -> None:
         """Take over A_t and b_t; θ and the centre are A⁻¹b."""
-        _adopt(state, model)
+        adopt_sums(state, model)
 
 
-@dataclass
-class AsyncRidgeState(RidgeState):
-    """State of a client whose uploads need not bring a model: its gain begins anew at each.
-
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `AsyncRidge.begin` makes them.
-
-    Attributes
-    ----------
-    log_ratio
-        log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A.
-    """
-
-    log_ratio = Counter(LOG_RATIO)
-
-
-@dataclass(frozen=True)
-class AsyncRidge(LinearModel[AsyncRidgeState]):
-    """Ridge regression, exact after every sample, that follows what is not uploaded yet.
-
-    References
-    ----------
-    Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.async_linucb(threshold=1.0).local_update
-    AsyncRidge()
-    """
-
-    stored_name = "AsyncRidge"
-
-    state_type = AsyncRidgeState
-    step = staticmethod(ridge_step)
-
-    def adopt(self, setting: Setting, state: AsyncRidgeState, model: SharedModel) -> None:
-        """Take over A_t and b_t, and the determinant; θ and the centre are A⁻¹b."""
-        _adopt(state, model)
-        state.log_ratio = log_det(model.matrix) - setting.problem.dim * math.log(setting.ridge)
-
-    def uploaded(self, state: AsyncRidgeState) -> None:
-        """Let the gain begin anew; det A stays known."""
-        state.log_ratio += state.log_gain
-        super().uploaded(state)
-
-
-def _adopt(state: RidgeState, model: SharedModel) -> None:
+def adopt_sums(state: RidgeState, model: SharedModel) -> None:
     """Take over A_t and b_t; θ and the centre are A⁻¹b."""
     assert model.b is not None
     adopt_matrix(state, model)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
+from fedglb.studies.report import along
 from fedglb.studies.report.claims import Claim, Evidence, check, evidence
+from fedglb.studies.report.figures import along as along_figure
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
-from fedglb.studies.report.figures.style import WIDE, Medium, saved
-from fedglb.studies.report.html.page import FigureOnPage, page
-from fedglb.studies.report.study import Study
-from fedglb.studies.report.text.words import headline, sentences
-from fedglb.studies.report.varied import Varied, varied
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from fedglb.studies.report.numerals import amount, plus_minus
+from fedglb.studies.report.page import Drawn, Table, drawn, page
+from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, spread
+from fedglb.studies.results.study import Study
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
+_BEST_FITTING = (
+    "A best-fitting model is the fixed model that fits the mean rewards of the arms on offer best "
+    "(by likelihood; least squares where it is linear), and plays the arm it predicts to be best; "
+    "another fixed parameter may have less regret."
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Report:
         `report.html` and `summary.json`.
     figures
         Each figure as PNG and SVG; the page has them for narrow screens and dark pages too.
-    headline, sentences
-        The result in one line, and in a few sentences.
+    headline
+        The result in one line.
     claims
         The claims that the study can test, with their verdicts.
     """
@@ -44,8 +49,19 @@ class Report:
     summary: Path
     figures: tuple[Path, ...]
     headline: str
-    sentences: tuple[str, ...]
     claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What a report shows, and what `summary.json` has in addition."""
+
+    headline: str
+    figures: Sequence[Drawn]
+    claims: tuple[Claim, ...]
+    notes: Sequence[str]
+    tables: Sequence[Table]
+    summary: dict[str, Any]
 
 
 def write_report(study: Study, folder: str | Path) -> Report:
@@ -63,66 +79,119 @@ def write_report(study: Study, folder: str | Path) -> Report:
         (target / FIGURES).mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput("folder", str(folder), "a folder: this is a file") from None
-    found = evidence(study)
-    claims = check(found)
-    numbers = varied(found.rows, dials=study.own)
-    line = headline(found, claims, own=study.own)
-    said = sentences(found, claims, numbers)
-    figures = _figures(study, found, numbers)
-    text = page(study, found, claims, line, said, [figure.shown for figure in figures])
-    answer: dict[str, Any] = {
+    made = _along_axis(study) if study.axis else _plain(study)
+    text = page(study, made.headline, made.figures, made.claims, made.notes, made.tables)
+    answer = {
         "name": study.name, "profile": study.profile, "measure": study.measure,
-        "headline": line, "sentences": list(said), "claims": [asdict(c) for c in claims],
-        "table": [row.plain() for row in found.rows],
+        "headline": made.headline, "claims": [asdict(claim) for claim in made.claims],
+        **made.summary,
     }  # fmt: skip
     paths = []
-    for figure in figures:
+    for figure in made.figures:
         for kind, content in figure.files.items():
             paths.append(target / FIGURES / f"{figure.name}.{kind}")
             atomic_write(paths[-1], content)
     summary = json.dumps(answer, indent=1, ensure_ascii=False, allow_nan=False)
     atomic_write(target / SUMMARY, summary.encode())
     atomic_write(target / PAGE, text.encode())
-    return Report(target / PAGE, target / SUMMARY, tuple(paths), line, said, claims)
+    return Report(target / PAGE, target / SUMMARY, tuple(paths), made.headline, made.claims)
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A figure: its files, and how the page shows it."""
-
-    name: str
-    files: dict[str, bytes]
-    shown: FigureOnPage
-
-
-def _figures(study: Study, found: Evidence, numbers: tuple[Varied, ...]) -> list[Drawn]:
-    """Draw what the study has something to show for."""
-    made = []
-    if numbers and study.own:  # what one's own sweep is about comes first
-        made.append(_parameters(found, numbers))
-    made += [
-        drawn("tradeoff", "Communication against regret, one dot per setting",
-               tradeoff.caption(study, found), lambda m: tradeoff.draw(study, found, m)),
-        drawn("over-time", "Regret, communication and reward over time for a few settings",
-               over_time.caption(study, found), lambda m: over_time.draw(study, found, m)),
-    ]  # fmt: skip
-    if numbers and not study.own:
-        made.append(_parameters(found, numbers))
-    return made
-
-
-def _parameters(found: Evidence, numbers: tuple[Varied, ...]) -> Drawn:
-    return drawn(
-        "parameters", "Regret against the parameters that were varied",
-        parameters.caption(numbers, found), lambda m: parameters.draw(numbers, m),
+def _along_axis(study: Study) -> _Content:
+    """Return the content of a study with an axis: each algorithm along its values."""
+    found = along.panels(study)
+    crossed = [[] if study.against else along.crossings(panel) for panel in found]
+    figure = drawn(
+        study.axis, f"Regret against {study.axis}, one curve per algorithm",
+        along_figure.caption(study, found, crossed=any(crossed)),
+        lambda medium: along_figure.draw(study, found, crossed, medium),
     )  # fmt: skip
+    notes = ["Of several settings the one with the least mean regret is shown."]
+    if study.against:
+        notes.append("Ratios are of mean regrets on the same seeds; their errors are paired.")
+    summary = {
+        "axis": study.axis, "against": study.against,
+        "crossings": [
+            {"panel": panel.title, **asdict(each)}
+            for panel, own in zip(found, crossed, strict=True) for each in own
+        ],
+        "table": [row for panel in found for row in along.rows(study, panel)],
+    }  # fmt: skip
+    tables = [along.table(study, panel) for panel in found]
+    return _Content(along.headline(study, found, crossed), [figure], (), notes, tables, summary)
 
 
-def drawn(name: str, alt: str, caption: str, draw: Callable[[Medium], Figure]) -> Drawn:
-    """Draw a figure for each page: wide and narrow, light and dark."""
-    files = saved(draw(WIDE))
-    others = {
-        medium: saved(draw(medium), ("svg",))["svg"]
-        for medium in (Medium(True, True), Medium(True, False), Medium(False, True))
-    }
-    return Drawn(name, files, FigureOnPage(alt, caption, {WIDE: files["svg"], **others}))
+def _plain(study: Study) -> _Content:
+    """Return the content of a study of one sweep: trade-offs and claims."""
+    found = evidence(study)
+    claims = check(found)
+    numbers = parameters.varied(found.rows, dials=study.own)
+    figures = [
+        drawn("tradeoff", "Communication against regret, one dot per setting",
+              tradeoff.caption(study, found), lambda m: tradeoff.draw(study, found, m)),
+        drawn("over-time", "Regret, communication and reward over time for a few settings",
+              over_time.caption(study, found), lambda m: over_time.draw(study, found, m)),
+    ]  # fmt: skip
+    if numbers:
+        varied = drawn(
+            "parameters", "Regret against the parameters that were varied",
+            parameters.caption(numbers, found), lambda m: parameters.draw(numbers, m),
+        )  # fmt: skip
+        figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
+    few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
+    notes = [
+        "Means over the seeds. “updates” are global updates; ● is on the Pareto front.",
+        few if found.few_seeds else STUCK_MEANS,
+    ]
+    if any(str(name).startswith("best-fitting") for name in study.baselines["name"]):
+        notes.append(_BEST_FITTING)
+    summary = {"table": [row.plain() for row in found.rows]}
+    line = headline(study, found, claims)
+    return _Content(line, figures, claims, notes, [_results(study, found)], summary)
+
+
+def headline(study: Study, found: Evidence, claims: Sequence[Claim]) -> str:
+    """Return the one line that matters most: how near FedGLB-UCB is to One-UCB-GLM, if tested.
+
+    Otherwise, and of a sweep without a study's file, the setting with the least regret.
+    """
+    few = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}, too few to judge: "
+    before = few if found.few_seeds else ""
+    near = next((claim for claim in claims if claim.key == "near-one"), None)
+    if near is not None and not study.own:
+        verdict = "" if found.few_seeds else f"Near One-UCB-GLM: {near.verdict}. "
+        return f"{before}{verdict}{near.numbers['shown']}."
+    best = min(found.rows, key=lambda r: r.regret)
+    of = f" of {len(found.rows)} settings" if len(found.rows) > 1 else ""
+    return (
+        f"{before}{best.title} has the least regret{of}, {plus_minus(best.regret, best.error)}, "
+        f"with {amount(best.cost(found.measure))} {found.measure}."
+    )
+
+
+def _results(study: Study, found: Evidence) -> Table:
+    """Return the numbers behind the figures; errors, medians and stuck runs from 5 seeds on."""
+    enough = not found.few_seeds
+    head = ["configuration", *(["regret ± s.e.", "median", "stuck", "95 % interval"] if enough
+            else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
+            "front"]  # fmt: skip
+    rows = []
+    for r in found.rows:
+        more = [amount(r.median), f"{r.stuck} of {r.seeds}", f"{amount(r.low)} to {amount(r.high)}"]
+        rows.append(
+            [
+                r.title, plus_minus(r.regret, r.error), *(more if enough else []),
+                amount(r.transfers), amount(r.scalars), amount(r.syncs), amount(r.rounds),
+                amount(r.reward), "●" if r.front else "",
+            ]
+        )  # fmt: skip
+    grouped = study.baselines.group_by("name", maintain_order=True).agg(
+        pl.col("regret", "reward").mean(), *spread(), pl.len().alias("seeds")
+    )
+    for b in grouped.to_dicts():
+        stuck = "" if b["stuck"] is None else f"{b['stuck']} of {b['seeds']}"
+        more = [amount(b["median"]), stuck, ""] if enough else []
+        cost = [""] * 4
+        rows.append([str(b["name"]), plus_minus(b["regret"], b["error"]), *more, *cost,
+                     amount(b["reward"]), ""])  # fmt: skip
+    return Table("", head, rows)

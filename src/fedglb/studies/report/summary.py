@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -10,11 +12,12 @@ from typing import Any
 import polars as pl
 from scipy import stats
 
-from fedglb.algorithms.catalog import all_parameters
-from fedglb.studies import pareto_front
-from fedglb.studies.report.presets import defaults
-from fedglb.studies.report.study import Study
-from fedglb.studies.report.text.numerals import NOTHING, setting
+from fedglb.algorithms import ALGORITHMS
+from fedglb.algorithms.catalog import all_parameters, parameters
+from fedglb.studies.report.numerals import NOTHING, setting
+from fedglb.studies.results.pareto import pareto_front
+from fedglb.studies.results.study import Study
+from fedglb.studies.spec.grid import choices, configurations
 
 #: Presets as they are called in the paper, and ours.
 NAMES = {
@@ -31,7 +34,7 @@ REFERENCES = (
 )  # fmt: skip
 #: What sets the trade-off, and its symbol.
 DIALS = {"threshold": "D", "updates": "B"}
-#: From this number of seeds on there are errors, intervals, medians and verdicts; below, a look.
+#: From this number of seeds on there are errors, intervals, medians and verdicts.
 ENOUGH = 5
 #: A run is stuck if its regret is more than this many times the median of its own setting.
 STUCK = 3.0
@@ -208,6 +211,26 @@ def _variation(algorithm: str, settings: Mapping[str, float | str]) -> str:
         elif key not in DIALS:
             words.append(f"{key}={setting(value)}")
     return " ".join(words)
+
+
+@functools.cache
+def defaults(preset: str) -> dict[str, float | int | str | None]:
+    """Return a preset's parameters at their defaults, as a sweep's tables have them.
+
+    A parameter that has no default has the value 1; an algorithm that is no preset has none.
+
+    Examples
+    --------
+    >>> defaults("fedglb-auto")["choice"], defaults("fedglb-ucb")["clock"], defaults("mine")
+    ('bayes', 'steps', {})
+    """
+    if preset not in ALGORITHMS:
+        return {}
+    empty = inspect.Parameter.empty
+    needed = {key: 1 for key, default in parameters(preset).items() if default is empty}
+    (selection,) = choices([{"name": preset, **needed}], {}, seeds=1, most=1)
+    (made,) = configurations([(selection, selection.build())])
+    return made.parameters
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from fedglb.io.lock import LOCK, exclusive_lock
 from fedglb.provenance import machine, software
 from fedglb.studies.results.parts import from_bytes, no_parts, to_bytes
 from fedglb.studies.results.tables import Outline, runs_table, traces_table
-from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.spec.experiment import Experiment
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.
@@ -43,28 +43,30 @@ class Store:
     experiment: Experiment
     manifest: dict[str, Any]
     _since: float = field(default_factory=time.monotonic)
+    _parts: list[pl.DataFrame] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
         """Whether the result is complete and undamaged."""
         return bool(self.manifest["complete"]) and not _damaged(self.folder, self.manifest)
 
-    def add(self, content: bytes) -> None:
-        """Keep a part."""
+    def kept(self) -> pl.DataFrame:
+        """Read the runs that earlier sessions have finished."""
+        self._parts = [_parts(self.folder, self.manifest)]
+        return self._parts[0]
+
+    def add(self, content: bytes) -> pl.DataFrame:
+        """Keep a part, and return its runs."""
         name = _part_name(self.manifest, content)
         atomic_write(self.folder / PARTS / name, content)
+        self._parts.append(from_bytes(content))
+        return self._parts[-1]
 
-    def finished(self) -> pl.DataFrame:
-        """Return all runs that are kept."""
-        return _parts(self.folder, self.manifest)
-
-    def finish(self) -> None:
+    def finish(self) -> SweepResult:
         """Write the result, then mark it complete, then remove the parts."""
-        parts, outline = self.finished(), Outline.of(self.experiment)
-        files = {
-            RUNS: to_bytes(runs_table(outline, parts)),
-            TRACES: to_bytes(traces_table(outline, parts)),
-        }
+        parts, outline = _each_once(self._parts), Outline.of(self.experiment)
+        runs, traces = runs_table(outline, parts), traces_table(outline, parts)
+        files = {RUNS: to_bytes(runs), TRACES: to_bytes(traces)}
         for name, content in files.items():
             atomic_write(self.folder / name, content)
         self.manifest["files"] = {name: checksum(content) for name, content in files.items()}
@@ -72,6 +74,7 @@ class Store:
         self.manifest["complete"] = True
         self.note_time()
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
+        return SweepResult(runs, traces, self.manifest)
 
     def note_time(self) -> None:
         """Record the wall time of this session."""
@@ -225,8 +228,6 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
 
 def _outline(manifest: dict[str, Any]) -> Outline:
     """Return what tables say of an experiment, without building its objects."""
-    if "problem" not in manifest:  # of an earlier release, which had no objects
-        return Outline.of(read_experiment(json.loads(manifest["document"])))
     constants = {key: manifest[key] for key in ("clients", "arms", "horizon")}
     return Outline(
         tuple(manifest["configurations"]), manifest["problem"] | constants,
@@ -248,8 +249,11 @@ def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
             continue
         if _part_name(manifest, content) == path.name:
             frames.append(from_bytes(content))
-    if not frames:
-        return no_parts()
+    return _each_once([no_parts(), *frames])
+
+
+def _each_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return all runs of some parts; of a run that was finished twice, the first."""
     return pl.concat(frames).unique(["configuration", "seed"], keep="first", maintain_order=True)
 
 

@@ -12,6 +12,8 @@ from fedglb.algorithms.catalog import all_parameters
 from fedglb.studies.results.parts import TOTALS, TRACE
 from fedglb.studies.spec.experiment import Experiment
 
+#: The columns of what plays without learning: see `run/fixed_models.py`.
+BASELINES = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}
 _KINDS: dict[type, type[pl.DataType]] = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
 

@@ -17,11 +17,11 @@ import polars as pl
 from fedglb.environments import Block, Environment
 from fedglb.links import Identity, Link
 from fedglb.provenance import cores
+from fedglb.studies.results.tables import BASELINES
 from fedglb.studies.run.sweep import SweepFailed
 from fedglb.typing import FloatArray
 
 RANDOM = "random play"
-SCHEMA = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}
 
 #: The most arms that a model is fitted to: enough to pin it down, few enough to be quick.
 _MOST_ROWS = 100_000
@@ -63,7 +63,7 @@ def fixed_models(
     except TerminatedWorkerError:
         what = "a worker process died while fixed models were measured (killed, or out of memory)"
         raise SweepFailed(what) from None
-    return pl.DataFrame([row for some in rows for row in some], schema=SCHEMA, orient="row")
+    return pl.DataFrame([row for some in rows for row in some], schema=BASELINES, orient="row")
 
 
 def _of_seed(env: Environment, horizon: int, seed: int) -> list[tuple[str, int, float, float]]:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from fedglb.kernels.cache import say_if_not_kept
+from fedglb.kernels.cache import cache
 from fedglb.studies.run.progress import Watch
-from fedglb.studies.run.task import Outcome, Sources, Task, work
+from fedglb.studies.run.task import Outcome, Sources, Task, run_task, work
 from fedglb.studies.spec.experiment import Experiment
 
-#: A function, its arguments, and those that have names: what `joblib.delayed` makes.
-Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]
+#: A function and its arguments.
+Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class WorkerDied(Exception):
@@ -25,23 +25,22 @@ def run_locally(
     experiment: Experiment, tasks: Sequence[Task], jobs: int, watch: Watch
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they arrive. One worker process per job; with one job, this process."""
-    sources, parent = Sources.of(experiment), None if jobs == 1 else os.getpid()
-    calls: Iterable[Call] = (
-        (work, (sources, task, watch.report_file(task), parent), {}) for task in tasks
+    if jobs == 1:
+        for task in tasks:
+            yield run_task(experiment, task, watch.report_file(task))
+        return
+    sources, parent = Sources.of(experiment), os.getpid()
+    yield from run_calls(
+        ((work, (sources, task, watch.report_file(task), parent)) for task in tasks), jobs
     )
-    yield from run_calls(calls, jobs)
 
 
 def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
-    """Yield the results of calls as they arrive; raise `WorkerDied`."""
-    if jobs == 1:
-        for function, arguments, options in calls:
-            yield function(*arguments, **options)
-        return
+    """Yield the results of calls in worker processes as they arrive; raise `WorkerDied`."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    say_if_not_kept()  # once here, and not in every worker
+    cache()  # warns here once, and not in every worker
     # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,
@@ -55,7 +54,8 @@ def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, "joblib")
     try:
         # Inside `try`: a worker may die of the first task before the second one is sent.
-        with closing(pool(calls)) as outcomes:  # closing ends the workers, after Ctrl-C too
+        sent = (joblib.delayed(function)(*arguments) for function, arguments in calls)
+        with closing(pool(sent)) as outcomes:  # closing ends the workers, after Ctrl-C too
             yield from outcomes
     except TerminatedWorkerError as error:
         raise WorkerDied(str(error)) from None

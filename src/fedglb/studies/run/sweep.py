@@ -10,7 +10,6 @@ from typing import Any
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.provenance import cores
-from fedglb.studies.results.parts import from_bytes
 from fedglb.studies.results.store import Store, SweepResult, load, opened
 from fedglb.studies.run.cluster import (
     ClusterLost,
@@ -109,6 +108,17 @@ def sweep(
         made = _unchanged(experiment)
     else:
         made = read_experiment(experiment)
+    return run_sweep(made, folder, jobs, cluster, progress)
+
+
+def run_sweep(
+    made: Experiment,
+    folder: str | Path,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    progress: OnStatus | bool | None = None,
+) -> SweepResult:
+    """Run an experiment that was just read; the parameters are those of `sweep`."""
     count = cores() if jobs is None else integer("jobs", jobs)
     how = {"jobs": count if cluster is None else None, "cluster": cluster}
     with ExitStack() as stack:
@@ -116,17 +126,17 @@ def sweep(
         if cluster is not None:
             check_parts(client, cluster, made)
         store = stack.enter_context(opened(Path(folder), made, how))
-        if not store.complete:
-            try:
-                with status_bar(progress, made.name) as tell:
-                    _complete(store, count, client, tell)
-            except BaseException as error:
-                store.note_time_if_possible()
-                if isinstance(error, ClusterLost):
-                    raise SweepFailed(str(error)) from None
-                raise
-            store.finish()
-    return load(folder)
+        if store.complete:
+            return load(folder)
+        try:
+            with status_bar(progress, made.name) as tell:
+                _complete(store, count, client, tell)
+        except BaseException as error:
+            store.note_time_if_possible()
+            if isinstance(error, ClusterLost):
+                raise SweepFailed(str(error)) from None
+            raise
+        return store.finish()
 
 
 def _unchanged(experiment: Experiment) -> Experiment:
@@ -143,7 +153,7 @@ def _unchanged(experiment: Experiment) -> Experiment:
 def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -> None:
     """Run what is missing."""
     experiment = store.experiment
-    kept = store.finished()
+    kept = store.kept()
     schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())
     watch = Watch(experiment, kept, progress)
     failures: list[str] = []
@@ -156,8 +166,7 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
                         failures += outcome.failures
                         schedule.finished(outcome.task)
                         if outcome.part is not None:
-                            store.add(outcome.part)
-                            watch.finished(outcome.task, from_bytes(outcome.part))
+                            watch.finished(outcome.task, store.add(outcome.part))
             except WorkerDied:
                 schedule.died(tasks, watch.running())
                 watch.forget()

@@ -147,6 +147,11 @@ def work(sources: Sources, task: Task, report: Path | None, parent: int | None) 
         return Outcome(task, None, (experiment,))
     if parent is not None:
         leave_with(parent)
+    return run_task(experiment, task, report)
+
+
+def run_task(experiment: Experiment, task: Task, report: Path | None) -> Outcome:
+    """Run a task of an experiment that this process has; `report` as in `work`."""
     progress = _reporter(report)
     progress(0)
     begin = time.perf_counter()

@@ -58,7 +58,7 @@ def described(value: object, modules: set[str]) -> Any:
     --------
     >>> import fedglb as fg
     >>> described(fg.Sigma(3.0), set())
-    {'fedglb.parts.choice.sigma:Sigma': {'width': 3.0}}
+    {'fedglb.parts.choice.index:Sigma': {'width': 3.0}}
     >>> described(np.zeros(2), set())["array"][:2]
     ['<f8', [2]]
     """
@@ -223,7 +223,7 @@ def in_tables(value: Any, modules: set[str]) -> Any:
     --------
     >>> import fedglb as fg
     >>> in_tables({"choice": [fg.Sigma(3.0), "bayes"]}, set())
-    {'choice': [{'fedglb.parts.choice.sigma:Sigma': {'width': 3.0}}, 'bayes']}
+    {'choice': [{'fedglb.parts.choice.index:Sigma': {'width': 3.0}}, 'bayes']}
     """
     if isinstance(value, Mapping):
         return {key: in_tables(inner, modules) for key, inner in value.items()}

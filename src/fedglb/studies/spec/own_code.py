@@ -38,7 +38,7 @@ def name_of(code: Any) -> str:
     --------
     >>> from fedglb.parts.choice import Sigma
     >>> name_of(Sigma)
-    'fedglb.parts.choice.sigma:Sigma'
+    'fedglb.parts.choice.index:Sigma'
     """
     return f"{getattr(code, '__module__', None)}:{getattr(code, '__qualname__', repr(code))}"
 

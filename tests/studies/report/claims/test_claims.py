@@ -52,7 +52,7 @@ def test_fewer_than_five_seeds_are_a_look(seeds):
     configs = [{**c, "regrets": [*c["regrets"], *c["regrets"]][:seeds]} for c in good()]
     claims = check(evidence(study(*configs)))
     assert [c.key for c in claims] == KEYS
-    assert {c.verdict == "a look, no verdict" for c in claims} == {seeds < 5}
+    assert {c.verdict == "too few seeds to judge" for c in claims} == {seeds < 5}
     assert {c.decided == "" for c in claims} == {seeds < 5}
     assert any("±" in c.measured for c in claims) is (seeds == 5)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedglb.studies.report.claims import check, evidence
-from fedglb.studies.report.presets import defaults
+from fedglb.studies.report.summary import defaults
 from tests.studies.report.made_study import config, good, study
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"

@@ -9,7 +9,7 @@ from fedglb.studies.report.claims.growth import slope
 from tests.studies.report.made_study import config, study
 
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "not decided", "not tested here"
-LOOK = "a look, no verdict"
+TOO_FEW = "too few seeds to judge"
 
 
 def held(key, *configs):
@@ -48,7 +48,7 @@ def test_near_one_by_communication(cost, verdict):
 @pytest.mark.parametrize("regret", [100.0, 300.0])
 def test_near_one_with_one_seed(regret):
     claim = near_one((50, [regret]), few=True)
-    assert claim.verdict == LOOK
+    assert claim.verdict == TOO_FEW
     assert "±" not in claim.measured
 
 
@@ -139,7 +139,7 @@ def test_linear_is_paired_by_seed():
 def test_linear_with_one_seed():
     claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0, few=True),
                  config("dislinucb", 99, [9.0], threshold=1.0, few=True))  # fmt: skip
-    assert claim.verdict == LOOK
+    assert claim.verdict == TOO_FEW
     assert "too few seeds for an error" in claim.measured
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from fedglb.studies.report.claims.base import (
     FAILS,
     HOLDS,
-    LOOK,
+    TOO_FEW,
     UNDECIDED,
     UNTESTED,
     Claim,
@@ -38,12 +38,21 @@ def check(found: Evidence) -> tuple[Claim, ...]:
         *(replace(claim(found), whose="this package") for claim in OURS),
     ]
     tested = [claim for claim in made if claim.verdict != UNTESTED]
-    if found.is_look:
-        tested = [replace(claim, verdict=LOOK, decided="") for claim in tested]
+    if found.few_seeds:
+        tested = [replace(claim, verdict=TOO_FEW, decided="") for claim in tested]
     return tuple(tested)
 
 
 __all__ = [
-    "CLAIMS", "FAILS", "HOLDS", "LOOK", "OURS", "UNDECIDED", "UNTESTED", "Claim", "Evidence",
-    "check", "evidence",
+    "CLAIMS",
+    "FAILS",
+    "HOLDS",
+    "OURS",
+    "TOO_FEW",
+    "UNDECIDED",
+    "UNTESTED",
+    "Claim",
+    "Evidence",
+    "check",
+    "evidence",
 ]  # fmt: skip

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 import polars as pl
 
-from fedglb.studies.report.study import Study
 from fedglb.studies.report.summary import ENOUGH, Curve, Row, curves, summarise
+from fedglb.studies.results.study import Study
 
 HOLDS, FAILS = "holds", "does not hold"
 #: There are numbers, but they do not decide it; and: there are no numbers.
 UNDECIDED, UNTESTED = "not decided", "not tested here"
 #: There are numbers, of too few seeds for a verdict.
-LOOK = "a look, no verdict"
+TOO_FEW = "too few seeds to judge"
 #: FedGLB-UCB and its three variants.
 FEDGLB, VARIANTS = "fedglb-ucb", ("fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3")
 
@@ -35,8 +35,8 @@ class Claim:
     measured
         What was found, as text.
     verdict
-        "holds", "does not hold", "not decided" or "a look, no verdict"; while claims are checked,
-        also "not tested here".
+        "holds", "does not hold", "not decided" or "too few seeds to judge"; "not tested here" is
+        left out of reports.
     decided
         The number that decided it, beside its threshold.
     numbers
@@ -71,7 +71,7 @@ class Evidence:
         return min(row.seeds for row in self.rows)
 
     @property
-    def is_look(self) -> bool:
+    def few_seeds(self) -> bool:
         """Whether there are too few seeds for intervals and verdicts."""
         return self.seeds < ENOUGH
 

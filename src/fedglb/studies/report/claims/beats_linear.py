@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
 from fedglb.studies.report.claims.equal import FEWEST, Comparison, comparisons
 from fedglb.studies.report.claims.paired import ERRORS, by_seed, difference
+from fedglb.studies.report.numerals import amount, plus_minus
 from fedglb.studies.report.summary import Row
-from fedglb.studies.report.text.numerals import amount, plus_minus
 
 _TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
 _RULE = (

@@ -17,8 +17,8 @@ from fedglb.studies.report.claims.base import (
     Evidence,
     verdict,
 )
+from fedglb.studies.report.numerals import amount
 from fedglb.studies.report.summary import Curve
-from fedglb.studies.report.text.numerals import amount
 
 #: A rank correlation that counts as falling, and the fewest settings that have one.
 STRONG, FEWEST = -0.8, 4

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedglb.studies.report.claims.base import FEDGLB, Evidence
+from fedglb.studies.report.numerals import factor, percent
 from fedglb.studies.report.summary import Curve
-from fedglb.studies.report.text.numerals import factor, percent
 
 #: From this share of settings on, a curve beats another; at 1 minus it or less, it loses.
 MOST = 0.75

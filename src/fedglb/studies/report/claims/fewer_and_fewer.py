@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
-from fedglb.studies.report.text.numerals import percent
+from fedglb.studies.report.numerals import percent
 
 #: A run with fewer updates than this says nothing about when updates happen.
 FEWEST = 5

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
-from fedglb.studies.report.text.numerals import setting
+from fedglb.studies.report.numerals import setting
 
 #: A slope that counts as "at most about 1/2".
 ABOUT_HALF = 0.55

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, verdict
 from fedglb.studies.report.claims.paired import ERRORS
 from fedglb.studies.report.claims.ratio import COMPARABLE, RULE, Ratio, ratio
+from fedglb.studies.report.numerals import percent
 from fedglb.studies.report.summary import NAMES, reference
-from fedglb.studies.report.text.numerals import percent
 
 #: Communication that counts as a small part, as a ratio to One-UCB-GLM's.
 SMALL = 0.1
@@ -79,6 +79,7 @@ def _near_one(evidence: Evidence, algorithm: str, key: str) -> Claim:
     numbers = {
         "frequent": frequent.plain(), "best": best.plain(), "decider": decider.plain(),
         "cheapest": None if cheapest is None else cheapest.plain(),
+        "shown": decider.in_words(evidence.measure),
     }  # fmt: skip
     return Claim(
         key, text, rule, "; ".join(said) + ".", verdict(sure is not None, far is not None),

@@ -7,9 +7,8 @@ import polars as pl
 from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, Evidence, verdict
 from fedglb.studies.report.claims.paired import ERRORS
 from fedglb.studies.report.claims.ratio import COMPARABLE, RULE, ratio
-from fedglb.studies.report.presets import defaults
-from fedglb.studies.report.summary import Row
-from fedglb.studies.report.text.numerals import amount, plus_minus
+from fedglb.studies.report.numerals import amount, plus_minus
+from fedglb.studies.report.summary import Row, defaults
 
 _AUTO = "fedglb-auto"
 _TEXT = (

@@ -7,8 +7,8 @@ from typing import Any
 
 from fedglb.studies.report.claims.base import Evidence
 from fedglb.studies.report.claims.paired import ERRORS, by_seed, ratio_error
+from fedglb.studies.report.numerals import amount, percent
 from fedglb.studies.report.summary import Row
-from fedglb.studies.report.text.numerals import amount, percent
 
 #: A ratio of regrets that counts as comparable, and the most it may be with its error added.
 COMPARABLE, AT_MOST = 1.25, 1.5

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fedglb.studies.report.claims import Evidence
-from fedglb.studies.report.figures.frame import Frame
+from fedglb.studies.report.claims.base import Evidence
+from fedglb.studies.report.figures.frame import dressed, framed, handle
 from fedglb.studies.report.figures.style import (
     WIDE,
     Dashes,
@@ -20,15 +20,15 @@ from fedglb.studies.report.figures.style import (
     setting_look,
     styled,
 )
-from fedglb.studies.report.study import MEASURES, Study
+from fedglb.studies.report.numerals import amount, brief
 from fedglb.studies.report.summary import ENOUGH, REFERENCES, Row
-from fedglb.studies.report.text.numerals import amount, brief
+from fedglb.studies.results.study import Study
+from fedglb.studies.spec.plan import MEASURES
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
 _SECOND: tuple[tuple[str, Dashes], ...] = (
     ("o", (0, (1, 0.8))), ("h", (0, (3, 0.8))), ("<", (0, (2, 2))), (">", (0, (6, 1))),
@@ -45,9 +45,7 @@ _STEP = (
 
 
 def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
-    """Draw the figure: regret, communication and reward; on a wide page the legend beside them."""
-    from matplotlib.figure import Figure
-
+    """Draw the figure: regret, communication and reward."""
     shown = selected(evidence, own=study.own)
     drawn = _looks(evidence, shown, own=study.own)
     drawn = {label: look.on(medium) for label, look in drawn.items()}
@@ -58,38 +56,22 @@ def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
         (_RATE, "Reward", "reward per interaction", shown),
     ]
     with styled(medium):
-        handles = [_handle(row, drawn[row.label]) for row in shown]
-        names = [row.title for row in shown]
-        across, down = (1, 3) if medium.narrow else (3, 1)
-        one = 2.5 if medium.narrow else 3.1
-        frame = Frame(medium, "", [], names, down * one)
-        figure = Figure(figsize=frame.size)
-        left, below = (0.78, 0.42) if medium.narrow else (0.78, 0.48)
-        gap = 0.0 if medium.narrow else 0.78
-        width = (medium.width - left - 0.12 - gap * (across - 1)) / across
+        handles = [handle(drawn[row.label], row.title) for row in shown]
+        figure = framed(medium, "", handles, 7.5 if medium.narrow else 3.1)
+        grid = figure.subplots(*((3, 1) if medium.narrow else (1, 3)))
         traces = _with_rate(study, evidence.traces)
-        for i, (column, title, unit, rows) in enumerate(columns):
-            x, y = (0, i) if medium.narrow else (i, 0)
-            axes = figure.add_axes(
-                (
-                    frame.across(left + x * (width + gap)),
-                    frame.high - frame.up((y + 1) * one - below),
-                    frame.across(width),
-                    frame.up(one - below - 0.3),
-                )
-            )
+        for axes, (column, title, unit, rows) in zip(grid, columns, strict=True):
             _panel(axes, traces, rows, column, drawn)
             axes.set_title(title, loc="left", fontsize=10.0, weight="bold")
             log = " (log)" if axes.get_yscale() == "log" else ""
             axes.set_ylabel(unit + log, fontsize=8.0)
-        frame.write(figure, handles, left)
     return figure
 
 
 def caption(study: Study, evidence: Evidence) -> str:
     """Return what the figure shows, and how the settings were chosen."""
     few = len(selected(evidence, own=study.own)) <= _BANDS
-    bands = "bands are ± 1 standard error; " if few and not evidence.is_look else ""
+    bands = "bands are ± 1 standard error; " if few and not evidence.few_seeds else ""
     if study.own:
         every, shown = len(evidence.rows), len(selected(evidence, own=True))
         which = "all settings" if shown == every else (
@@ -180,15 +162,6 @@ def _looks(evidence: Evidence, shown: list[Row], *, own: bool) -> dict[str, Look
     return made
 
 
-def _handle(row: Row, look: Look) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    return Line2D(
-        [], [], color=look.colour, linestyle=look.line, linewidth=1.5, marker=look.marker,
-        markersize=4.6, markerfacecolor=look.face, label=row.title,
-    )  # fmt: skip
-
-
 def _panel(
     axes: Axes, traces: pl.DataFrame, shown: list[Row], column: str, drawn: dict[str, Look]
 ) -> None:
@@ -233,11 +206,9 @@ def _panel(
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
     axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.tick_params(labelsize=8.0)
     axes.set_xlim(0.0, 1.01 * last)
     axes.set_xlabel("step t", fontsize=8.5)
-    axes.grid()
-    axes.set_axisbelow(True)
+    dressed(axes)
 
 
 def _mean(traces: pl.DataFrame, row: Row, column: str) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -11,10 +11,10 @@ import polars as pl
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.simulation import Run
-from fedglb.studies import SweepResult
 from fedglb.studies.report.figures.style import LOOKS, Look, look, saved, styled
-from fedglb.studies.report.text.numerals import brief
+from fedglb.studies.report.numerals import brief
 from fedglb.studies.results.parts import recorded_steps
+from fedglb.studies.results.store import SweepResult
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:

@@ -152,9 +152,14 @@ def look(algorithm: str, nth: int = 0) -> Look:
 
 
 def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
-    """Return the look of each curve, given (name of the curve, algorithm) in order."""
+    """Return the look of each curve, given (name of the curve, algorithm) in order.
+
+    Algorithms that have no look in `LOOKS` take colours that none of the others has.
+    """
+    used = {LOOKS[algorithm].colour for _, algorithm in named if algorithm in LOOKS}
+    free = [colour for colour in COLOURS if colour not in used] or list(COLOURS)
     seen: dict[str, int] = {}
-    strangers: dict[str, Look] = {}  # algorithms without a look of their own
+    strangers: dict[str, Look] = {}
     made = {}
     for name, algorithm in named:
         if name in made:
@@ -162,9 +167,10 @@ def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
         nth = seen.get(algorithm, 0)
         own = look(algorithm, nth)
         if algorithm not in LOOKS:
-            own = replace(own, colour=strangers.setdefault(
-                algorithm, setting_look(len(strangers))).colour)  # fmt: skip
-            own = strangers[algorithm] if nth == 0 else own
+            i = len(strangers)
+            first = replace(setting_look(i + 4), colour=free[i % len(free)])  # the first is solid
+            first = strangers.setdefault(algorithm, first)
+            own = first if nth == 0 else replace(own, colour=first.colour)
         made[name] = own
         seen[algorithm] = nth + 1
     return made
@@ -196,7 +202,8 @@ def styled(medium: Medium = WIDE) -> Iterator[None]:
         "text.color": medium.text, "figure.facecolor": medium.paper,
         "axes.facecolor": medium.paper, "savefig.facecolor": "auto", "grid.color": medium.grid,
         "grid.linewidth": 0.6, "axes.unicode_minus": True, "mathtext.default": "regular",
-        "svg.fonttype": "none", "svg.hashsalt": "fedglb", "path.simplify": True,
+        "figure.constrained_layout.w_pad": 0.08, "svg.fonttype": "none",
+        "svg.hashsalt": "fedglb", "path.simplify": True,
     }  # fmt: skip
     with matplotlib.rc_context(own):
         yield

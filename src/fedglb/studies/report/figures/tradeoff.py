@@ -2,60 +2,93 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
-from fedglb.studies.report.claims import Evidence
-from fedglb.studies.report.figures.frame import Frame
-from fedglb.studies.report.figures.labels import place
-from fedglb.studies.report.figures.levels import (
-    Level,
-    all_levels,
-    draw_levels,
-    level_handles,
-    notes,
-)
-from fedglb.studies.report.figures.ranges import Range, dress, ranges, trading
-from fedglb.studies.report.figures.style import WIDE, Look, Medium, looks, styled
-from fedglb.studies.report.study import Study
-from fedglb.studies.report.text.numerals import setting
-from fedglb.typing import FloatArray
+from fedglb.studies.report.claims.base import Evidence
+from fedglb.studies.report.figures.frame import dressed, framed, handle, wrapped
+from fedglb.studies.report.figures.style import LOOKS, WIDE, Look, Medium, looks, styled
+from fedglb.studies.report.numerals import amount, brief, plus_minus, setting
+from fedglb.studies.report.summary import REFERENCES, Row
+from fedglb.studies.results.study import Study
+from fedglb.studies.spec.plan import MEASURES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
+
+_ALONE = ("n-ucb-glm", "n-ons-glm")  # they never communicate
+_BASELINE = Look("#8a6d00", "", (0, (6, 3)))
+
+
+@dataclass(frozen=True)
+class Range:
+    """What the axes show; `zero` is the place of no communication, left of all others."""
+
+    low: float
+    high: float
+    log: bool
+    left: float
+    right: float
+    zero: float | None
+    costs: bool
+
+    def x(self, cost: float) -> float:
+        """Return where a communication is drawn."""
+        return cost if cost > 0 else self.zero if self.zero is not None else 0.0
+
+    def shows(self, regret: float) -> bool:
+        """Return whether a regret is within the range."""
+        return self.low <= regret <= self.high
+
+
+@dataclass(frozen=True)
+class Level:
+    """A regret without a trade-off: a line with a band, or a note where it is out of range."""
+
+    name: str
+    text: str
+    algorithm: str
+    regret: float
+    error: float | None
+    look: Look
 
 
 def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
     """Draw the figure."""
-    from matplotlib.figure import Figure
-
     extent = ranges(evidence)
-    levels = all_levels(study, evidence)
+    levels = _levels(study, evidence)
     shown = [level for level in levels if extent.shows(level.regret)]
+    named = [(curve.name, curve.algorithm) for curve in evidence.curves]
+    drawn = {name: own.on(medium) for name, own in looks(named).items()}
+    front = Look(medium.front, "", "-")
     with styled(medium):
-        handles = [*_handles(evidence, medium), _front_handle(medium)]
-        if medium.narrow:
-            handles += level_handles(shown, medium)
-        frame = Frame(
-            medium, "" if medium.narrow else study.title, notes(evidence, levels, extent),
-            [str(h.get_label()) for h in handles], 4.0 if medium.narrow else 4.9,
-        )  # fmt: skip
-        figure = Figure(figsize=frame.size)
-        left, right, below = (0.78, 0.1, 0.5) if medium.narrow else (0.8, 1.88, 0.5)
-        low = frame.low + frame.up(below)
-        axes = figure.add_axes(
-            (frame.across(left), low, 1 - frame.across(left + right), frame.high - low)
-        )
-        dress(axes, study, extent, few=medium.narrow)
-        _front(axes, evidence, extent, medium)
-        _dots(axes, evidence, extent, medium)
-        draw_levels(axes, shown, extent, medium)
-        _labels(axes, evidence, shown, extent, medium)
-        frame.write(figure, handles, 0.1 if medium.narrow else left)
+        handles = []
+        for curve in evidence.curves:
+            dial = f" ({curve.rows[0].dial})" if curve.rows[0].dial else ""
+            handles.append(handle(drawn[curve.name], f"{curve.name}{dial}", 1.0))
+        handles.append(handle(front, "Pareto front", 0.9))
+        for level in shown:
+            handles.append(handle(level.look.on(medium), f"{level.name}: {level.text}", 1.2))
+            handles[-1].set_marker("")
+        title = "" if medium.narrow else study.title
+        figure = framed(medium, title, handles, 4.4 if medium.narrow else 5.2)
+        axes = figure.subplots()
+        _axes(axes, study, extent, medium)
+        _front(axes, evidence, extent, front)
+        _dots(axes, evidence, extent, drawn)
+        for level in shown:
+            _level(axes, level, extent, medium)
+        _settings(axes, evidence, extent, medium)
+        notes = [wrapped(note, medium.width - 1.0) for note in _notes(evidence, levels, extent)]
+        if notes:
+            axes.set_title(
+                "\n".join(notes), loc="left", fontsize=8.0, color=medium.soft, parse_math=False
+            )
     return figure
 
 
@@ -63,66 +96,92 @@ def caption(study: Study, evidence: Evidence) -> str:
     """Return what the figure shows."""
     seeds = max(r.seeds for r in evidence.rows)
     bars = ""
-    if not evidence.is_look:
+    if not evidence.few_seeds:
         bars = "bars, and bands around lines, are ± 1 standard error; "
     return (
         f"Each dot is one setting: its mean regret over {seeds} seed{'s' if seeds > 1 else ''} "
-        f"against its mean communication in {study.measure}, with its D or B beside it; {bars}"
+        f"against its mean communication in {study.measure}, with its D or B above it; {bars}"
         "the thin grey stairs are the Pareto front, the least regret that any algorithm has for as "
-        "little communication. Horizontal lines have no trade-off to set; those that lie outside "
-        "the range are written above the figure."
+        "little communication. Horizontal lines have no trade-off to set; those outside the range "
+        "are written above the figure."
     )
 
 
-def _front(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
+def ranges(evidence: Evidence) -> Range:
+    """Choose the axes: logarithms where they are defined and the values differ much."""
+    rows = _trading(evidence) or list(evidence.rows)
+    one = [r.regret for r in evidence.rows if r.algorithm == "one-ucb-glm"]
+    regrets = [r.regret for r in rows] + one
+    low, high = min(regrets), max(regrets)
+    log = low > 0 and high / low > 10
+    if log:
+        low, high = low / (high / low) ** 0.08, high * (high / low) ** 0.06
+    else:
+        bounds = [r.regret + s * (r.error or 0.0) for r in rows for s in (-1.0, 1.0)]
+        wide = high - low or abs(high) or 1.0  # with few seeds, an error bar may dwarf everything
+        low = max(min([low, *bounds]), low - wide) - 0.06 * wide
+        high = min(max([high, *bounds]), high + wide) + 0.06 * wide
+    costs = sorted(r.cost(evidence.measure) for r in rows)
+    positive = [c for c in costs if c > 0]
+    if not positive:
+        return Range(low, high, log, -1.0, 1.0, 0.0, costs=False)
+    least, most = positive[0], positive[-1]
+    room = max((most / least) ** 0.05, 1.15)
+    zero = least / max((most / least) ** 0.12, 1.6) if costs[0] <= 0 else None
+    left = (least if zero is None else zero) / room
+    return Range(low, high, log, left, most * room, zero, costs=True)
+
+
+def _trading(evidence: Evidence) -> list[Row]:
+    """Return all settings of all algorithms that have a trade-off to set."""
+    return [row for curve in evidence.curves for row in curve.rows]
+
+
+def _axes(axes: Axes, study: Study, extent: Range, medium: Medium) -> None:
+    """Set scales, limits, ticks and names of the axes."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    if extent.log:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        if math.log10(extent.high / extent.low) < 2.2:
+            steps = [m * 10.0**p for p in range(-9, 13) for m in (1, 2, 5)]
+            axes.yaxis.set_major_locator(FixedLocator(steps))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: amount(value)))
+    if extent.costs:
+        axes.set_xscale("log")
+        powers = range(math.floor(math.log10(extent.left)), math.ceil(math.log10(extent.right)) + 1)
+        close = math.log10(extent.right / extent.left) < (1.2 if medium.narrow else 2.2)
+        ticks = [m * 10.0**p for p in powers for m in ((1, 2, 5) if close else (1,))]
+        ticks = [t for t in ticks if extent.left <= t <= extent.right]
+        if extent.zero is not None:
+            ticks = [extent.zero] + [t for t in ticks if t > 1.3 * extent.zero]
+        names = ["0" if t == extent.zero else brief(t).removeprefix("1×") for t in ticks]
+        axes.xaxis.set_major_locator(FixedLocator(ticks))
+        axes.set_xticklabels(names)
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        axes.xaxis.set_major_locator(FixedLocator([0.0]))
+    axes.set_xlim(extent.left, extent.right)
+    axes.set_ylim(extent.low, extent.high)
+    name = study.measure if medium.narrow else MEASURES[study.measure]
+    axes.set_xlabel(name + (", log scale" if extent.costs else ""))
+    axes.set_ylabel("regret, mean over seeds" + (", log scale" if extent.log else ""))
+    dressed(axes)
+
+
+def _front(axes: Axes, evidence: Evidence, extent: Range, look: Look) -> None:
     """Draw the stairs, behind all: for each amount of communication the least regret it buys."""
-    x, y = _stairs(evidence, extent)
-    axes.plot(x, y, drawstyle="steps-post", **_thin(medium))
-
-
-def _front_handle(medium: Medium) -> Line2D:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label="Pareto front", **_thin(medium))
-
-
-def _thin(medium: Medium) -> dict[str, Any]:
-    return {"color": medium.front, "linewidth": 0.9, "linestyle": "-", "zorder": 0.9}
-
-
-def _stairs(evidence: Evidence, extent: Range) -> tuple[list[float], list[float]]:
-    """Return the corners on the left of each stair, and the end of the last one."""
     cheapest = sorted((r.cost(evidence.measure), r.regret) for r in evidence.rows if r.front)
     x = [extent.left if cost <= 0 else extent.x(cost) for cost, _ in cheapest]
     y = [regret for _, regret in cheapest]
-    return [*x, max(extent.right, x[-1])], [*y, y[-1]]
+    axes.plot(
+        [*x, max(extent.right, x[-1])], [*y, y[-1]], drawstyle="steps-post", color=look.colour,
+        linewidth=0.9, linestyle="-", zorder=0.9,
+    )  # fmt: skip
 
 
-def _looks(evidence: Evidence, medium: Medium) -> dict[str, Look]:
-    named = [(curve.name, curve.algorithm) for curve in evidence.curves]
-    return {name: own.on(medium) for name, own in looks(named).items()}
-
-
-def _handles(evidence: Evidence, medium: Medium) -> list[Line2D]:
-    """Return one entry of the legend per curve."""
-    from matplotlib.lines import Line2D
-
-    drawn = _looks(evidence, medium)
-    handles = []
-    for curve in evidence.curves:
-        own, dial = drawn[curve.name], curve.rows[0].dial
-        handles.append(
-            Line2D(
-                [], [], color=own.colour, linestyle=own.line, linewidth=1.0, marker=own.marker,
-                markersize=5.4, markerfacecolor=own.face,
-                label=f"{curve.name} ({dial})" if dial else curve.name,
-            )
-        )  # fmt: skip
-    return handles
-
-
-def _dots(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
-    drawn = _looks(evidence, medium)
+def _dots(axes: Axes, evidence: Evidence, extent: Range, drawn: dict[str, Look]) -> None:
     for curve in evidence.curves:
         own = drawn[curve.name]
         x = np.array([extent.x(r.cost(evidence.measure)) for r in curve.rows])
@@ -133,7 +192,6 @@ def _dots(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None
             # A logarithmic axis ends above zero: the bar goes to its lower edge.
             down = np.minimum(half, y - 0.5 * extent.low) if extent.log else half
             bars = np.vstack([down, half])
-        # Bars and lines below the labels, dots above them.
         axes.errorbar(
             x, y, yerr=bars, color=own.colour, linestyle=own.line, linewidth=1.0,
             elinewidth=0.8, capsize=2.0, capthick=0.8, zorder=2.0,
@@ -144,66 +202,49 @@ def _dots(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None
         )  # fmt: skip
 
 
-def _labels(
-    axes: Axes, evidence: Evidence, levels: list[Level], extent: Range, medium: Medium
-) -> None:
-    """Write D or B at each dot, where there is room."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    drawn = looks([(c.name, c.algorithm) for c in evidence.curves])
-    rows = [r for r in trading(evidence) if r.value is not None]
-    if not rows:
-        return
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    canvas = FigureCanvasAgg(figure)  # text has a size only where it is drawn
-    per_point = figure.dpi / 72.0
-
-    def points(x: list[float], y: list[float]) -> FloatArray:
-        data = np.column_stack([x, y])
-        return np.asarray(axes.transData.transform(data), dtype=np.float64) / per_point
-
-    dots = points([extent.x(r.cost(evidence.measure)) for r in rows], [r.regret for r in rows])
-    texts = [
-        axes.annotate(
-            setting(r.value), (extent.x(r.cost(evidence.measure)), r.regret), (0, 0),
-            textcoords="offset points", fontsize=7.2 if medium.narrow else 6.8, ha="center",
-            va="center_baseline", color=medium.small(drawn[r.curve].colour), zorder=2.6,
-            annotation_clip=False,
-            bbox={"boxstyle": "square,pad=0.06", "fc": medium.paper, "ec": "none", "alpha": 0.65},
-        )
-        for r in rows if r.value is not None
-    ]  # fmt: skip
-    renderer = canvas.get_renderer()  # type: ignore[no-untyped-call]
-    sizes = []
-    for text in texts:
-        box = text.get_window_extent(renderer)
-        # Leave a margin: "1" beside "0.464" must not read as 10.464.
-        sizes.append((box.width / per_point + 3.0, 0.8 * box.height / per_point))
-    area = axes.get_window_extent(renderer)
-    x0, y0, x1, y1 = (v / per_point for v in area.extents)
-    obstacles = [dots]
-    across = [extent.left, extent.right]
-    obstacles += [_along(points(across, [level.regret] * 2)) for level in levels]
-    stairs = _stairs(evidence, extent)
-    across, down = (np.repeat(values, 2).tolist() for values in stairs)
-    obstacles.append(_along(points(across[1:], down[:-1])))
-    for curve in evidence.curves:
-        x = [extent.x(r.cost(evidence.measure)) for r in curve.rows]
-        obstacles.append(_along(points(x, [r.regret for r in curve.rows])))
-        for r, at in zip(curve.rows, x, strict=True):
-            if r.error is not None:
-                ends = [max(r.regret - r.error, extent.low), min(r.regret + r.error, extent.high)]
-                obstacles.append(_along(points([at, at], ends)))
-    centres = place([(x, y) for x, y in dots], sizes, np.vstack(obstacles), (x0, y0, x1, y1))
-    for text, (to_x, to_y), (dot_x, dot_y) in zip(texts, centres, dots, strict=True):
-        text.set_position((to_x - dot_x, to_y - dot_y))
+def _settings(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
+    """Write D or B above each dot."""
+    colours = looks([(c.name, c.algorithm) for c in evidence.curves])
+    for row in _trading(evidence):
+        if row.value is not None:
+            axes.annotate(
+                setting(row.value), (extent.x(row.cost(evidence.measure)), row.regret), (0, 4),
+                textcoords="offset points", fontsize=7.0, ha="center", va="bottom", zorder=2.6,
+                color=medium.small(colours[row.curve].colour), annotation_clip=False,
+            )  # fmt: skip
 
 
-def _along(corners: FloatArray) -> FloatArray:
-    """Return points along a line, one every two points of the print."""
-    pieces = [corners[:1]]
-    for a, b in pairwise(corners):
-        steps = max(int(np.hypot(*(b - a)) / 2.0), 1)
-        pieces.append(a + (b - a) * np.linspace(0, 1, steps + 1)[1:, None])
-    return np.vstack(pieces)
+def _levels(study: Study, evidence: Evidence) -> list[Level]:
+    """Return the algorithms and baselines without a trade-off."""
+    made = []
+    for row in evidence.rows:
+        if row.algorithm in REFERENCES:
+            cost = row.cost(study.measure)
+            spent = f"{brief(cost)} {study.measure}" if cost else "no communication"
+            made.append(Level(row.curve, f"{amount(row.regret)}; {spent}", row.algorithm,
+                              row.regret, row.error, LOOKS[row.algorithm]))  # fmt: skip
+    grouped = study.baselines.group_by("name", maintain_order=True).agg(pl.col("regret").mean())
+    for name, regret in grouped.iter_rows():
+        made.append(Level(name, amount(regret), "", regret, None, _BASELINE))
+    return made
+
+
+def _level(axes: Axes, level: Level, extent: Range, medium: Medium) -> None:
+    look = level.look.on(medium)
+    wide = 1.6 if level.algorithm == "one-ucb-glm" else 1.0
+    axes.axhline(level.regret, color=look.colour, linestyle=look.line, linewidth=wide, zorder=1.8)
+    if level.error:
+        low = max(level.regret - level.error, extent.low)
+        high = min(level.regret + level.error, extent.high)
+        axes.axhspan(low, high, color=look.colour, alpha=0.16, linewidth=0, zorder=0.8)
+
+
+def _notes(evidence: Evidence, levels: list[Level], extent: Range) -> list[str]:
+    """Return the algorithms without communication, and what is out of range."""
+    alone = [r for r in evidence.rows if r.algorithm in _ALONE]
+    texts = [f"{r.curve} {plus_minus(r.regret, r.error)}" for r in alone]
+    lines = [f"Regret without communication: {', '.join(texts)}"] if texts else []
+    out = [v for v in levels if not extent.shows(v.regret) and v.algorithm not in _ALONE]
+    if out:
+        lines.append(f"Out of range: {', '.join(f'{v.name} {v.text}' for v in out)}")
+    return lines

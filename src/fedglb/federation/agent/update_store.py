@@ -1,0 +1,235 @@
+"""The part of an agent's file that belongs to global updates.
+
+Samples frozen for each update, releases, the state in secure sums, the adopted model.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fedglb.federation.agent.log_frames import STORED
+from fedglb.federation.npz import pack, unpack
+from fedglb.federation.secure_sums.transcript import SumState
+from fedglb.federation.sqlite import fact, on_disk, set_fact, transaction
+from fedglb.protocol.persistence import Arrays
+from fedglb.typing import FloatArray, IntArray
+
+_SUM_SECRET = "sum_secret"  # from which the seeds of masks are derived
+_MODEL_DIGEST = "model_digest"  # of the adopted model, where there are secure sums
+_WHOLE = np.dtype("<i8")  # of whole numbers
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Which samples belong to an update: those up to the sequence number `last_sequence`.
+
+    `withdrawn`: some of them were forgotten since, so the agent takes no further part.
+    """
+
+    last_sequence: int
+    withdrawn: bool = False
+
+
+@dataclass(frozen=True)
+class AdoptedModel:
+    """The last shared model that the agent adopted.
+
+    It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
+    with the model and without any own sample. `digest` is the model's, where there are secure sums.
+    """
+
+    update: int
+    last_sequence: int
+    base: Arrays
+    digest: bytes = b""
+
+    @cached_property
+    def packed(self) -> bytes:
+        """The base as bytes."""
+        return pack(self.base)
+
+
+@dataclass(frozen=True)
+class StoredRelease:
+    """What was released in a one-pass update: its slot is used, whatever became of the update.
+
+    Parameters
+    ----------
+    update, at
+        The update, and when something was released for it, a Unix time.
+    first_sequence, last_sequence
+        Its batch has the samples after the first sequence number, up to the last.
+    theta
+        The model at which the batch was taken.
+    batch
+        The batch's sums, as long as later releases need them.
+    numbers
+        What was sent, as long as it may be asked for again.
+    """
+
+    update: int
+    at: float
+    first_sequence: int
+    last_sequence: int
+    theta: FloatArray
+    batch: IntArray | None
+    numbers: IntArray | None
+
+
+class UpdateStore:
+    """What is read from and written to an agent's file, opened by `AgentStore`, in updates."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+
+    def freeze(self, update: int, snapshot: Snapshot) -> None:
+        """Write which samples belong to an update."""
+        row = (update, snapshot.last_sequence, snapshot.withdrawn)
+        self.db.execute("INSERT INTO snapshots VALUES (?, ?, ?)", row)
+
+    def release(self, release: StoredRelease, keep_batches: bool) -> None:
+        """Write what is about to be sent for an update: from here on its slot is used.
+
+        It waits for the disk, also where rewards do not: after a power cut a second release with
+        other noise would tell more than the first. Without `keep_batches` earlier releases' batches
+        are deleted: nothing will need them.
+        """
+        with on_disk(self.db), transaction(self.db):
+            self._insert_release(release, keep_batches)
+
+    def _insert_release(self, release: StoredRelease, keep_batches: bool) -> None:
+        theta = release.theta.astype(STORED, copy=False).tobytes()
+        batch, numbers = (
+            None if a is None else _whole(a) for a in (release.batch, release.numbers)
+        )
+        row = (
+            release.update, release.at, release.first_sequence, release.last_sequence, theta, batch,
+            numbers,
+        )  # fmt: skip
+        self.freeze(release.update, Snapshot(release.last_sequence))
+        gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
+        self.db.execute(f"UPDATE releases SET {gone}")
+        self.db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def releases(self) -> dict[int, StoredRelease]:
+        """Return what was released so far, by the update."""
+        rows = self.db.execute("SELECT * FROM releases ORDER BY number")
+        return {
+            number: StoredRelease(
+                number, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
+                _numbers(batch), _numbers(numbers),
+            )
+            for number, at, first, last, theta, batch, numbers in rows
+        }  # fmt: skip
+
+    # -- secure sums --------------------------------------------------------------------------
+
+    def sum_secret(self) -> bytes:
+        """Return the secret from which the seeds of masks follow; it is made when first needed."""
+        found = fact(self.db, _SUM_SECRET)
+        if found is None:
+            with on_disk(self.db):
+                secret = secrets.token_bytes(32)
+                set_fact(self.db, _SUM_SECRET, secret)
+            return secret
+        return bytes(found)
+
+    def model_digest(self) -> bytes | None:
+        """Return the digest of the adopted model, None before the first."""
+        found = fact(self.db, _MODEL_DIGEST)
+        return None if found is None else bytes(found)
+
+    def sum_state(self) -> SumState:
+        """Return where the agent stands in secure sums."""
+        row = self.db.execute(
+            "SELECT slot, attempt, transcript, consented FROM secure_sum"
+        ).fetchone()
+        return SumState() if row is None else SumState(row[0], row[1], row[2], bool(row[3]))
+
+    def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
+        """Write where it stands; with the release that is under its masks, if there is one."""
+        what: tuple[object, ...] = (None,) * 5
+        if release is not None:
+            assert release.batch is not None
+            what = (
+                release.at, release.first_sequence, release.last_sequence,
+                release.theta.astype(STORED, copy=False).tobytes(), _whole(release.batch),
+            )  # fmt: skip
+        row = (state.slot, state.attempt, state.transcript, state.consented, *what)
+        self.db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+    def consent(self, state: SumState, keep_batches: bool) -> StoredRelease:
+        """Write that the sum with the masked release is consented to: its slot is used.
+
+        It waits for the disk: after a power cut another sum of the same update would tell more.
+        """
+        at, first, last, theta, batch = self.db.execute(
+            "SELECT at, first_sequence, last_sequence, theta, batch FROM secure_sum"
+        ).fetchone()
+        release = StoredRelease(
+            state.slot, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
+            np.frombuffer(batch, _WHOLE).astype(np.int64), None,
+        )  # fmt: skip
+        with on_disk(self.db), transaction(self.db):
+            self._insert_release(release, keep_batches)
+            self.db.execute("UPDATE secure_sum SET consented = 1, theta = NULL, batch = NULL")
+        return release
+
+    def withdraw(self, update: int | None, batches: Mapping[int, IntArray] | None) -> None:
+        """Inside a transaction that deletes samples: withdraw from an update that has some of them.
+
+        `batches` are the reduced batches of releases that had some of the samples.
+        """
+        for number, batch in (batches or {}).items():
+            row = (_whole(batch), number)
+            self.db.execute("UPDATE releases SET batch = ? WHERE number = ?", row)
+        if update is not None:
+            self.db.execute("UPDATE snapshots SET withdrawn = 1 WHERE number = ?", (update,))
+            if batches is not None:
+                self.db.execute("UPDATE releases SET numbers = NULL")
+        # a masked release without consent has samples that are forgotten now
+        self.db.execute(
+            "UPDATE secure_sum SET transcript = x'', theta = NULL, batch = NULL WHERE NOT consented"
+        )
+
+    def adopt(self, model: AdoptedModel, keep_batches: bool | None = None) -> None:
+        """Write the model that the agent adopts; snapshots up to its update are not needed.
+
+        Nor are the numbers that were released for it, and without `keep_batches` their batches
+        (None: nothing is ever released).
+        """
+        with transaction(self.db):
+            if keep_batches is not None:
+                gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
+                self.db.execute(f"UPDATE releases SET {gone} WHERE number <= ?", (model.update,))
+            self.db.execute(
+                "REPLACE INTO adopted_model VALUES (1, ?, ?, ?)",
+                (model.update, model.last_sequence, model.packed),
+            )
+            if model.digest:
+                set_fact(self.db, _MODEL_DIGEST, model.digest)
+            self.db.execute("DELETE FROM snapshots WHERE number <= ?", (model.update,))
+
+    def snapshots(self) -> dict[int, Snapshot]:
+        """Return the snapshot of each update since the adopted model."""
+        rows = self.db.execute("SELECT number, last_sequence, withdrawn FROM snapshots")
+        return {number: Snapshot(last, bool(withdrawn)) for number, last, withdrawn in rows}
+
+    def adopted_model(self) -> AdoptedModel | None:
+        """Return the last shared model, None before the first."""
+        row = self.db.execute("SELECT number, last_sequence, base FROM adopted_model").fetchone()
+        return None if row is None else AdoptedModel(row[0], row[1], unpack(row[2]))
+
+
+def _whole(numbers: IntArray) -> bytes:
+    return numbers.astype(_WHOLE, copy=False).tobytes()
+
+
+def _numbers(data: bytes | None) -> IntArray | None:
+    return None if data is None else np.frombuffer(data, _WHOLE).astype(np.int64)

@@ -1,0 +1,396 @@
+"""The agent's API: its calls over HTTP, its status page, and the description of both."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from fedglb.errors import InvalidInput, integer, one_of
+from fedglb.federation import Agent, AgentStatus, Decision
+from fedglb.service.guard import Access, Guard, Handler
+from fedglb.service.messages import (
+    BatchBody,
+    Choose,
+    ChooseBatch,
+    ChooseResult,
+    ChooseResults,
+    Observe,
+    ObserveBatch,
+    Observed,
+    ObserveResult,
+    ObserveResults,
+    ProblemDetails,
+)
+from fedglb.service.metrics import Metrics, agent_metrics
+from fedglb.service.openapi import VERSION, Path, openapi
+from fedglb.service.pages import TEMPLATES, security_headers
+from fedglb.service.problem import Refused, problem_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+_FORMAT = {
+    "name": "format",
+    "in": "query",
+    "schema": {"type": "string", "enum": ["ndjson", "parquet"], "default": "ndjson"},
+}
+_POSTED = (400, 408, 413, 415, 503, 507)
+PATHS = (
+    Path("/v1/choose", "POST", "Choose one of the arms.", Decision, Choose,
+         "The same key with the same arms again gives the same decision.", _POSTED),
+    Path("/v1/choose/batch", "POST", "Choose several times, in order.", ChooseResults, ChooseBatch,
+         "Each item has its own status and error.", _POSTED),
+    Path("/v1/observe", "POST", "Report the reward of a decision.", Observed, Observe,
+         "Once it is answered, the sample is in the agent's file. A second reward is refused "
+         "(409), and `same` says whether it equals the first.", (404, 409, 410, *_POSTED)),
+    Path("/v1/observe/batch", "POST", "Report several rewards, in order.", ObserveResults,
+         ObserveBatch, "Each item has its own status and error.", _POSTED),
+    Path("/v1/status", "GET", "Return the agent's status.", AgentStatus, problems=(503,)),
+    Path("/v1/export", "GET", "Return the log, one row per decision.",
+         ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
+         parameters=(_FORMAT,)),
+    Path("/healthz", "GET", "Say that the process answers.", ("application/json",)),
+    Path("/readyz", "GET", "Say whether the agent answers.", ("application/json",),
+         problems=(503,)),
+    Path("/metrics", "GET", "Return counters for Prometheus.", ("text/plain",)),
+)  # fmt: skip
+_decode_choose = msgspec.json.Decoder(Choose).decode
+_decode_observe = msgspec.json.Decoder(Observe).decode
+_decode_batch = msgspec.json.Decoder(BatchBody).decode
+_encode = msgspec.json.Encoder().encode  # NaN and infinity become null
+_JSON = "application/json"
+_TURN = 20  # items of a batch between two chances for other requests
+_ROWS, _BYTES = 10_000, 2**18  # of one piece of an export
+_PAGE = security_headers("style-src 'unsafe-inline'")
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """The size of one request, and how many are in progress at a time.
+
+    Parameters
+    ----------
+    max_body
+        Bytes of a request's body.
+    max_arms
+        Arms of one request; in a batch, of each item.
+    max_batch
+        Items of a batch.
+    max_concurrent
+        Requests that are read or answered at a time; one more is told to try again.
+    max_exports
+        Exports among them.
+    read_timeout
+        Seconds that a body may take to arrive.
+
+    Raises
+    ------
+    InvalidInput
+        A value is not a whole number from 1 up.
+    """
+
+    max_body: int = 2**20
+    max_arms: int = 1000
+    max_batch: int = 1000
+    max_concurrent: int = 256
+    max_exports: int = 2
+    read_timeout: int = 10
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            integer(field.name, getattr(self, field.name))
+
+
+def make_app(
+    agent: Agent,
+    *,
+    limits: RequestLimits | None = None,
+    access: Access | None = None,
+    about: Mapping[str, str] | None = None,
+) -> Guard:
+    """Return the ASGI application of an agent, which the caller closes.
+
+    Parameters
+    ----------
+    agent
+        The agent.
+    limits
+        The limits of requests.
+    access
+        The headers that requests must carry; None: loopback only, without a token.
+    about
+        More rows for the status page, by name.
+
+    Returns
+    -------
+    Guard
+        The application.
+    """
+    limits, access = limits or RequestLimits(), access or Access()
+    metrics = Metrics(lambda: agent_metrics(agent))
+    described = openapi(PATHS, token=access.token is not None)
+    api = AgentApi(agent, limits, metrics, dict(about or {}), described)
+    return Guard(api.handlers(), access, metrics, limits.max_concurrent)
+
+
+class AgentApi:
+    """The handlers of the agent's paths.
+
+    They call the agent on the event loop itself: its lock and its file admit one call at a time
+    anyway, and a thread per call costs more than the call.
+
+    Parameters
+    ----------
+    agent
+        The agent.
+    limits
+        The limits of requests.
+    metrics
+        The counters, for `/metrics` and the status page.
+    about
+        More rows for the status page.
+    described
+        The OpenAPI description.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        limits: RequestLimits,
+        metrics: Metrics,
+        about: Mapping[str, str],
+        described: Mapping[str, Any],
+    ) -> None:
+        self._agent, self._limits, self._metrics = agent, limits, metrics
+        self._about, self._described = about, described
+        self._started, self._exports = time.monotonic(), 0
+        # compiled now: no call is to wait for a template
+        self._template = TEMPLATES.get_template("agent.html")
+        self._docs = TEMPLATES.get_template("docs.html").render(described=described)
+
+    def handlers(self) -> dict[str, tuple[str, Handler]]:
+        """Return the method and the handler of each path."""
+        described: dict[str, Handler] = {
+            "/v1/choose": self.choose,
+            "/v1/choose/batch": self.choose_batch,
+            "/v1/observe": self.observe,
+            "/v1/observe/batch": self.observe_batch,
+            "/v1/status": self.status,
+            "/v1/export": self.export,
+            "/healthz": self.health,
+            "/readyz": self.ready,
+            "/metrics": self.metrics,
+        }
+        pages: dict[str, Handler] = {"/": self.page, "/docs": self.docs, "/openapi.json": self.json}
+        out = {path.path: (path.method, described[path.path]) for path in PATHS}
+        return out | {path: ("GET", handler) for path, handler in pages.items()}
+
+    # -- choose and observe ----------------------------------------------------------------------
+
+    async def choose(self, request: Request) -> Response:
+        """Answer `POST /v1/choose`."""
+        return _json(self._choose(await self._body(request)))
+
+    async def observe(self, request: Request) -> Response:
+        """Answer `POST /v1/observe`."""
+        return _json(self._observe(await self._body(request)))
+
+    async def choose_batch(self, request: Request) -> Response:
+        """Answer `POST /v1/choose/batch`."""
+        results = [
+            ChooseResult(found.status, problem=found)
+            if isinstance(found, ProblemDetails)
+            else ChooseResult(200, found)
+            for found in await self._each(request, self._choose)
+        ]
+        return _json(ChooseResults(results))
+
+    async def observe_batch(self, request: Request) -> Response:
+        """Answer `POST /v1/observe/batch`."""
+        results = [
+            ObserveResult(found.status, found)
+            if isinstance(found, ProblemDetails)
+            else ObserveResult(200)
+            for found in await self._each(request, self._observe)
+        ]
+        return _json(ObserveResults(results))
+
+    def _choose(self, body: bytes | msgspec.Raw) -> Decision:
+        asked = _decode_choose(body)
+        if len(asked.arms) > self._limits.max_arms:
+            allowed = f"at most {self._limits.max_arms} arms"
+            raise InvalidInput("arms", f"{len(asked.arms)} arms", allowed)
+        return self._agent.choose(asked.arms, asked.ids, t=asked.t, key=asked.key)
+
+    def _observe(self, body: bytes | msgspec.Raw) -> Observed:
+        asked = _decode_observe(body)
+        self._agent.observe(asked.id, asked.reward)
+        return Observed(asked.id)
+
+    async def _each(
+        self, request: Request, action: Callable[[msgspec.Raw], T]
+    ) -> list[T | ProblemDetails]:
+        """Call `action` with each item of a batch; return what it returned, or the problem."""
+        items = _decode_batch(await self._body(request)).batch
+        if len(items) > self._limits.max_batch:
+            allowed = f"at most {self._limits.max_batch} items"
+            raise InvalidInput("batch", f"{len(items)} items", allowed)
+        found: list[T | ProblemDetails] = []
+        for number, item in enumerate(items):
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+            try:
+                found.append(action(item))
+            except Exception as error:  # each item has its own
+                found.append(problem_of(error))
+        return found
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body of a request: declared as JSON, not too large, not too slow."""
+        kind = request.headers.get("content-type", "")
+        if kind != _JSON and kind.partition(";")[0].strip().lower() != _JSON:
+            # A page of another origin cannot send this type without asking first (CORS preflight),
+            # and the answer to that is 405.
+            raise Refused(415, "not-json", "the header Content-Type: application/json is required")
+        limit, pieces, size = self._limits.max_body, [], 0
+        length = request.headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > limit:
+            raise _too_large(limit)
+        try:
+            async with asyncio.timeout(self._limits.read_timeout):
+                async for piece in request.stream():
+                    pieces.append(piece)
+                    size += len(piece)
+                    if size > limit:
+                        raise _too_large(limit)
+        except ClientDisconnect:  # nobody reads this answer, but it is counted
+            raise Refused(400, "malformed", "the connection ended before the body") from None
+        except TimeoutError:
+            detail = f"a body must arrive within {self._limits.read_timeout} s"
+            raise Refused(408, "too-slow", detail, {"Connection": "close"}) from None
+        return b"".join(pieces)
+
+    # -- the rest --------------------------------------------------------------------------------
+
+    async def status(self, _: Request) -> Response:
+        """Answer `GET /v1/status`."""
+        return _json(self._agent.status)
+
+    async def health(self, _: Request) -> Response:
+        """Answer `GET /healthz`: the process answers."""
+        return _json({"status": "ok", "version": VERSION})
+
+    async def ready(self, _: Request) -> Response:
+        """Answer `GET /readyz`: the agent answers, with or without its federation."""
+        self._check_open()
+        return _json({"status": "ready"})
+
+    async def metrics(self, _: Request) -> Response:
+        """Answer `GET /metrics`."""
+        kind = "text/plain; version=0.0.4; charset=utf-8"
+        return Response(self._metrics.text(), media_type=kind)
+
+    async def page(self, _: Request) -> Response:
+        """Answer `GET /`: totals only, nothing about any decision."""
+        text = self._template.render(
+            about=self._about, status=msgspec.to_builtins(self._agent.status),
+            requests=sorted(self._metrics.counts().items()), version=VERSION,
+            seconds=time.monotonic() - self._started,
+        )  # fmt: skip
+        return _page(text)
+
+    async def docs(self, _: Request) -> Response:
+        """Answer `GET /docs`."""
+        return _page(self._docs)
+
+    async def json(self, _: Request) -> Response:
+        """Answer `GET /openapi.json`."""
+        return _json(self._described)
+
+    async def export(self, request: Request) -> Response:
+        """Answer `GET /v1/export`: the log in pieces, which a thread makes."""
+        name = one_of("format", request.query_params.get("format", "ndjson"), _FORMATS)
+        self._check_open()  # before an answer begins
+        if self._exports >= self._limits.max_exports:
+            detail = f"{self._exports} exports are running: try again"
+            raise Refused(503, "busy", detail, {"Retry-After": "5"})
+        self._exports += 1
+        return _Export(self._agent, name, self._exported)
+
+    def _exported(self) -> None:
+        self._exports -= 1
+
+    def _check_open(self) -> None:
+        """Raise `Unavailable` if the agent is closed."""
+        _ = self._agent.status
+
+
+def _too_large(limit: int) -> Refused:
+    # the rest of the body is not read, so the connection cannot be used again
+    detail = f"a body has at most {limit} bytes: send fewer arms, or smaller batches"
+    return Refused(413, "too-large", detail, {"Connection": "close"})
+
+
+def _json(value: Any) -> Response:
+    return Response(_encode(value), media_type=_JSON)
+
+
+def _page(text: str) -> Response:
+    return Response(text, headers=_PAGE, media_type="text/html")
+
+
+class _Export(StreamingResponse):
+    """The log as a file; calls `over` at the end, also if the client has gone."""
+
+    def __init__(self, agent: Agent, name: str, over: Callable[[], None]) -> None:
+        pieces, kind = _FORMATS[name]
+        headers = {"Content-Disposition": f'attachment; filename="log.{name}"'}
+        super().__init__(pieces(agent.export_batches(rows=_ROWS)), 200, headers, kind)
+        self._over = over
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._over()
+
+
+def _ndjson(batches: Iterator[pl.DataFrame]) -> Iterator[bytes]:
+    """Return the log as lines of JSON; NaN and infinity become null."""
+    for batch in batches:
+        yield batch.write_ndjson().encode()
+
+
+def _parquet(batches: Iterator[pl.DataFrame]) -> Iterator[bytes]:
+    """Return the log as a Parquet file, which is written to disk first, not to memory."""
+    from polars.io.plugins import register_io_source
+
+    first = next(batches)  # there is always one, which may be empty
+
+    def read(*_: object) -> Iterator[pl.DataFrame]:
+        yield first
+        yield from batches
+
+    with tempfile.TemporaryDirectory(prefix="fedglb-export-") as folder:
+        path = FilePath(folder) / "log.parquet"
+        register_io_source(read, schema=first.schema).sink_parquet(path)
+        with path.open("rb") as file:
+            while piece := file.read(_BYTES):
+                yield piece
+
+
+_FORMATS = {
+    "ndjson": (_ndjson, "application/x-ndjson"),
+    "parquet": (_parquet, "application/vnd.apache.parquet"),
+}

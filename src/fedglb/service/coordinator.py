@@ -1,0 +1,212 @@
+"""The coordinator's live page: GET only, and only what the newest status on the board has."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.core import Metric
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+
+from fedglb.federation.coordinator.board import Board
+from fedglb.federation.coordinator.status import CoordinatorStatus
+from fedglb.service.figures import bars, over_time
+from fedglb.service.guard import Access, Guard, Handler
+from fedglb.service.listening import Listen
+from fedglb.service.metrics import Metrics, coordinator_metrics
+from fedglb.service.pages import TEMPLATES, clock, duration, security_headers, size
+from fedglb.service.problem import Refused
+from fedglb.service.server import serve_in_thread
+
+_FILES = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_HEADERS = security_headers(
+    "style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'"
+)
+_MAX_CONCURRENT, _MAX_STREAMS = 100, 50
+_LOOK_EVERY, _COMMENT_EVERY = 0.25, 10.0  # seconds between looks at the board, and comments
+_STALE = 60.0  # seconds without a new status: the coordinator hangs, or computes
+
+
+class Page:
+    """The handlers of the live page.
+
+    Parameters
+    ----------
+    board
+        The coordinator's newest status.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board, self._metrics = board, Metrics(self._collect)
+        self.stopping = False  # streams of events end when it is set
+        self._streams = 0
+        self._shown: tuple[CoordinatorStatus | None, dict[str, str]] = (None, {})
+
+    def app(self, access: Access) -> Guard:
+        """Return the ASGI application."""
+        return Guard(self.handlers(), access, self._metrics, _MAX_CONCURRENT, _HEADERS)
+
+    def handlers(self) -> dict[str, tuple[str, Handler]]:
+        """Return the method and the handler of each path."""
+        paths: dict[str, Handler] = {
+            "/": self.document, "/status.json": self.status, "/events": self.events,
+            "/metrics": self.metrics, "/healthz": self.health,
+        }  # fmt: skip
+        paths |= {f"/{name}": self.file for name in _FILES}
+        return {path: ("GET", handler) for path, handler in paths.items()}
+
+    def _latest(self) -> CoordinatorStatus:
+        status = self._board.latest
+        if status is None:
+            detail = "the coordinator is starting: try again"
+            raise Refused(503, "unavailable", detail, {"Retry-After": "1"})
+        return status
+
+    def _parts(self, status: CoordinatorStatus) -> dict[str, str]:
+        """Return the parts of the page, rendered once for all readers."""
+        if self._shown[0] is not status:
+            self._shown = (status, sections(status))
+        return self._shown[1]
+
+    def _collect(self) -> Iterator[Metric]:
+        return coordinator_metrics(self._latest())
+
+    async def document(self, _: Request) -> Response:
+        """Answer `GET /`."""
+        status = self._latest()
+        template = TEMPLATES.get_template("coordinator.html")
+        text = template.render(federation=status.federation, parts=self._parts(status))
+        return Response(text, media_type="text/html")
+
+    async def status(self, _: Request) -> Response:
+        """Answer `GET /status.json`."""
+        return Response(self._latest().to_json(), media_type="application/json")
+
+    async def metrics(self, _: Request) -> Response:
+        """Answer `GET /metrics`."""
+        return Response(self._metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def health(self, _: Request) -> Response:
+        """Answer `GET /healthz`: the coordinator has written a status within a minute."""
+        age = time.time() - self._latest().time
+        if age > _STALE:
+            raise Refused(503, "unavailable", f"no sign of life for {age:.0f} s")
+        return PlainTextResponse("ok\n")
+
+    async def file(self, request: Request) -> Response:
+        """Answer `GET /page.css` and the other static files."""
+        name = request.url.path.removeprefix("/")
+        return Response(_content(name), media_type=_FILES[name])
+
+    async def events(self, _: Request) -> Response:
+        """Answer `GET /events`: server-sent events with the parts that have changed."""
+        self._latest()
+        if self._streams >= _MAX_STREAMS:
+            raise Refused(503, "busy", f"{_MAX_STREAMS} readers are connected: try again")
+        return StreamingResponse(self._changes(), media_type="text/event-stream")
+
+    async def _changes(self) -> AsyncIterator[str]:
+        self._streams += 1
+        try:
+            before: dict[str, str] = {}
+            sent = 0.0
+            while not self.stopping:
+                parts = self._parts(self._latest())
+                changed = {k: v for k, v in parts.items() if before.get(k) != v}
+                if changed:
+                    before, sent = parts, time.monotonic()
+                    yield f"event: parts\ndata: {json.dumps(changed)}\n\n"
+                elif time.monotonic() - sent > _COMMENT_EVERY:
+                    sent = time.monotonic()
+                    yield ": still here\n\n"
+                await asyncio.sleep(_LOOK_EVERY)
+        finally:
+            self._streams -= 1
+
+
+@contextmanager
+def serving(board: Board, listen: Listen) -> Iterator[str]:
+    """Serve the page in a thread inside this block; give its URL."""
+    board.watched = True
+    page = Page(board)
+    app = page.app(Access(listen.token, listen.hosts, browser=True))
+    with serve_in_thread(app, listen) as url:
+        try:
+            yield f"{url}/"
+        finally:
+            page.stopping = True
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (Path(__file__).parent / "static" / name).read_bytes()
+
+
+def sections(status: CoordinatorStatus) -> dict[str, str]:
+    """Return the parts of the page that change, as HTML by their ids.
+
+    The first paint and the live page show the same text: a browser that listens receives the parts
+    that have changed.
+    """
+    macros: Any = TEMPLATES.get_template("parts.html").module
+    counted = status.schedule is None
+    model = over_time(
+        status.updates, lambda u: u.samples, "{:,.0f}".format, "Samples in the model over time", 190
+    )
+    seconds = over_time(status.updates, lambda u: u.seconds, duration, "How long updates took", 110)
+    ends = {each.name: each.ends for each in status.certificates}
+    parts = {
+        "state": macros.state(status),
+        "about": macros.about(status),
+        "clock": macros.as_of(status),
+        "alarms": macros.alarms(status.alarms),
+        "totals": macros.totals(_tiles(status)),
+        "updates-figure": macros.samples_over_time(model) if counted else macros.uncounted(),
+        "duration-figure": macros.seconds_over_time(seconds),
+        "samples-figure": macros.bars(bars(status.members)) if counted else macros.uncounted(),
+        "members-count": macros.members_count(status.members),
+        "members": macros.members(status.members, ends),
+        "updates": macros.updates(status.updates[::-1]),
+        "events": macros.events([e for e in status.events[::-1] if e.kind != "updating"]),
+        "certificates": macros.certificates(sorted(status.certificates, key=lambda c: c.ends)),
+    }
+    return {name: str(text).strip() for name, text in parts.items()}
+
+
+def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
+    """Return the name, the value and the text of each total."""
+    totals = status.totals
+    newest = f"updates, the last {clock(status.updates[-1].at)}" if status.updates else "updates"
+    tiles = [
+        ("present", f"{status.present}", f"of {len(status.members)} clients present"),
+        ("updates", f"{totals.updates:,}", newest),
+        _progress(status),
+        ("rounds", f"{totals.rounds:,}", f"rounds, {totals.scalars:,} numbers sent"),
+        ("bytes", size(totals.bytes), f"in {totals.sent:,} messages"),
+    ]
+    rewards = [
+        m.rewards for m in status.members if m.present and m.rewards and m.rewards.recent_count
+    ]
+    if rewards:
+        count = sum(each.recent_count for each in rewards)
+        mean = sum(each.recent_total for each in rewards) / count
+        tiles.append(("reward", f"{mean:.3g}", f"mean of {count:,} recent rewards"))
+    return tiles
+
+
+def _progress(status: CoordinatorStatus) -> tuple[str, str, str]:
+    """Return the tile of samples; on a schedule, which hides them, of the budget or the times."""
+    if status.privacy is not None:
+        of = f"of epsilon = {status.privacy.epsilon:g} is spent"
+        return "epsilon", f"{status.privacy.spent:.3g}", of
+    if status.schedule is not None:
+        return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} times are past"
+    return "samples", f"{status.totals.samples:,}", "samples in the model"

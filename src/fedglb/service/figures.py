@@ -1,0 +1,108 @@
+"""The geometry of the live page's figures; `templates/parts.html` draws them as SVG.
+
+Along the x axis all places are percentages of the width, so that text keeps its size on a phone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fedglb.federation.coordinator.events import UpdateStatus
+from fedglb.federation.coordinator.status import MemberStatus
+
+_ROUND = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
+_MAX_UPDATES, _MAX_DOTS, _MAX_BARS = 200, 100, 15
+_TOP, _BELOW = 18, 24  # pixels above the highest level, and below the axis
+
+
+@dataclass(frozen=True)
+class OverTime:
+    """One value per update, over time.
+
+    Attributes
+    ----------
+    label
+        What the figure shows.
+    height, bottom
+        Its height and the y of its axis, in pixels.
+    levels
+        Two levels of the y axis: text and y.
+    points
+        x (percent) and y (pixels) of each update.
+    dots
+        The newest points, each with its update.
+    first, last
+        The ends of the time axis.
+    """
+
+    label: str
+    height: int
+    bottom: int
+    levels: list[tuple[str, float]]
+    points: list[tuple[float, float]]
+    dots: list[tuple[float, float, UpdateStatus]]
+    first: float
+    last: float
+
+    @property
+    def path(self) -> str:
+        """The points as a line that steps from one to the next."""
+        (x, y), *others = self.points
+        return f"M{x:.2f} {y:.1f}" + "".join(f"H{x:.2f}V{y:.1f}" for x, y in others)
+
+
+def over_time(
+    updates: Sequence[UpdateStatus],
+    value: Callable[[UpdateStatus], float],
+    text: Callable[[float], str],
+    label: str,
+    height: int,
+) -> OverTime | None:
+    """Return the figure of the newest updates; None without any."""
+    if not updates:
+        return None
+    label = f"{label}, {len(updates)} updates"
+    updates = updates[-_MAX_UPDATES:]
+    bottom, top = height - _BELOW, _next_round(max(map(value, updates)))
+    first, last = updates[0].at, updates[-1].at
+
+    def y(amount: float) -> float:
+        return bottom - (bottom - _TOP) * amount / top
+
+    points = [
+        (1.5 + 97.0 * (u.at - first) / (last - first) if last > first else 50.0, y(value(u)))
+        for u in updates
+    ]
+    dots = [(*point, u) for point, u in zip(points, updates, strict=True)][-_MAX_DOTS:]
+    levels = [(text(level), y(level)) for level in (top, top / 2)]
+    return OverTime(label, height, bottom, levels, points, dots, first, last)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A client, or the rest of them: its samples, and a length relative to the longest bar."""
+
+    name: str
+    samples: int
+    share: float
+    length: float | None
+
+
+def bars(members: Sequence[MemberStatus]) -> list[Bar]:
+    """Return the clients with the most samples in the model, and the rest as one row."""
+    ranked = sorted((m for m in members if m.samples), key=lambda m: (-m.samples, m.name))
+    shown = ranked if len(ranked) <= _MAX_BARS else ranked[: _MAX_BARS - 1]
+    out = [Bar(m.name, m.samples, m.share, m.samples / ranked[0].samples) for m in shown]
+    if others := ranked[len(shown) :]:
+        total, share = sum(m.samples for m in others), sum(m.share for m in others)
+        out.append(Bar(f"{len(others)} others", total, share, None))
+    return out
+
+
+def _next_round(value: float) -> float:
+    if value <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(m * power for m in _ROUND if m * power >= value)

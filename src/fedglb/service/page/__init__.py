@@ -1,1 +1,0 @@
-"""The coordinator's page: how a federation is doing, over HTTP, in a thread of its own."""

@@ -1,1 +1,0 @@
-"""The sentences and numerals of a report."""

@@ -1,0 +1,207 @@
+"""A study: its sweeps, panels × values of an axis; and its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from fedglb.errors import InvalidInput, one_of
+from fedglb.studies.results.store import SweepResult, load
+from fedglb.studies.results.tables import BASELINES
+from fedglb.studies.spec.plan import MEASURES
+
+STUDY, SWEEPS, RACES, FIXED = "study.json", "sweeps", "races", "fixed-models"
+_NEEDED = {
+    "runs": ("label", "algorithm", "seed", "regret", "reward", "syncs", "rounds", "transfers",
+             "scalars"),
+    "traces": ("label", "seed", "t", "regret", "reward", "syncs", "transfers", "scalars"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One sweep of a study.
+
+    Attributes
+    ----------
+    panel
+        The panel's title; "" in a study without panels.
+    value
+        Of the varied key of `[environment]`; None where no such key is varied.
+    result
+        Runs, traces, manifest.
+    """
+
+    panel: str
+    value: float | None
+    result: SweepResult = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a report is made of: sweeps, panels × values of an axis; at the least one sweep.
+
+    Attributes
+    ----------
+    name, title
+        A name, such as "synthetic", and one line, such as "The paper's synthetic problem".
+    profile
+        How much was run: "quick", "full", …; may be empty.
+    measure
+        The communication axis: "transfers" or "scalars".
+    cells
+        The sweeps, panel by panel, with increasing values.
+    axis, against
+        What is on the axis: a key of `[environment]` or a parameter of algorithms; and the
+        algorithm that ratios are to. "" where there is none.
+    baselines
+        Columns name ("random play", "best-fitting logistic model", "best-fitting linear model"),
+        seed, regret, reward; may have no rows.
+    choice
+        How the parameters were chosen, or None. Its keys: rule, seeds, horizon, chosen, algorithms,
+        candidates, and optionally not_searched: labels that took no part in the search, and
+        stopped: how many candidates were not run to the end.
+    full
+        Of a quick study: the full one's size (seeds, horizon, clients, configurations) and command.
+    own
+        Whether this is a sweep without a study's file: the page is then about what it varies.
+    """
+
+    name: str
+    title: str
+    profile: str
+    measure: str
+    cells: tuple[Cell, ...]
+    axis: str = ""
+    against: str = ""
+    baselines: pl.DataFrame = field(default_factory=lambda: no_baselines(), repr=False)
+    choice: dict[str, Any] | None = field(default=None, repr=False)
+    full: dict[str, Any] = field(default_factory=dict, repr=False)
+    own: bool = False
+
+    def __post_init__(self) -> None:
+        one_of("measure", self.measure, MEASURES)
+        for result in (cell.result for cell in self.cells):
+            for table, columns in _NEEDED.items():
+                frame: pl.DataFrame = getattr(result, table)
+                for column in columns:
+                    if column not in frame.columns:
+                        allowed = f"a table with the column {column!r}, as a sweep leaves it"
+                        raise InvalidInput(f"result.{table}", frame.columns, allowed)
+            if result.runs.is_empty():
+                allowed = "at least one finished run"
+                raise InvalidInput("result.runs", "a table without rows", allowed)
+
+    @property
+    def result(self) -> SweepResult:
+        """The first sweep: the only one of a study without an axis."""
+        return self.cells[0].result
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is known about the data: dataset, checksum, mode, …; may be empty."""
+        return dict(self.result.manifest.get("data", {}))
+
+
+def no_baselines() -> pl.DataFrame:
+    """Return the table of baselines without rows."""
+    return pl.DataFrame(schema=BASELINES)
+
+
+class CellFile(msgspec.Struct, frozen=True):
+    """A cell in `study.json`: its sweeps are on the same data, and are shown as one."""
+
+    panel: str
+    value: float | None
+    sweeps: list[str]
+
+
+class StudyFile(msgspec.Struct, frozen=True):
+    """`study.json`: what was run, where it is, and how its parameters were chosen."""
+
+    name: str
+    title: str
+    profile: str
+    measure: str
+    axis: str
+    against: str
+    cells: list[CellFile]
+    fixed: str | None
+    choice: dict[str, Any] | None
+    full: dict[str, Any]
+
+    def to_json(self) -> bytes:
+        """Return the file's content."""
+        return json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False).encode()
+
+    def study(self, cells: Sequence[Cell], baselines: pl.DataFrame | None) -> Study:
+        """Return the study, given what the files hold that this one names."""
+        return Study(
+            self.name, self.title, self.profile, self.measure, tuple(cells), self.axis,
+            self.against, no_baselines() if baselines is None else baselines, self.choice,
+            self.full,
+        )  # fmt: skip
+
+
+def load_study(folder: str | Path) -> Study:
+    """Read a folder of `reproduce`, or of a plain sweep."""
+    place = Path(folder)
+    try:
+        about = msgspec.json.decode((place / STUDY).read_bytes(), type=StudyFile)
+    except (FileNotFoundError, NotADirectoryError):
+        if (place / SWEEPS).is_dir():
+            allowed = "a finished study: this one was stopped, and `fedglb reproduce` resumes it"
+            raise InvalidInput("folder", str(folder), allowed) from None
+        return study_of_sweep(place)
+    except msgspec.DecodeError:
+        raise _damaged(folder, STUDY) from None
+    cells = [
+        Cell(cell.panel, cell.value, joined([load(place / sweep) for sweep in cell.sweeps]))
+        for cell in about.cells
+    ]
+    fixed = None if about.fixed is None else read_fixed(place / about.fixed)
+    if about.fixed is not None and fixed is None:
+        raise _damaged(folder, about.fixed)
+    return about.study(cells, fixed)
+
+
+def study_of_sweep(folder: str | Path) -> Study:
+    """Return the study of a finished sweep: its runs and data; no baselines, no choice.
+
+    As in the paper, communication is counted in transfers, or in scalars if DisLinUCB is among the
+    algorithms, because its messages have another size.
+    """
+    result = load(folder)
+    name = str(result.manifest["name"])
+    measure = "scalars" if "dislinucb" in result.runs["algorithm"] else "transfers"
+    return Study(name, f"The sweep “{name}”", "", measure, (Cell("", None, result),), own=True)
+
+
+def read_fixed(path: Path) -> pl.DataFrame | None:
+    """Return the fixed models' results, or None where they are missing or damaged."""
+    try:
+        found = pl.read_parquet(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+    return found if dict(found.schema) == BASELINES and found.height else None
+
+
+def joined(results: Sequence[SweepResult]) -> SweepResult:
+    """Return the runs of several sweeps on the same data as one; the first one's manifest."""
+    if len(results) == 1:
+        return results[0]
+    runs, traces = (
+        pl.concat(each) for each in zip(*((r.runs, r.traces) for r in results), strict=True)
+    )
+    return SweepResult(runs, traces, results[0].manifest)
+
+
+def _damaged(folder: str | Path, name: str) -> InvalidInput:
+    allowed = f"a whole one: its {name} is damaged; `fedglb reproduce` writes it again"
+    return InvalidInput("folder", str(folder), allowed)

@@ -1,0 +1,191 @@
+"""What a study would take: runs, minutes, disk; measured by a short probe of its own runs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedglb.errors import integer, under
+from fedglb.provenance import cores
+from fedglb.simulation.compare import compare
+from fedglb.studies.results.parts import part, recorded_steps, to_bytes
+from fedglb.studies.run.search import candidates, with_choice
+from fedglb.studies.run.task import LARGEST
+from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.spec.grid import values
+from fedglb.studies.spec.plan import Plan, read_plan
+
+#: The probe doubles its horizon until it has taken this long, in seconds.
+LONG_ENOUGH = 1.5
+#: Page and figures, in bytes: about what they take, whatever the study.
+_PAGE = 3_000_000
+#: Time grows with the horizon at least in proportion; faster than its square it does not.
+_POWERS = (1.0, 2.0)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study would take.
+
+    Attributes
+    ----------
+    name, profile
+        Which study.
+    configurations, seeds
+        What it reports: their product is the number of runs.
+    interactions
+        How many each of these runs has, at most.
+    search_runs, search_interactions
+        The most runs that the search for parameters makes, and how many interactions each has.
+    jobs
+        Worker processes.
+    seconds
+        About how long it takes with these, the search included as if it stopped nothing.
+    bytes
+        About what the folder takes.
+    probe_runs, probe_steps, probe_seconds
+        What was measured: the number of runs side by side, their steps, and the time they took.
+    """
+
+    name: str
+    profile: str
+    configurations: int
+    seeds: int
+    interactions: int
+    search_runs: int
+    search_interactions: int
+    jobs: int
+    seconds: float
+    bytes: int
+    probe_runs: int
+    probe_steps: int
+    probe_seconds: float
+
+    @property
+    def runs(self) -> int:
+        """How many runs it reports."""
+        return self.configurations * self.seeds
+
+
+def estimate(
+    source: str | Path | Mapping[str, Any], profile: str | None = None, jobs: int | None = None
+) -> Estimate:
+    """Estimate what `reproduce` takes; this plays some seconds of its runs.
+
+    Parameters
+    ----------
+    source, profile, jobs
+        As in `reproduce`.
+
+    Examples
+    --------
+    >>> tables = {
+    ...     "name": "example", "horizon": 20, "seeds": 2,
+    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
+    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
+    ... }
+    >>> made = estimate(tables, jobs=1)
+    >>> made.runs, made.interactions, made.search_runs
+    (6, 40, 0)
+    """
+    plan = read_plan(source, profile)
+    count = cores() if jobs is None else integer("jobs", jobs)
+    every = [] if plan.search is None else candidates(plan.search)
+    tables = [with_choice(plan.tables, every[0])] if every else [c.tables for c in plan.cells]
+    wholes = [_read(plan, each) for each in tables]
+    probes: dict[str, _Probe] = {}  # one for each panel: the value of the axis matters little
+    seconds, size = 0.0, float(_PAGE)
+    for cell, each, whole in zip(plan.cells, tables, wholes, strict=True):
+        if cell.panel not in probes:
+            probes[cell.panel] = _probe(plan, each, whole.horizon)
+        probe = probes[cell.panel]
+        seconds += whole.runs * probe.seconds(whole.horizon)
+        size += whole.runs * len(recorded_steps(whole.horizon)) * probe.bytes_per_point
+    search_runs = search_steps = 0
+    if plan.search is not None:
+        search_runs = len(every) * len(plan.search.algorithm) * len(plan.search.seeds)
+        search_steps = plan.search.horizon or whole.horizon
+        seconds += search_runs * probe.seconds(search_steps)
+        size += search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
+    return Estimate(
+        plan.name, plan.profile, sum(len(each.configurations) for each in wholes),
+        len(whole.seeds), max(each.interactions for each in wholes), search_runs,
+        search_steps * whole.env.clients, count, seconds / count, int(size), probe.runs,
+        probe.steps, probe.took,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Some runs side by side: how long they took, and how that grows with the horizon."""
+
+    runs: int
+    steps: int
+    took: float
+    power: float
+    bytes_per_point: float
+
+    def seconds(self, horizon: int) -> float:
+        """Return about how long one run of a horizon takes, on one core."""
+        return float(self.took / self.runs * (horizon / self.steps) ** self.power)
+
+
+def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
+    """Play some of the runs for a few steps, twice as many each time; in CPU seconds."""
+    steps = min(max(horizon // 64, 8), horizon)
+    _play(_read(plan, shortened(tables, steps)))  # compiles what is needed
+    before: tuple[int, float] | None = None
+    while True:
+        runs, took, size = _play(_read(plan, shortened(tables, steps)))
+        power = _POWERS[0]
+        if before is not None:
+            power = math.log(took / before[1]) / math.log(steps / before[0])
+        if took >= LONG_ENOUGH or steps == horizon:
+            clipped = min(max(power, _POWERS[0]), _POWERS[1])
+            return _Probe(runs, steps, took, clipped, size / (runs * len(recorded_steps(steps))))
+        before, steps = (steps, took), min(2 * steps, horizon)
+
+
+def _play(experiment: Experiment) -> tuple[int, float, int]:
+    """Run up to 16 configurations side by side; return how many, seconds and bytes."""
+    every = experiment.configurations
+    count = min(len(every), LARGEST)
+    some = [every[i * len(every) // count].algorithm for i in range(count)]
+    begin = time.process_time()  # of this process: what others do on the machine does not count
+    runs = compare(some, experiment.env, experiment.horizon, experiment.seeds[0])
+    took = time.process_time() - begin
+    return count, max(took, 1e-6), len(to_bytes(part(range(count), 1, runs, took)))
+
+
+def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:
+    """Return a sweep's tables for fewer steps, with fewer global updates B in proportion.
+
+    Examples
+    --------
+    >>> short = shortened({"horizon": 100, "algorithm": [{"name": "a", "updates": [1, 20]}]}, 10)
+    >>> short["horizon"], short["algorithm"]
+    (10, [{'name': 'a', 'updates': [1, 2]}])
+    """
+    share = steps / tables["horizon"]
+
+    def fewer(table: Mapping[str, Any]) -> dict[str, Any]:
+        if "updates" not in table:
+            return dict(table)
+        given = [v.value for v in values((), table["updates"])]
+        kept = dict.fromkeys(max(1, round(v * share)) for v in given)  # each once
+        return {**table, "updates": list(kept)}
+
+    return {
+        **tables, "horizon": steps,
+        "algorithm": [fewer(table) for table in tables["algorithm"]],
+        **({"defaults": fewer(tables["defaults"])} if "defaults" in tables else {}),
+    }  # fmt: skip
+
+
+def _read(plan: Plan, tables: Mapping[str, Any]) -> Experiment:
+    with under(source=plan.source):
+        return read_experiment(tables, progress=lambda text: None)

@@ -1,0 +1,192 @@
+"""Candidates of a search that are run only for as long as they can still win.
+
+All runs of a candidate, every algorithm on every seed, are played side by side. Now and then its
+score so far (`rule.score`) is compared with a limit, the final score of another candidate: above
+it the candidate is stopped. The limit is fixed beforehand, so that where a candidate stops depends
+neither on the number of workers nor on who is first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from fedglb.io.atomic import atomic_write
+from fedglb.provenance import cores, identity
+from fedglb.simulation.compare import advance
+from fedglb.simulation.compiled import CompiledEngine
+from fedglb.studies.run.local import WorkerDied, run_calls
+from fedglb.studies.run.rule import mean, score
+from fedglb.studies.run.schedule import MOST_DEATHS
+from fedglb.studies.run.sweep import SweepFailed
+from fedglb.studies.run.task import LARGEST, Sources, experiment_here, leave_with
+from fedglb.studies.spec.experiment import Experiment
+
+#: How often a candidate is looked at, in all its steps.
+LOOKS = 50
+_FORMAT = 1  # of the files
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A candidate that takes part.
+
+    Attributes
+    ----------
+    experiment
+        Its algorithms, on the seeds that it has not been run on yet.
+    before
+        For each algorithm the regrets on the seeds that it has been run on.
+    limit
+        The score that it must not exceed.
+    """
+
+    experiment: Experiment
+    before: tuple[tuple[float, ...], ...]
+    limit: float
+
+    def file(self) -> str:
+        """Return the name of the file that keeps its result; another question has another one."""
+        said = [_FORMAT, LOOKS, self.experiment.document, self.before, self.limit]
+        facts, own = self.experiment.env.facts(), self.experiment.own
+        return f"{identity(json.dumps(said), facts, own)[:24]}.json"
+
+
+class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How far a candidate came.
+
+    Attributes
+    ----------
+    regrets
+        For each algorithm the mean regret over all seeds; of a stopped one, the regret so far.
+    steps
+        The steps that it was run for, over all seeds: the horizon times their number, unless it
+        was stopped.
+    """
+
+    regrets: list[float]
+    steps: int
+
+
+def race(
+    entrants: Sequence[Entrant], folder: Path, jobs: int | None, ended: Callable[[int], None]
+) -> list[Raced]:
+    """Run the candidates, each for as long as it can still win; what was run before is read.
+
+    Parameters
+    ----------
+    entrants
+        The candidates; those first that will take longest.
+    folder
+        Where results are kept, a file for each.
+    jobs
+        Worker processes; None: one per core.
+    ended
+        Called with how many have ended, each time that one has.
+    """
+    count = cores() if jobs is None else jobs
+    folder.mkdir(exist_ok=True)
+    kept = ((i, _read(folder / entrant.file())) for i, entrant in enumerate(entrants))
+    found = {i: made for i, made in kept if made is not None}
+    failures: dict[int, str] = {}
+    deaths = 0
+    while missing := [i for i in range(len(entrants)) if i not in found and i not in failures]:
+        some = [(i, entrants[i]) for i in missing]
+        results: Iterable[tuple[int, Raced | str]]
+        if count == 1:
+            results = (_run(i, e.experiment, e.before, e.limit) for i, e in some)
+        else:
+            sent = ((i, Sources.of(e.experiment), e.before, e.limit, os.getpid()) for i, e in some)
+            results = run_calls(((_work, arguments) for arguments in sent), count)
+        try:
+            for i, result in results:
+                deaths = 0
+                if isinstance(result, str):
+                    failures[i] = result
+                    continue
+                atomic_write(folder / entrants[i].file(), msgspec.json.encode(result))
+                found[i] = result
+                ended(len(found))
+        except WorkerDied:
+            deaths += 1
+            if deaths == MOST_DEATHS:
+                what = f"a worker process died {deaths} times in a row (killed, or out of memory)"
+                raise SweepFailed(
+                    f"{what} in the search; with fewer --jobs it needs less"
+                ) from None
+    if failures:
+        raise SweepFailed("; ".join(list(failures.values())[:3]))
+    return [found[i] for i in range(len(entrants))]
+
+
+def _read(path: Path) -> Raced | None:
+    """Return a kept result, or None where it is missing or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Raced)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _work(
+    number: int, sources: Sources, before: tuple[tuple[float, ...], ...], limit: float, parent: int
+) -> tuple[int, Raced | str]:
+    """Run a candidate in a worker process."""
+    leave_with(parent)
+    experiment = experiment_here(sources, parent)
+    if isinstance(experiment, str):
+        return number, f"search: {experiment}"
+    return _run(number, experiment, before, limit)
+
+
+def _run(
+    number: int, experiment: Experiment, before: Sequence[Sequence[float]], limit: float
+) -> tuple[int, Raced | str]:
+    """Run a candidate; return its number, and its result or why there is none."""
+    try:
+        return number, run_while_it_can_win(experiment, before, limit)
+    except Exception as error:
+        labels = ", ".join(c.label for c in experiment.configurations[:3])
+        return number, f"search, {labels}, …: {type(error).__name__}: {error}"
+
+
+def run_while_it_can_win(
+    experiment: Experiment, before: Sequence[Sequence[float]], limit: float
+) -> Raced:
+    """Play the seeds of an experiment side by side until the score is above a limit.
+
+    At most as many runs at a time as a task of a sweep has, for the memory's sake: the regret on
+    seeds that come later is at least 0.
+    """
+    env, horizon, seeds = experiment.env, experiment.horizon, experiment.seeds
+    algorithms = [c.algorithm for c in experiment.configurations]
+    known = [list(regrets) for regrets in before]
+    raced = Raced([], 0)
+    at_once = max(1, LARGEST // len(algorithms))
+    for begin in range(0, len(seeds), at_once):
+        now, later = seeds[begin : begin + at_once], [0.0] * len(seeds[begin + at_once :])
+        done = horizon * len(known[0])
+        lanes = [[CompiledEngine(a, env, horizon, seed) for a in algorithms] for seed in now]
+        played = zip(
+            *(
+                advance(lane, env, horizon, seed, -(-horizon // LOOKS))
+                for lane, seed in zip(lanes, now, strict=True)
+            ),
+            strict=True,
+        )
+        so_far: list[list[float]] = []
+        for steps in played:
+            so_far = [
+                [float(run.recorder.log.totals[0]) for run in one]
+                for one in zip(*lanes, strict=True)
+            ]
+            regrets = [mean([*k, *s, *later]) for k, s in zip(known, so_far, strict=True)]
+            raced = Raced(regrets, done + sum(steps))
+            if score(regrets) > limit:
+                return raced
+        known = [[*k, *s] for k, s in zip(known, so_far, strict=True)]
+    return raced

@@ -1,0 +1,325 @@
+"""The coordinator's page over HTTP: who may see it, what it says, and what it must not."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from contextlib import closing
+
+import msgspec
+import pytest
+
+from fedglb.errors import InvalidInput
+from fedglb.federation.coordinator.alarms import Alarm
+from fedglb.federation.coordinator.board import Board
+from fedglb.federation.coordinator.events import EventStatus, UpdateStatus
+from fedglb.federation.coordinator.rewards import RewardStatus
+from fedglb.federation.coordinator.status import (
+    CertificateStatus,
+    CoordinatorStatus,
+    MemberStatus,
+    ScheduleStatus,
+    Totals,
+)
+from fedglb.federation.errors import Unavailable
+from fedglb.federation.operator.authority import Authority
+from fedglb.service.coordinator import sections, serving
+from fedglb.service.listening import Listen
+from fedglb.service.metrics import coordinator_metrics
+
+PATIENCE = 300.0  # seconds: a machine may be busy
+EVIL = "<script>alert(1)</script>"
+
+
+def picture(clients: int = 3, **more: object) -> CoordinatorStatus:
+    """A status with something of everything in it."""
+    now = time.time()
+    members = tuple(
+        MemberStatus(
+            f"shop-{k}", k != 1, now - 900.0, now - 1.0, EVIL, 2, 10 * k, 0.1 * k, k % 2,
+            RewardStatus(10, 4.0, 10, 4.0) if k == 0 else None,
+        )
+        for k in range(clients)
+    )  # fmt: skip
+    updates = tuple(
+        UpdateStatus(k, now - 60.0 + k, k, None, 3, 10 * k, 2, 0.25, 4000, {"shop-1": EVIL})
+        for k in (1, 2)
+    )
+    given = CoordinatorStatus(
+        "demo", "tls://localhost:4222", "fedglb", True, True, now, now - 60.0, 2, None, (), 1, 10,
+        Totals(2, 4, 30, 20, 10, 300, 44, 58_512), members, updates,
+        (EventStatus(now, "rejected", EVIL, "shop-1"),), {"rejected": 1},
+        (Alarm("rejected", EVIL, now, "shop-1"),), (CertificateStatus("shop-1", now + 1e6),),
+    )  # fmt: skip
+    return msgspec.structs.replace(given, **more)
+
+
+@pytest.fixture
+def board():
+    out = Board()
+    out.latest = picture()
+    return out
+
+
+@pytest.fixture
+def served(board):
+    with serving(board, Listen.parse("127.0.0.1:0")) as url:
+        yield int(url.rstrip("/").rpartition(":")[2])
+
+
+def asked(port: int, path: str = "/", method: str = "GET", **headers: str):
+    """Return status, headers and text of an answer."""
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as line:
+        line.request(method, path, headers=headers)
+        answer = line.getresponse()
+        return answer.status, answer.headers, answer.read().decode()
+
+
+# -- what it says ----------------------------------------------------------------------------------
+
+
+def test_the_page_is_whole_without_a_script_and_loads_nothing_from_elsewhere(served):
+    status, headers, text = asked(served)
+    assert status == 200
+    assert headers["content-type"].startswith("text/html")
+    assert "shop-2" in text
+    assert "58.5 kB" in text
+    assert "<svg" in text
+    loaded = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert all(re.fullmatch(r"/[\w.]+", each) for each in loaded), loaded
+    for each in loaded:
+        assert asked(served, each)[0] == 200
+    for name in ("/page.css", "/page.js", "/icon.svg"):
+        assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", asked(served, name)[2])
+
+
+def test_what_clients_say_is_text_and_never_markup(served):
+    text = asked(served)[2]
+    assert EVIL not in text
+    assert "&lt;script&gt;" in text
+    assert " style=" not in text  # the policy forbids it
+
+
+@pytest.mark.parametrize("path", ["/", "/status.json", "/metrics", "/healthz", "/page.js", "/no"])
+def test_every_answer_has_a_strict_policy(served, path):
+    _, headers, _ = asked(served, path)
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+
+
+def test_the_status_is_the_picture(served, board):
+    status, headers, text = asked(served, "/status.json")
+    assert (status, headers["content-type"]) == (200, "application/json")
+    assert CoordinatorStatus.from_json(text.encode()) == board.latest
+
+
+def test_no_model_and_no_sample_is_in_the_picture():
+    """Its fields are names, times, counts and texts: there is no array, and no list of numbers."""
+    shown = json.loads(picture().to_json())
+    assert not re.search(r"theta|matrix|gradient|hessian|\bx\b", picture().to_json().decode())
+    lists = [v for v in shown.values() if isinstance(v, list)]
+    assert all(isinstance(each, dict | str) for v in lists for each in v)
+
+
+def test_metrics_can_be_read_by_prometheus(served):
+    from prometheus_client.parser import text_string_to_metric_families
+
+    status, headers, text = asked(served, "/metrics")
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/plain")
+    found = {
+        (s.name, *s.labels.values()): s.value
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
+    prefix = "fedglb_coordinator_"
+    assert found[f"{prefix}updates_total",] == 2
+    assert found[f"{prefix}bytes_total",] == 58_512
+    assert found[f"{prefix}members_present",] == 2
+    assert found[f"{prefix}client_samples", "shop-2"] == 20
+    assert found[f"{prefix}events_total", "rejected"] == 1
+    assert found[f"{prefix}alarms", "rejected"] == 1
+
+
+def test_health_is_that_of_the_coordinator(served, board):
+    assert asked(served, "/healthz")[::2] == (200, "ok\n")
+    board.latest = picture(time=time.time() - 3600.0)
+    status, _, text = asked(served, "/healthz")
+    assert (status, "no sign of life for 3600 s" in text) == (503, True)
+
+
+def test_before_the_coordinator_has_said_anything(served, board):
+    board.latest = None
+    for path in ("/", "/status.json", "/metrics", "/healthz", "/events"):
+        assert asked(served, path)[0] == 503
+
+
+def test_only_the_parts_that_change_are_sent(served, board):
+    with closing(http.client.HTTPConnection("127.0.0.1", served, timeout=PATIENCE)) as line:
+        line.request("GET", "/events")
+        answer = line.getresponse()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        first = _parts(answer)
+        assert first == sections(board.latest)
+        members = board.latest.members
+        fewer = msgspec.structs.replace(board.latest, members=members[:2])
+        board.latest = fewer
+        second = _parts(answer)
+        assert {"totals", "members"} <= set(second)
+        assert not {"updates", "events", "certificates"} & set(second)
+        assert {**first, **second} == sections(fewer)
+
+
+def _parts(answer: http.client.HTTPResponse) -> dict[str, str]:
+    """The next message of a stream."""
+    while not (line := answer.readline()).startswith(b"data: "):
+        assert line, "the stream has ended"
+    return json.loads(line[6:])
+
+
+def test_streams_end_when_the_server_does(board):
+    with serving(board, Listen.parse("127.0.0.1:0")) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        line = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        line.request("GET", "/events")
+        answer = line.getresponse()
+        _parts(answer)
+    answer.read()  # to its end
+    line.close()
+    with pytest.raises(ConnectionRefusedError):
+        asked(port)
+
+
+def test_many_clients_make_a_page_of_a_bounded_size():
+    text = sections(picture(clients=5000))
+    assert text["members"].count("<tr") == 1001  # with the head
+    assert "the first 1,000" in text["members-count"]
+    assert text["samples-figure"].count("<g>") == 15
+    assert len(list(coordinator_metrics(picture(clients=5000)))) > 10
+
+
+def test_on_a_schedule_nobody_counts_samples():
+    plain = picture(clients=5)
+    timed = msgspec.structs.replace(plain, schedule=ScheduleStatus(20, 3, 0.0, 60.0, None))
+    for figure in ("updates-figure", "samples-figure"):
+        assert "<svg" in sections(plain)[figure]
+        assert "Sample counts are hidden" in sections(timed)[figure]
+    assert "of 20 times are past" in sections(timed)["totals"]
+
+
+# -- who may see it --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8732", "127.0.0.1.evil.example", ""]
+)
+def test_a_page_from_elsewhere_cannot_read_it_by_its_own_name(served, host):
+    for path in ("/", "/status.json", "/events", "/metrics"):
+        assert asked(served, path, Host=host)[0] == 403
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]"])
+def test_the_machines_own_names(served, host):
+    assert asked(served, Host=f"{host}:{served}")[0] == 200
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH"])
+def test_nothing_can_be_changed(served, method):
+    assert asked(served, "/", method)[0] == 405
+
+
+def test_a_token_is_asked_for_where_there_is_one(board, tmp_path):
+    (tmp_path / "token").write_text("a secret of many letters".replace(" ", "-") + "\n")
+    (tmp_path / "token").chmod(0o600)
+    with serving(board, Listen.parse("127.0.0.1:0", tmp_path / "token")) as url:
+        port = int(url.rstrip("/").rpartition(":")[2])
+        status, headers, _ = asked(port)
+        assert (status, headers["www-authenticate"].partition(" ")[0]) == (401, "Basic")
+        token = "a-secret-of-many-letters"
+        basic = base64.b64encode(f"anybody:{token}".encode()).decode()
+        for given in (f"Bearer {token}", f"Basic {basic}"):
+            assert asked(port, "/status.json", Authorization=given)[0] == 200
+        for given in ("Bearer wrong", "Basic !!", f"Basic {token}", token, "Bearer "):
+            assert asked(port, "/status.json", Authorization=given)[0] == 401
+        assert asked(port, "/healthz")[0] == 200  # it tells nothing else
+        assert asked(port, "/healthz", Host="evil.example")[0] == 403
+
+
+def test_an_address_that_others_reach_needs_a_token_and_tls(tmp_path):
+    for http_ in ("0.0.0.0:8732", "192.0.2.1:8732", "[::]:8732"):
+        with pytest.raises(InvalidInput, match="others reach this one"):
+            Listen.parse(http_)
+    (tmp_path / "token").write_text("0123456789abcdef")
+    with pytest.raises(InvalidInput, match="others reach this one"):
+        Listen.parse("0.0.0.0:8732", tmp_path / "token")
+
+
+@pytest.mark.parametrize("http_", ["8732", "localhost", "127.0.0.1:", "127.0.0.1:x", ":1", "a:1",
+                                   "127.0.0.1:65536", ""])  # fmt: skip
+def test_what_is_no_address(http_):
+    with pytest.raises(InvalidInput, match="an IP address and a port"):
+        Listen.parse(http_)
+
+
+def test_a_token_must_be_long_and_readable(tmp_path):
+    path = tmp_path / "token"
+    with pytest.raises(InvalidInput, match="can be read"):
+        Listen.parse("127.0.0.1:0", path)
+    path.write_text("short")
+    with pytest.raises(InvalidInput, match="at least 16"):
+        Listen.parse("127.0.0.1:0", path)
+
+
+def test_a_certificate_must_be_one(tmp_path):
+    path = tmp_path / "cert.pem"
+    path.write_text("no certificate")
+    with pytest.raises(InvalidInput, match="both a certificate and its key"):
+        Listen.parse("127.0.0.1:0", None, path)
+    with pytest.raises(InvalidInput, match="PEM"):
+        Listen.parse("127.0.0.1:0", None, path, path)
+
+
+def test_a_port_that_is_taken_is_said(board):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(Unavailable, match=f"127.0.0.1:{port}"),
+            serving(board, Listen.parse(f"127.0.0.1:{port}")),
+        ):
+            pass
+
+
+def test_with_tls(board, tmp_path):
+    authority = Authority.new("demo")
+    issued = authority.issue("demo/page", ["127.0.0.1"], 5)
+    issued.write(tmp_path / "cert.pem", tmp_path / "key.pem")
+    listen = Listen.parse("127.0.0.1:0", None, tmp_path / "cert.pem", tmp_path / "key.pem")
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    with serving(board, listen) as url:
+        assert url.startswith("https://")
+        port = int(url.rstrip("/").rpartition(":")[2])
+        line = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
+        with closing(line):
+            line.request("GET", "/healthz")
+            assert line.getresponse().status == 200
+
+
+def test_without_the_extra_the_command_says_what_to_install(tmp_path):
+    code = (
+        "import sys\n"
+        "sys.modules['starlette'] = None\n"
+        "from fedglb.cli.federation.coordinator import _page\n"
+        "_page(None, '127.0.0.1:0', None, None, None)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert "fedglb[service]" in done.stderr, done.stderr

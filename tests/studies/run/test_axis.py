@@ -1,0 +1,235 @@
+"""Studies with an axis, of the environment or of algorithms: from a file to a figure."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import fedglb as fg
+from fedglb.cli import app
+from fedglb.studies.results import store
+from fedglb.studies.results.study import load_study
+from fedglb.studies.run.estimate import estimate
+from fedglb.studies.run.reproduce import reproduce
+from fedglb.studies.spec.plan import read_plan
+
+VALUES = [0.0, 0.5, 2.0]
+ALONG_ENVIRONMENT = {
+    "name": "tiny", "title": "A tiny one", "horizon": 30, "seeds": 2, "problem": {"dim": 3},
+    "environment": {"clients": 3, "arms": 4, "heterogeneity": [0.0, 0.5, 2]},
+    "algorithm": [
+        {"name": "fedglb-auto"},
+        {"name": "n-ons-glm", "exploration": [0.1, 1.0]},
+    ],
+}  # fmt: skip
+EPSILONS = [{"epsilon": 8.0, "delta": 1e-6}, {"epsilon": 1.0, "delta": 1e-6}]
+ALONG_PARAMETER = {
+    "name": "tiny", "title": "A tiny one", "horizon": 30, "seeds": 2, "problem": {"dim": 3},
+    "environment": {"clients": 3, "arms": 4},
+    "across": {"parameter": "epsilon", "against": "fedglb-ucb"},
+    "panel": [{"title": "three"}, {"title": "six", "environment": {"clients": 6}}],
+    "algorithm": [
+        {"name": "fedglb-private", "label": "sums", "updates": 4, "privacy": EPSILONS},
+        {"name": "fedglb-private", "label": "no noise", "updates": 4},
+        {"name": "fedglb-ucb", "solver": "newton", "threshold": [0.1, 10.0]},
+        {"name": "n-ons-glm", "exploration": [0.1, 1.0]},
+        {"name": "n-ucb-glm"},
+    ],
+}  # fmt: skip
+FILES = {"heterogeneity": ALONG_ENVIRONMENT, "epsilon": ALONG_PARAMETER}
+
+
+def changed(**environment):
+    return {**ALONG_ENVIRONMENT, "environment": {"clients": 3, "arms": 4, **environment}}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    places = {axis: tmp_path_factory.mktemp(axis) / "out" for axis in FILES}
+    for axis, place in places.items():
+        reproduce(FILES[axis], None, place, jobs=1)
+    return places
+
+
+def test_along_a_key_of_the_environment(folders):
+    folder = folders["heterogeneity"]
+    study = load_study(folder)
+    assert (study.axis, [cell.value for cell in study.cells]) == ("heterogeneity", VALUES)
+    assert [cell.result.runs.height for cell in study.cells] == [6, 6, 6]
+    summary = json.loads((folder / "summary.json").read_text())
+    assert [row["heterogeneity"] for row in summary["table"]] == VALUES * 2
+    assert (folder / "figures" / "heterogeneity.png").stat().st_size > 10_000
+    page = (folder / "report.html").read_text()
+    assert summary["headline"] in page
+    assert "With fewer than 5 seeds there are no intervals" in page
+    for row in summary["table"]:  # of several settings, the best at each value
+        runs = study.cells[VALUES.index(row["heterogeneity"])].result.runs
+        own = runs.filter(algorithm=row["algorithm"]).group_by("label").agg(pl.col("regret").mean())
+        assert row["regret"] == pytest.approx(own["regret"].min())
+
+
+def test_along_a_parameter_in_panels(folders):
+    folder = folders["epsilon"]
+    study = load_study(folder)
+    assert [cell.panel for cell in study.cells] == ["three", "six"]
+    assert [cell.result.manifest["clients"] for cell in study.cells] == [3, 6]
+    summary = json.loads((folder / "summary.json").read_text())
+    rows = [row for row in summary["table"] if row["panel"] == "six"]
+    assert [(row["algorithm"], row["epsilon"]) for row in rows[:4]] == [
+        ("sums", 1.0), ("sums", 8.0), ("no noise", None), ("fedglb-ucb", None),
+    ]  # fmt: skip
+    assert len(rows) == 5  # of the two that never communicate, the better one
+    runs = study.cells[1].result.runs
+    means = runs.group_by("algorithm", "label").agg(pl.col("regret").mean())
+    alone = means.filter(pl.col("algorithm").is_in(["n-ons-glm", "n-ucb-glm"]))
+    assert rows[4]["regret"] == pytest.approx(alone["regret"].min())
+    least = means.filter(algorithm="fedglb-ucb")["regret"].min()
+    assert rows[3]["regret"] == pytest.approx(least)
+    assert rows[3]["ratio"] == 1.0
+    own = runs.filter(pl.col("algorithm") == "sums", pl.col("epsilon") == 1.0)
+    assert rows[0]["ratio"] == pytest.approx(own["regret"].mean() / least)
+    assert rows[0]["median"] == pytest.approx(own["regret"].median())
+    assert (folder / "figures" / "epsilon.png").stat().st_size > 10_000
+    assert summary["headline"] in (folder / "report.html").read_text()
+
+
+def test_panels_along_a_key_of_the_environment():
+    both = {**ALONG_ENVIRONMENT, "panel": [{"title": "a"}, {"title": "b", "horizon": 9}]}
+    cells = read_plan(both).cells
+    assert [(cell.panel, cell.value) for cell in cells] == [(p, v) for p in "ab" for v in VALUES]
+    assert [cell.tables["horizon"] for cell in cells] == [30] * 3 + [9] * 3
+    assert cells[-1].tables["environment"]["heterogeneity"] == 2
+
+
+@pytest.mark.parametrize("axis", FILES)
+def test_a_second_time_nothing_is_run_again(axis, folders, monkeypatch):
+    before = {p: p.read_bytes() for p in folders[axis].rglob("*") if p.is_file()}
+
+    def refuse(*arguments):
+        raise AssertionError("a sweep was run again")
+
+    monkeypatch.setattr(store.Store, "add", refuse)
+    reproduce(FILES[axis], None, folders[axis], jobs=1)
+    assert {p: p.read_bytes() for p in folders[axis].rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize("axis", FILES)
+def test_the_report_again_from_what_is_there(axis, folders, tmp_path):
+    again = tmp_path / "again"
+    result = CliRunner().invoke(app, ["report", str(folders[axis]), "--out", str(again)])
+    assert result.exit_code == 0, result.output
+    for name in ("report.html", "summary.json", f"figures/{axis}.svg"):
+        assert (again / name).read_bytes() == (folders[axis] / name).read_bytes()
+
+
+SEARCH = {
+    "search": {"seeds": [9], "exploration": [0.1], "algorithm": [{"name": "n-ons-glm"}]},
+    "algorithm": [{"name": "n-ons-glm"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (changed(delay=[0, 5], drift=[0.0, 0.1]), r"environment\.delay.*one axis"),
+        (changed(delay=[5]), r"environment\.delay = \[5\].*at least two"),
+        (changed(delay=[]), r"environment\.delay = \[\].*at least two"),
+        (changed(delay=[5, 0]), "increasing order"),
+        (changed(delay=[0, "x"]), r"environment\.delay\[1\] = 'x'"),
+        (changed(participation=[0.5, 1.5]), r"environment\.participation = 1\.5"),
+        ({**ALONG_ENVIRONMENT, **SEARCH}, r"search.*beside the axis heterogeneity"),
+    ],
+)  # fmt: skip
+def test_mistakes_along_the_environment_are_refused_before_anything_is_run(file, words, tmp_path):
+    with pytest.raises(fg.InvalidInput, match=words):
+        reproduce(file, "full", tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"across": {"parameter": "epsilno", "against": "fedglb-ucb"}},
+         r"across\.parameter = 'epsilno'.*did you mean epsilon"),
+        ({"across": {"parameter": "exploration", "against": "n-ons-glm"}},
+         r"across\.against = 'n-ons-glm'.*without exploration"),
+        ({"across": {"parameter": "epsilon", "against": "sums"}},
+         r"across\.against = 'sums'.*without epsilon"),
+        ({"across": {"parameter": "epsilon"}}, "against"),
+        ({"environment": {"clients": 3, "arms": 4, "delay": [0, 5]}},
+         r"environment\.delay.*epsilon is on the axis"),
+        ({"panel": [{"title": "a"}, {"title": "a"}]}, r"panel\[1\]\.title = 'a'"),
+        ({"panel": [{"environment": {"clients": 6}}]}, r"panel\[0\]\.title = None"),
+        ({"panel": [{"title": "a", "horizn": 6}]}, "horizn"),
+        (SEARCH, r"search.*beside the axis epsilon"),
+    ],
+)  # fmt: skip
+def test_mistakes_along_a_parameter_are_refused_before_anything_is_run(changes, words, tmp_path):
+    with pytest.raises(fg.InvalidInput, match=words):
+        reproduce({**ALONG_PARAMETER, **changes}, "full", tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_panels_without_an_axis_are_refused():
+    rest = {key: value for key, value in ALONG_PARAMETER.items() if key != "across"}
+    with pytest.raises(fg.InvalidInput, match=r"panel.*without an axis"):
+        read_plan(rest, "full")
+
+
+def test_a_sweep_refuses_the_keys_of_a_study():
+    rest = {key: value for key, value in ALONG_PARAMETER.items() if key not in ("title", "panel")}
+    with pytest.raises(fg.InvalidInput, match=r"across.*only `fedglb reproduce"):
+        fg.read_experiment(rest)
+
+
+def test_an_estimate_counts_all_sweeps():
+    made = estimate(ALONG_PARAMETER, jobs=1)
+    assert (made.configurations, made.seeds, made.interactions) == (16, 2, 180)
+    assert made.seconds > 0.0
+    made = estimate(ALONG_ENVIRONMENT, jobs=1)
+    assert (made.configurations, made.seeds, made.interactions) == (9, 2, 90)
+
+
+def test_a_quick_one_says_so_first(folders, tmp_path):
+    assert "quick look" not in (folders["heterogeneity"] / "report.html").read_text()
+    quick = {**ALONG_PARAMETER, "profile": {"quick": {"horizon": 10, "panel": [{"title": "one"}]}}}
+    reproduce(quick, None, tmp_path / "out", jobs=1)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.index("This is a quick look") < page.index("<h1>")
+    assert "The full study has 2 seeds, 30 steps, 3 clients, 8 configurations" in page
+    assert "With fewer than 5 seeds" in page
+
+
+@pytest.mark.parametrize("name", ["heterogeneity", "drift", "delay", "participation"])
+def test_the_studies_along_the_environment_are_as_promised(name):
+    quick, full = read_plan(name, "quick"), read_plan(name, "full")
+    assert full.name == full.axis == name
+    assert [cell.value for cell in full.cells] == full.tables["environment"][name]
+    assert (full.tables["horizon"], full.tables["seeds"]) == (2000, 10)
+    assert quick.tables["environment"]["clients"] < full.tables["environment"]["clients"]
+    presets = {table["name"] for table in full.tables["algorithm"]}
+    assert presets == {"fedglb-auto", "fedglb-ucb", "n-ucb-glm", "n-ons-glm"}
+
+
+def test_the_study_of_privacy_is_as_promised():
+    quick, full = (
+        [fg.read_experiment(cell.tables) for cell in read_plan("privacy", profile).cells]
+        for profile in ("quick", "full")
+    )
+    sizes = [(read.env.clients, read.horizon, len(read.seeds)) for read in full]
+    assert sizes == [(20, 2000, 20), (50, 1000, 20), (200, 2000, 20)]
+    for made in (*quick, *full):
+        private = [c.algorithm.privacy for c in made.configurations if c.algorithm.privacy]
+        seen = {(p.noise, p.neighbours, p.epsilon, p.delta) for p in private}
+        assert len(seen) == len(private) == 20
+        assert np.unique([p.epsilon for p in private]).tolist() == [0.1, 0.5, 1.0, 2.0, 8.0]
+        assert {p.delta for p in private} == {1e-6}
+        for each in made.configurations:  # a label says what it is
+            if (own := each.algorithm.privacy) is not None:
+                place = {"sums": "secure sums", "silo": "silo noise"}[own.noise]
+                ends = ", replace" if own.neighbours == "replace" else ""
+                assert each.preset == place + ends
