@@ -13,7 +13,7 @@ demo: .venv/.installed
 	$(BIN)/fedglb reproduce synthetic
 
 docs: .venv/.installed-docs
-	$(BIN)/python docs/site/build.py build/docs
+	$(BIN)/sphinx-build -q -W --keep-going -c docs/site . build/docs
 
 test: lint
 	$(PYTEST) -m "not slow"

@@ -1,4 +1,4 @@
-"""Every example in README and docs runs and has types; every relative link leads somewhere."""
+"""Every block of Python on the pages runs alone; every relative link leads somewhere."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_python_examples_run(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page, "python"):
-        exec(compile(block, str(page), "exec"), names)
+    for i, block in enumerate(blocks(page, "python")):
+        (tmp_path / str(i)).mkdir()
+        monkeypatch.chdir(tmp_path / str(i))
+        exec(compile(block, f"{page.name}, block {i}", "exec"), {"__name__": "__main__"})
 
 
 SCRIPTS = {
@@ -54,7 +54,7 @@ agent: fg.Agent = fg.Agent.open("shop.db", problem)
 def scripts() -> dict[str, str]:
     """Return by name what users write or copy: scripts, the pages' examples, the docstrings'."""
     found = dict(SCRIPTS)
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "research.md"):
         for i, block in enumerate(blocks(page, "python")):
             found[f"{page.stem}_{i}"] = block
     stub = "from pathlib import Path\ndef getfixture(name: str) -> Path:\n    return Path()\n"
@@ -104,12 +104,21 @@ def test_there_are_examples():
     assert sum(len(blocks(page, "python")) for page in PAGES) >= 4
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as code hosts and the site make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M)
+    titles = re.findall(r"^##* (.*)$", text, flags=re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_somewhere(page):
     text = re.sub(r"\$\$.*?\$\$|\$[^$\n]*\$|```.*?```", "", page.read_text(), flags=re.S)
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)\s]*)\)", text):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            found = page.parent / target if target else page
+            assert found.exists(), target
+            assert not anchor or anchor in anchors(found), (target, anchor)
 
 
 def test_the_walks_through_the_code_name_what_is_there():

@@ -1,9 +1,8 @@
-"""The documentation builds: every public name is in it, and it needs nothing from elsewhere."""
+"""The site builds; it has every page and public name, fits its screen, and loads nothing else."""
 
 from __future__ import annotations
 
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,96 +10,62 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
+from tests.federation.helpers.browser import chromium
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
-SITE = ROOT / "docs" / "site"
+ELSEWHERE = re.compile(
+    r"""<(?:script|img|link rel="stylesheet")[^>]*?(?:src|href)="(?:https?:)?//|url\(['"]?https?:"""
+)
 
 
-@pytest.mark.slow
-def test_the_site_builds(tmp_path):
-    """One test, so that the site is built once; links and assets are checked by the build."""
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Return the site's folder; a warning of Sphinx or a failing notebook is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs/site"]
     done = subprocess.run(
-        [sys.executable, SITE / "build.py", site], capture_output=True, text=True, check=False
+        [*command, ".", folder], capture_output=True, text=True, check=False, cwd=ROOT
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return folder
 
+
+def test_the_navigation_has_every_page(site):
     start = (site / "index.html").read_text()
     assert "synthetic.png" in start
     for page in (ROOT / "docs").glob("*.md"):
-        assert f'href="{page.stem}.html"' in start, "not in the navigation"
+        assert f'href="docs/{page.stem}.html"' in start, page.name
 
-    reference = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+
+def test_the_reference_explains_every_public_name(site):
+    reference = (site / "docs" / "api.html").read_text()
     for name in fg.__all__:
         entry = re.search(
             rf'<dt[^>]* id="fedglb\.{name}">.*?</dt>\s*<dd>(.*?)</dd>', reference, re.S
         )
         assert entry, name
-        assert len(re.sub(r"<[^>]*>", "", entry[1]).split()) > 3, "an entry explains its name"
-
-    index = (site / "searchindex.js").read_text()
-    assert '"simulate"' in index  # search is a script beside the pages, which file:// can load
-
-    assert re.search(r"<math[^>]*>", (site / "theory.html").read_text())
-    notebooks = [path for path in (ROOT / "docs" / "tutorial").iterdir() if path.is_file()]
-    assert notebooks
-    for notebook in notebooks:
-        assert "cell_output" in (site / "tutorial" / f"{notebook.stem}.html").read_text()
+        assert len(re.sub(r"<[^>]*>", "", entry[1]).split()) > 3, name
 
 
-FAULTS = {
-    "no file": '<a href="gone.html">',
-    "no place": '<a href="other.html#gone">',
-    "elsewhere": '<script src="https://cdn.example/a.js"></script>',
-    "loaded from elsewhere": '<link rel="stylesheet" href="//fonts.example/css">',
-    "https://img.example/a.png": "<style>p { background: url(https://img.example/a.png) }</style>",
-    "b.png is loaded from elsewhere": '<img src="a.png" srcset="https://img.example/b.png 2x">',
-    "not there": '<img src="gone.png">',
-}
+def test_formulas_are_mathml_and_notebooks_were_executed(site):
+    assert re.search(r"<math[^>]*>", (site / "docs" / "theory.html").read_text())
+    for notebook in (ROOT / "docs" / "tutorial").glob("*.py"):
+        page = site / "docs" / "tutorial" / f"{notebook.stem}.html"
+        assert "cell_output" in page.read_text()
 
 
-@pytest.mark.parametrize(("said", "text"), FAULTS.items(), ids=FAULTS)
-def test_faults_of_pages_are_found(said, text, tmp_path):
-    faults = runpy.run_path(str(SITE / "check.py"))["faults"]
-    (tmp_path / "a.png").touch()
-    (tmp_path / "other.html").write_text('<p id="here">')
-    fine = '<a href="other.html#here"><a href="#top"><h1 id="top"><img src="a.png">'
-    fine += '<a href="https://elsewhere.example/"><img src="data:image/png;base64,AA==">'
-    (tmp_path / "index.html").write_text(fine)
-    assert faults(tmp_path) == []
-    (tmp_path / "index.html").write_text(fine + text)
-    found = faults(tmp_path)
-    assert len(found) == 1
-    assert said in found[0]
+def test_nothing_is_loaded_from_elsewhere(site):
+    for path in [*site.rglob("*.html"), *site.rglob("*.css")]:
+        assert not ELSEWHERE.search(path.read_text()), path.name
 
 
-@pytest.mark.parametrize(
-    ("file", "fine", "wrong"),
-    [
-        ("a.css", "/* url(https://a.example/) */ p {}", '@import "https://a.example/b.css";'),
-        ("a.js", '// see "https://a.example/"\nns = "http://www.w3.org/2000/svg"',
-         'fetch("https://a.example/")'),
-    ],
-)  # fmt: skip
-def test_faults_of_style_sheets_and_scripts_are_found(file, fine, wrong, tmp_path):
-    faults = runpy.run_path(str(SITE / "check.py"))["faults"]
-    (tmp_path / file).write_text(fine)
-    assert faults(tmp_path) == []
-    (tmp_path / file).write_text(f"{fine}\n{wrong}")
-    assert len(faults(tmp_path)) == 1
-
-
-def test_links_follow_the_pages():
-    relocate = runpy.run_path(str(SITE / "links.py"))["relocate"]
-    text = (
-        "[a](docs/theory.md#1) ![b](docs/figures/synthetic.png) [c](benchmarks/RESULTS.md) "
-        "[d](pyproject.toml) [e](https://a.example/) [f](#g) `rules[h](i)`"
-    )
-    assert relocate(text, "README.md", "index.md", ROOT) == (
-        "[a](theory.md#1) ![b](figures/synthetic.png) [c](benchmarks.md) "
-        "d [e](https://a.example/) [f](#g) `rules[h](i)`"
-    )
-    text = "[a](../results.md) [b](../../CONTRIBUTING.md)"
-    assert relocate(text, "docs/tutorial/t.py", "tutorial/t.py", ROOT) == (
-        "[a](../results.md) [b](../contributing.md)"
-    )
+def test_no_page_scrolls_sideways(site):
+    with chromium() as browser:
+        for width in (390, 1400):
+            view = browser.new_page(viewport={"width": width, "height": 900})
+            for path in sorted(site.rglob("*.html")):
+                view.goto(path.as_uri(), wait_until="domcontentloaded")
+                wide = view.evaluate("document.documentElement.scrollWidth")
+                assert wide <= width, (path.name, wide, width)
+            view.close()

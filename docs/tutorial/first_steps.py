@@ -81,8 +81,8 @@ plt.show()
 # %% [markdown]
 # ## What next
 #
-# - Parameter grids and many seeds on all cores: [sweeps](../sweeps.md).
-# - The paper's figures, with `fedglb reproduce`: [experiments](../experiments.md), and what came
-#   out: [results](../results.md).
-# - An agent in an application: [deploy](../deploy.md).
-# - A link, a choice rule or an algorithm of your own: [contributing](../../CONTRIBUTING.md).
+# - Parameter grids and many seeds on all cores: [sweeps](../research.md#sweeps).
+# - The paper's figures, with `fedglb reproduce`: [experiments](../research.md#experiments);
+#   what came out: [results](../results.md).
+# - An agent in an application: [applications](../applications.md).
+# - A link, a choice rule or an algorithm of your own: [research](../research.md#your-own-parts).

@@ -23,7 +23,6 @@ import fedglb as fg
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS
 from fedglb.kernels.scoring import upper_bounds
-from fedglb.parts.choice import Choice
 
 
 @kernel
@@ -35,7 +34,7 @@ def growing_index(arms, vectors, matrices, work, factor, constants, t, key, numb
 
 
 @dataclass(frozen=True)
-class Growing(Choice):
+class Growing(fg.Choice):
     """Play the largest prediction plus `scale`·√log(1 + t) standard deviations."""
 
     scale: float

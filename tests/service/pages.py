@@ -16,9 +16,10 @@ def section(page: str, title: str = "") -> str:
     text = (DOCS / page).read_text()
     if not title:
         return text
-    found = re.search(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", text, re.S | re.M)
+    found = re.search(rf"^(##+) {re.escape(title)}\n", text, re.M)
     assert found, (page, title)
-    return found[0]
+    level = len(found[1])
+    return re.split(rf"^##{{1,{level - 1}}} ", text[found.end() :], maxsplit=1, flags=re.M)[0]
 
 
 def files(text: str) -> dict[str, str]:

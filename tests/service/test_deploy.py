@@ -1,4 +1,4 @@
-"""docs/deploy.md from nothing to a federation, then docs/operate.md; units; every command.
+"""docs/applications.md from nothing to a federation, docs/operate.md; units; every command.
 
 The loopback address stands for the host's name, free ports for the ports, and a copy for `scp`.
 """
@@ -27,7 +27,7 @@ STEPS = (
     "3. Bring each client its bundle", "4. Start the agent", "5. The application", "6. Look at it",
     "Adding and revoking clients",
 )  # fmt: skip
-PAGES = ("../README.md", "deploy.md", "operate.md", "recipes.md", "service.md")
+PAGES = sorted([*DOCS.glob("*.md"), DOCS.parent / "README.md"])
 
 
 STATUS = "curl -s http://127.0.0.1:8731/v1/status"
@@ -82,10 +82,10 @@ def test_from_nothing_to_a_federation_and_on(tmp_path):
         machine = Machine(tmp_path, stack)
         for title in STEPS:
             if title.startswith("3."):
-                (scp,) = commands(section("deploy.md", title), "console")
+                (scp,) = commands(section("applications.md", title), "console")
                 assert scp.startswith("scp -r shops/clients/shop-1 ")
                 machine.bring("shop-1")
-            for command in commands(section("deploy.md", title)):
+            for command in commands(section("applications.md", title)):
                 machine.do(command)
         folder = machine.folder
         listed = json.loads(folder.run("fedglb federation list ./shops --json"))
@@ -103,7 +103,7 @@ def test_from_nothing_to_a_federation_and_on(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 def test_units_are_what_systemd_reads(tmp_path):
-    units = files(section("deploy.md"))
+    units = files(section("applications.md", "A federation on several machines"))
     assert len(units) == 5
     for name, text in units.items():
         assert name.startswith("/etc/systemd/system/fedglb-")
@@ -120,7 +120,7 @@ def printed() -> list[list[str]]:
     """Return the words of every command of fedglb on the pages: in blocks, units and the image."""
     found: list[list[str]] = []
     for page in PAGES:
-        text = (DOCS / page).read_text()
+        text = page.read_text()
         lines = [*commands(text, "console"), *commands(text, "sh")]
         lines += re.findall(r"^ExecStart=(.*)$", text, re.M)
         for block in re.findall(r"^```dockerfile\n(.*?)^```", text, re.S | re.M):

@@ -1,4 +1,4 @@
-"""The commands of docs/service.md, as they are printed, against a real service."""
+"""The commands of docs/applications.md about the agent's service, against a real one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fedglb.service.problem import TITLES
 from tests.service.pages import commands, curl, section
 from tests.service.process import service
 
-PAGE = section("service.md")
+PAGE = section("applications.md", "The agent as a service")
 
 
 def test_every_command_does_what_the_page_says(tmp_path):

@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md, as they are printed: real servers, workers and node.
+"""The recipes of docs/applications.md, as they are printed: real servers, workers and node.
 
 Only where they listen is another place: gunicorn and uvicorn take it from the environment.
 """
@@ -84,7 +84,7 @@ def kept(path: Path) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_gunicorn_with_four_workers_is_reloaded_under_load(tmp_path):
-    folder = Folder(tmp_path, section("recipes.md", "gunicorn with several workers"))
+    folder = Folder(tmp_path, section("applications.md", "gunicorn with several workers"))
     serve, gunicorn, reload = folder.commands
     with ExitStack() as stack:
         stack.enter_context(folder.start(serve))
@@ -99,7 +99,7 @@ def test_gunicorn_with_four_workers_is_reloaded_under_load(tmp_path):
 
 
 def test_fastapi(tmp_path):
-    folder = Folder(tmp_path, section("recipes.md", "FastAPI"))
+    folder = Folder(tmp_path, section("applications.md", "FastAPI"))
     serve, uvicorn = folder.commands
     with folder.start(serve), folder.start(uvicorn):
         folder.eventually(folder.answers)
@@ -117,7 +117,7 @@ def test_fastapi(tmp_path):
 
 @pytest.mark.slow
 def test_node(tmp_path):
-    folder = Folder(tmp_path, section("recipes.md", "Node.js"))
+    folder = Folder(tmp_path, section("applications.md", "Node.js"))
     serve, run = folder.commands
     assert (serve, run) == ("fedglb agent serve shop-1.db --dim 3", "node shop.mjs")
 
@@ -146,8 +146,8 @@ def test_node(tmp_path):
 
 @pytest.mark.slow
 def test_embedded_in_one_worker_that_is_reloaded_under_load(tmp_path):
-    text = section("recipes.md", "Embedded in one worker")
-    folder = Folder(tmp_path, section("recipes.md", "gunicorn with several workers"))
+    text = section("applications.md", "Embedded in one worker")
+    folder = Folder(tmp_path, section("applications.md", "gunicorn with several workers"))
     place = tmp_path / "shop.py"
     (changed,) = re.findall(r"^agent = .*$", text, re.M)
     place.write_text(re.sub(r"^agent = .*$", changed, place.read_text(), flags=re.M))

@@ -42,7 +42,7 @@ def fedglb_iterate(
 
     References
     ----------
-    docs/theory.md, section 7.6, and docs/realdata.md; Li and Wang (2022), Algorithm 1.
+    docs/theory.md, sections 7.6 and 12; Li and Wang (2022), Algorithm 1.
 
     Examples
     --------

@@ -28,7 +28,7 @@ class LazyRate:
 
     References
     ----------
-    docs/theory.md, section 2.4 (Lemma 7); docs/errata.md, 5.
+    docs/theory.md, section 2.4 (Lemma 7); erratum 5 in section 11.
 
     Examples
     --------

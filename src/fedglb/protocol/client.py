@@ -97,7 +97,7 @@ class Client(Learner):
     References
     ----------
     Li and Wang (2022), Algorithm 1, the clients' part, and Algorithm 2, the local update of
-    FedGLB-UCB; docs/protocol.md.
+    FedGLB-UCB; docs/reference.md.
 
     Examples
     --------

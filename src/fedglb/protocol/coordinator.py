@@ -84,7 +84,7 @@ class Coordinator:
 
     References
     ----------
-    Li and Wang (2022), Algorithm 1, the server's part; docs/protocol.md.
+    Li and Wang (2022), Algorithm 1, the server's part; docs/reference.md.
 
     Examples
     --------

@@ -124,7 +124,7 @@ def test_a_dimension_that_is_not_the_data_s_is_refused(raw_files):
 
 
 def test_the_file_in_the_documentation_is_sound():
-    text = (EXPERIMENTS.parent / "docs" / "sweeps.md").read_text()
+    text = (EXPERIMENTS.parent / "docs" / "research.md").read_text()
     tables = tomllib.loads(text.partition("```toml\n")[2].partition("```")[0])
     assert fg.read_experiment(tables).runs == (3 + 4 + 2 + 2) * 3
 

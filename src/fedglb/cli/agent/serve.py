@@ -88,7 +88,7 @@ def serve(
         bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
     ] = False,
 ) -> None:
-    """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/service.md.
+    """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/applications.md.
 
     One process owns the file and the connection to the federation; any number of others ask it.
     It listens on this machine only, or on a unix socket. Any other address needs a certificate

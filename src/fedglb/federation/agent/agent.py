@@ -50,7 +50,7 @@ class Agent:
 
     References
     ----------
-    docs/protocol.md (what agents and the coordinator promise each other) and docs/deploy.md.
+    docs/reference.md (what agents and the coordinator promise each other), docs/applications.md.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The wire format: a message as bytes and back; docs/wire.md is its specification.
+"""The wire format: a message as bytes and back; docs/reference.md is its specification.
 
 Four bytes (`fgb` and the version), then one MessagePack map: every field has a type and bounds.
 """

@@ -20,7 +20,7 @@ class Choice(ABC):
 
     A rule ranks the arms by a score. The score is a kernel, so that both engines round alike; a
     tie goes to the lowest index. A rule around another rule (`Certified`, `EpsilonGreedy`) ranks
-    by the score of that rule. CONTRIBUTING.md says how to add a rule with another score.
+    by the score of that rule. docs/research.md shows a rule with another score.
 
     Examples
     --------

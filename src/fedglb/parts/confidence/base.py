@@ -26,7 +26,7 @@ class Confidence(ABC, Generic[State]):
 
     The inequality fails with probability at most δ for all clients and steps together, where the
     subclass does not say otherwise (`caveats`). The formula is a kernel, so that both engines
-    round alike; CONTRIBUTING.md says how to add one.
+    round alike; docs/research.md shows how to write one.
 
     Examples
     --------

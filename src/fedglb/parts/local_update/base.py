@@ -119,7 +119,7 @@ class LocalUpdate(ABC, Generic[State]):
     """What a client does with its own sample: its state, and how a sample changes it.
 
     Subclasses are frozen dataclasses that hold hyper-parameters only. `step` is a kernel, so that
-    both engines round alike; CONTRIBUTING.md says how to add one.
+    both engines round alike; docs/research.md shows how to write one.
 
     Examples
     --------

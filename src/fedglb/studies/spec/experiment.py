@@ -157,7 +157,7 @@ def read_experiment(
     Parameters
     ----------
     source
-        A TOML file, or its tables as a dictionary; docs/sweeps.md has the keys. A dictionary may
+        A TOML file, or its tables as a dictionary; docs/research.md has the keys. A dictionary may
         hold objects: an environment, a problem, algorithms, parts of algorithms.
     seeds
         Replaces the seeds of the file: a number n for 1 … n, or a list.
