@@ -11,13 +11,27 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent, AlreadyObserved, DecisionExpired, UnknownDecision, sqlite
-from fedglb.federation.agent import application_calls, durable_client, store, update_store
+from fedglb.federation.agent import (
+    application_calls,
+    durable_client,
+    store,
+    update_answers,
+    update_store,
+)
 from tests.protocol.driver import equal_arrays
 
 PROBLEM = fg.Problem(dim=2)
 ARMS = np.array([[0.6, 0.8], [1.0, 0.0], [0.0, -1.0]])
 STRUCK = {
-    module.__file__ for module in (application_calls, durable_client, store, update_store, sqlite)
+    module.__file__
+    for module in (
+        application_calls,
+        durable_client,
+        store,
+        update_answers,
+        update_store,
+        sqlite,
+    )
 }
 
 

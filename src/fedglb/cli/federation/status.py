@@ -14,8 +14,7 @@ from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
-    from fedglb.federation.coordinator.schedule_status import PrivacyStatus
-    from fedglb.federation.coordinator.status import CoordinatorStatus
+    from fedglb.federation.coordinator.status import CoordinatorStatus, PrivacyStatus
 
 _UPDATES = 5  # the last ones, in the table
 _ALLOWED = "the operator's folder, or the coordinator's"
