@@ -134,7 +134,7 @@ class Head:
         bundle = str(place.folder / COORDINATOR)
         command = [sys.executable, "-m", "fedglb.cli", "federation", "coordinator", bundle]
         options = ["--json", "--time-limit", "2"]
-        if "least_interval" in Policy.__dataclass_fields__:  # older sources have none
+        if "min_interval" in Policy.__dataclass_fields__:  # older sources have none
             options += ["--min-interval", str(INTERVAL)]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         self.started: dict[int, float] = {}

@@ -137,9 +137,9 @@ def test_the_private_presets_names_and_defaults():
     assert plain.trigger == trigger.Geometric(7)
     assert (plain.privacy, plain.choice, plain.exploration) == (None, fg.Bayes(), 1.0)
     assert not plain.local_update.learns
-    assert plain.most_updates is None  # without privacy nothing is used up
+    assert plain.max_updates is None  # without privacy nothing is used up
     private = fg.fedglb_private(7, privacy=fg.GaussianMechanism(1.0, 1e-6))
-    assert private.most_updates == 7
+    assert private.max_updates == 7
     assert dataclasses.replace(private, privacy=None) == plain
     assert fg.fedglb_private(7, confidence=fg.Fixed(0.2)).choice == fg.Ucb()
 

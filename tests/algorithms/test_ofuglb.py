@@ -71,7 +71,8 @@ def test_the_radius():
     S, ridge = 1.5, 0.5
     client = client_of(fg.Problem(2, radius=S), clients=4, ridge=ridge, delta=0.1, tolerance=1e-20)
     before = client.algorithm.confidence.radius(client.setting, client.state)
-    assert_allclose(before, S * math.sqrt((1.0 + S) * ridge))
+    curvature = 1.0 + math.tanh(S / 2.0) * S  # 1 + sS, s of the logistic link on the ball
+    assert_allclose(before, S * math.sqrt(curvature * ridge))
     rng = np.random.default_rng(1)
     for n in range(1, 41):
         x = rng.standard_normal(2)
@@ -81,7 +82,7 @@ def test_the_radius():
         theta = client.state.theta
         square += 0.5 * ridge * (S**2 - theta @ theta)
         alpha = client.algorithm.confidence.radius(client.setting, client.state)
-        assert_allclose(alpha, math.sqrt(2 * (1 + S) * square), rtol=1e-6)
+        assert_allclose(alpha, math.sqrt(2 * curvature * square), rtol=1e-6)
 
 
 @pytest.mark.parametrize("link", ["logistic", "identity"])

@@ -112,7 +112,7 @@ def test_tables_are_given_key_by_key():
     algorithm = fg.fedglb_ucb(0.5, solver, confidence=fg.Fixed(0.3))
     assert json.loads(out.stdout)["regret"] == fg.simulate(algorithm, env, 12, seed=5).regret
     out = fedglb("run", "fedglb-mix", "solver.slack=1e-6", "--json", *SMALL)
-    assert json.loads(out.stdout)["solver"] == "OneExchange(slack=1e-06, within='radius')"
+    assert json.loads(out.stdout)["global_update"] == "OneExchange(slack=1e-06, within='radius')"
 
 
 @pytest.mark.parametrize(

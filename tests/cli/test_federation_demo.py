@@ -224,5 +224,5 @@ def test_a_private_one_of_three_has_secure_sums():
     two, three = DemoPlan(2, 10, private=True), DemoPlan(3, 10, private=True)
     assert (two.table.minimum, two.table.build().algorithm.privacy.noise) == (None, "silo")
     assert (three.table.minimum, three.table.build().algorithm.privacy.noise) == (3, "sums")
-    assert three.table.build().least_members == 3
+    assert three.table.build().min_members == 3
     assert alone(three).shape == (3, 10)

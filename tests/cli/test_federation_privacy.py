@@ -143,7 +143,7 @@ def test_from_the_first_start_to_the_last_update(federation, tmp_path):  # noqa:
             assert (again["event"], again["text"]) == ("ended", text)
         shown = federation("status", folder).stdout
         assert f"Schedule of 3 updates: {text}." in shown
-        assert re.search(r"ε spent [01]\.\d{4} of 2\.0000 in \d of 3 updates", shown)
+        assert re.search(r"ε spent [012]\.\d{4} of 2\.0000 in \d of 3 updates", shown)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_from_init_to_an_accepted_roster(federation, agent, tmp_path):  # noqa: 
     first = agreement.roster
     assert f"Roster: {first}" in out.stdout
     assert agreement.algorithm.privacy == fg.GaussianMechanism(1.0, 1e-6, noise="sums", honest=0.6)
-    assert (agreement.minimum, agreement.max_clients, agreement.least_members) == (4, 6, 4)
+    assert (agreement.minimum, agreement.max_clients, agreement.min_members) == (4, 6, 4)
 
     said = federation("privacy", folder).stdout
     assert "sums over 4 clients or more" in said

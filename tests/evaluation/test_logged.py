@@ -152,7 +152,7 @@ def test_the_arms_that_an_agent_has_kept_are_those_that_were_offered(tmp_path):
     """Also beside decisions without a reward, expired ones, and samples that were no decisions."""
     rng, given = np.random.default_rng(5), {}
     path = tmp_path / "agent.db"
-    with fg.Agent.open(path, PROBLEM, explore=0.4, log="offered", most_pending=2) as agent:
+    with fg.Agent.open(path, PROBLEM, explore=0.4, log="offered", max_pending=2) as agent:
         agent.absorb(np.eye(PROBLEM.dim), np.ones(PROBLEM.dim))
         for k in range(40):
             offer = rng.uniform(-0.5, 0.5, (int(rng.integers(1, 6)), PROBLEM.dim))

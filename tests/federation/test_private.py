@@ -333,7 +333,7 @@ def test_a_coordinator_that_lost_its_file_goes_on_with_the_slots_that_are_left(t
 
 
 def test_a_client_cannot_make_sums_overflow(tmp_path):
-    policy = dataclasses.replace(PATIENT, most_samples=1000)
+    policy = dataclasses.replace(PATIENT, max_samples=1000)
     with harness(tmp_path, agreement=private(), policy=policy) as running:
         running.until(running.everybody_here)
         running.feed()

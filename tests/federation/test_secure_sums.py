@@ -432,7 +432,7 @@ def test_a_member_whose_key_is_forged_is_not_in_the_sum(running):
 def test_what_was_recorded_is_uniform(tmp_path):
     """All that a coordinator gets of single agents, in as many updates as the test has time for."""
     agreement = secure(updates=40, first=1.0, growth=1.08, names=NAMES)
-    policy = dataclasses.replace(POLICY, least_interval=0.1)
+    policy = dataclasses.replace(POLICY, min_interval=0.1)
     running = SecureHarness(tmp_path, agreement=agreement, policy=policy)
     running.until(running.everybody_here)
     while "ended" not in running.kinds():

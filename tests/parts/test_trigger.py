@@ -280,5 +280,5 @@ def test_schedules_tell_nothing_of_samples_and_others_do():
     assert Geometric(3).public
     assert Schedule(3).public
     assert not any(part.public for part in (Event(1.0), Always(), Never()))
-    assert (Geometric(3).most_updates, Schedule(4).most_updates) == (3, 4)
-    assert Event(1.0).most_updates is None
+    assert (Geometric(3).max_updates, Schedule(4).max_updates) == (3, 4)
+    assert Event(1.0).max_updates is None

@@ -66,7 +66,7 @@ def test_a_private_algorithm_keeps_its_schedule():
     for trigger in (Event(1.0), Growth(1.0), Always()):
         with pytest.raises(fg.InvalidInput):
             replace(private, trigger=trigger)
-    assert replace(private, trigger=Schedule(7)).most_updates == 7
+    assert replace(private, trigger=Schedule(7)).max_updates == 7
 
 
 @pytest.mark.parametrize("link", [fg.Identity(), fg.Poisson()])

@@ -70,7 +70,7 @@ def test_a_second_reward_is_a_conflict_that_says_whether_it_is_the_same(app):
 
 
 def test_decisions_that_are_unknown_or_expired(tmp_path):
-    with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), most_pending=1) as agent:
+    with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), max_pending=1) as agent:
         app = make_app(agent)
         first = post(app, "/v1/choose", {"arms": ARMS}).json()["id"]
         post(app, "/v1/choose", {"arms": ARMS})

@@ -178,9 +178,9 @@ class Algorithm:
             raise InvalidInput("privacy", privacy, allowed)
 
     @property
-    def most_updates(self) -> int | None:
+    def max_updates(self) -> int | None:
         """How many releases of sums the privacy budget has; None: there is no budget."""
-        return None if self.privacy is None else self.trigger.most_updates
+        return None if self.privacy is None else self.trigger.max_updates
 
     @property
     def ridge_rule(self) -> Evidence | None:
@@ -222,9 +222,9 @@ class Algorithm:
         ridge = self.ridge.start if isinstance(self.ridge, Evidence) else self.ridge
         plan = None
         if self.privacy is not None:
-            assert self.most_updates is not None
+            assert self.max_updates is not None
             with under("privacy"):
-                plan = self.privacy.plan(problem, learners, self.most_updates)
+                plan = self.privacy.plan(problem, learners, self.max_updates)
         setting = Setting(problem, learners, horizon, float(ridge), float(self.delta), plan)
         self.confidence.check(problem)
         self.trigger.check(setting)

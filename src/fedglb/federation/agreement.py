@@ -206,14 +206,14 @@ class Agreement:
         }
 
     @property
-    def least_members(self) -> int:
+    def min_members(self) -> int:
         """The smallest number of members in a secure sum that also have enough noise."""
         plan = self.setting.noise
         return max(self.minimum or 0, 1 if plan is None else plan.honest)
 
     def with_roster(self, digest: bytes, names: Sequence[str]) -> Agreement:
         """Return the agreement of a federation with these members; too few are refused."""
-        least, count = self.least_members, len(names)
+        least, count = self.min_members, len(names)
         if count < least:
             allowed = (
                 f"at least {least} members, the number in every sum (a smaller `minimum`, "

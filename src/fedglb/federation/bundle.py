@@ -97,7 +97,7 @@ class Bundle:
         agreement = self.agreement
         return SumRules(
             self.federation, self.roster, agreement_digest(agreement.facts()),
-            agreement.least_members, agreement.algorithm.most_updates,
+            agreement.min_members, agreement.algorithm.max_updates,
         )  # fmt: skip
 
     @property

@@ -81,7 +81,7 @@ class AlreadyObserved(ValueError):
 class DecisionExpired(ValueError):
     """The decision has expired, so its reward is refused.
 
-    It waited longer than `expire_after` seconds, or `most_pending` newer decisions wait: see
+    It waited longer than `expire_after` seconds, or `max_pending` newer decisions wait: see
     `Agent.open`.
 
     Examples
@@ -89,7 +89,7 @@ class DecisionExpired(ValueError):
     >>> import fedglb as fg
     >>> from fedglb.federation import Agent
     >>> path = getfixture("tmp_path") / "agent.db"
-    >>> with Agent.open(path, fg.Problem(dim=2), most_pending=1) as agent:
+    >>> with Agent.open(path, fg.Problem(dim=2), max_pending=1) as agent:
     ...     first, second = agent.choose([[1.0, 0.0]]), agent.choose([[0.0, 1.0]])
     ...     agent.observe(second.id, 1.0)
     ...     try:

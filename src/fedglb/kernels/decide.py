@@ -147,7 +147,7 @@ def best_arm(
     return pick(work[SCORES])
 
 
-@kernel
+@inlined_kernel
 def decide(
     arms: FloatArray,
     vectors: FloatArray,

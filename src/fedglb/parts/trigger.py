@@ -47,7 +47,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     public: ClassVar[bool] = False
 
     @property
-    def most_updates(self) -> int | None:
+    def max_updates(self) -> int | None:
         """How many updates there are at most; None: there is no limit."""
         return None
 
@@ -252,7 +252,7 @@ class Schedule(Trigger):
         integer("updates", self.updates)
 
     @property
-    def most_updates(self) -> int:
+    def max_updates(self) -> int:
         """B."""
         return self.updates
 
@@ -325,7 +325,7 @@ class Geometric(Trigger):
             number("growth", self.growth, above=1.0)
 
     @property
-    def most_updates(self) -> int:
+    def max_updates(self) -> int:
         """B."""
         return self.updates
 

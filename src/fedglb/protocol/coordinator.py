@@ -352,7 +352,7 @@ class Coordinator:
     @property
     def budget_spent(self) -> bool:
         """Whether clients will release nothing more: there were as many updates as agreed on."""
-        most = self.algorithm.most_updates
+        most = self.algorithm.max_updates
         return most is not None and self.started >= most
 
     def exclude(self, *clients: ClientId) -> list[Message]:

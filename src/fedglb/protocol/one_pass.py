@@ -149,7 +149,7 @@ class Batches:
         source: NoiseSource | None = None,
     ) -> None:
         self._client, self._setting, self._source = client, setting, source
-        self._most = algorithm.most_updates
+        self._most = algorithm.max_updates
         self.taken = 0  # number of samples in batches, the oldest ones
         self.closed: dict[int, IntArray] = {}  # by the update that took them in
         self.last: Release | None = None

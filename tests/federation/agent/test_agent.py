@@ -335,11 +335,11 @@ def test_expiry_by_age_when_the_next_is_made(path, clock):
 
 
 def test_expiry_by_number_exactly(path):
-    with Agent.open(path, PROBLEM, most_pending=3) as agent:
+    with Agent.open(path, PROBLEM, max_pending=3) as agent:
         first, second, third = (agent.choose(ARMS) for _ in range(3))
         assert set(agent.export()["outcome"]) == {"pending"}  # two newer ones wait
         agent.choose(ARMS)
-        with pytest.raises(DecisionExpired, match="most_pending = 3"):
+        with pytest.raises(DecisionExpired, match="max_pending = 3"):
             agent.observe(first.id, 1.0)
         agent.observe(second.id, 1.0)  # makes room
         agent.choose(ARMS)
@@ -347,7 +347,7 @@ def test_expiry_by_number_exactly(path):
 
 
 def test_expiry_is_the_same_after_a_restart(path, clock):
-    options = {"expire_after": 10.0, "most_pending": 2}
+    options = {"expire_after": 10.0, "max_pending": 2}
     with Agent.open(path, PROBLEM, **options) as agent:
         first, second = agent.choose(ARMS), agent.choose(ARMS)
     with Agent.open(path, PROBLEM, **options) as agent:
@@ -372,7 +372,7 @@ def test_no_expiry_by_age(path, clock):
 
 
 def test_expiry_is_counted_and_logged_once_a_minute(path, caplog, monkeypatch):
-    with Agent.open(path, PROBLEM, most_pending=2) as agent:
+    with Agent.open(path, PROBLEM, max_pending=2) as agent:
         for _ in range(7):
             agent.choose(ARMS)
         assert agent.status.expired == 5
@@ -382,7 +382,7 @@ def test_expiry_is_counted_and_logged_once_a_minute(path, caplog, monkeypatch):
         agent._calls._logged_at -= 60.0  # a minute later
         agent.choose(ARMS)
         assert "5 decisions have expired without a reward (6 so far)" in caplog.text
-    with Agent.open(path, PROBLEM, most_pending=2) as agent:
+    with Agent.open(path, PROBLEM, max_pending=2) as agent:
         assert agent.status.expired == 6
 
 
@@ -452,8 +452,8 @@ def test_alone_there_is_nobody_to_ask(agent):
     [
         ({"explore": -0.1}, "explore"), ({"explore": 1.1}, "explore"),
         ({"explore": math.nan}, "explore"), ({"durable": "often"}, "durable"),
-        ({"expire_after": 0.0}, "expire_after"), ({"most_pending": 0}, "most_pending"),
-        ({"most_pending": 1.5}, "most_pending"), ({"beat": 0.0}, "beat"),
+        ({"expire_after": 0.0}, "expire_after"), ({"max_pending": 0}, "max_pending"),
+        ({"max_pending": 1.5}, "max_pending"), ({"beat": 0.0}, "beat"),
         ({"algorithm": "fedglb"}, "algorithm"), ({"problem": 3}, "problem"),
         ({"algorithm": fg.fedglb_ucb_1(5)}, "horizon"),
         ({"algorithm": fg.fedglb_ucb_3(5)}, "updates fit all samples"),

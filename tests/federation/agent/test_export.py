@@ -127,7 +127,7 @@ def test_rows_that_are_not_allowed(agent):
 
 @pytest.mark.parametrize("log", ["chosen", "offered"])
 def test_another_process_reads_the_same(path, rng, monkeypatch, log):
-    with Agent.open(path, PROBLEM, log=log, most_pending=2) as agent:
+    with Agent.open(path, PROBLEM, log=log, max_pending=2) as agent:
         feed(agent, rng, 9)
         agent.absorb(np.eye(3), np.ones(3))
         for _ in range(4):

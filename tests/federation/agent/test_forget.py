@@ -221,7 +221,7 @@ def test_all_or_nothing(agent, rng):
 
 
 def test_waiting_and_expired_ones(path, rng):
-    with Agent.open(path, PROBLEM, most_pending=1) as agent:
+    with Agent.open(path, PROBLEM, max_pending=1) as agent:
         expired, waiting = agent.choose(arms(rng, 2)), agent.choose(arms(rng, 2))
         before = state(agent)
         agent.forget([expired.id, waiting.id])

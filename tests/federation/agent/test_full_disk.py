@@ -78,7 +78,7 @@ def test_by_default_it_is_an_error_and_nothing_is_read_again(path, rng, monkeypa
 
 
 def test_nothing_has_expired_by_a_choice_that_is_not_kept(path):
-    with Agent.open(path, PROBLEM, on_full_disk="choose", most_pending=2) as agent:
+    with Agent.open(path, PROBLEM, on_full_disk="choose", max_pending=2) as agent:
         first, _ = agent.choose(np.eye(3)), agent.choose(np.eye(3))
         agent._client.store._db.execute("PRAGMA query_only=ON")  # no write of any kind
         with pytest.raises(sqlite3.OperationalError, match="readonly"):

@@ -70,7 +70,7 @@ def test_a_forgotten_decision_leaves_its_key_free(agent):
 
 
 def test_an_expired_decision_keeps_its_key(path):
-    with Agent.open(path, PROBLEM, most_pending=1) as agent:
+    with Agent.open(path, PROBLEM, max_pending=1) as agent:
         first = agent.choose(ARMS, key="a")
         agent.choose(ARMS)
         assert agent.choose(ARMS, key="a") == first

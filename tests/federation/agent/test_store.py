@@ -86,7 +86,7 @@ def test_a_choice_that_cannot_be_written_was_not_made(wrapped, tmp_path):
 
 @pytest.mark.parametrize("failing", ["BEGIN", "UPDATE", "INSERT", "COMMIT"])
 def test_nor_has_anything_expired_by_it(wrapped, tmp_path, failing):
-    agent, db = wrapped(most_pending=2)
+    agent, db = wrapped(max_pending=2)
     first, _ = agent.choose(ARMS), agent.choose(ARMS)
     db.failing = failing
     with pytest.raises(sqlite3.OperationalError):

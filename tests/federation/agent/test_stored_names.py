@@ -47,7 +47,7 @@ STATE = {"vectors", "matrices", "counters", "base.t", "base.matrix", "base.radiu
 @pytest.fixture
 def used(path):
     """A closed file in which every table and every fact was written."""
-    with Agent.open(path, PROBLEM, most_pending=1) as agent:
+    with Agent.open(path, PROBLEM, max_pending=1) as agent:
         ids = feed(agent, np.random.default_rng(0), 4)
         Alone(agent).update(agent, t=4)
         agent.forget(ids[:1])

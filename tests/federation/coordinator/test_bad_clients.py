@@ -42,7 +42,7 @@ def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
 
 
 def test_more_samples_than_allowed_are_invalid(tmp_path):
-    policy = Policy(quorum=2, most_samples=6)
+    policy = Policy(quorum=2, max_samples=6)
     running = joined(tmp_path, policy=policy)
     running.nodes["c"].feed(3)
     ask(running)

@@ -146,7 +146,7 @@ def test_the_kind_is_read_in_any_order_of_keys():
 
 
 def test_updates_keep_an_interval_and_the_request_waits(tmp_path):
-    running = joined(tmp_path, policy=dataclasses.replace(POLICY, least_interval=3.0))
+    running = joined(tmp_path, policy=dataclasses.replace(POLICY, min_interval=3.0))
     session = running.nodes["b"].agent_session.session
     try:
         for _ in range(200):  # 10 s
@@ -161,7 +161,7 @@ def test_updates_keep_an_interval_and_the_request_waits(tmp_path):
 
 
 def test_a_request_that_waits_ends_with_its_client(tmp_path):
-    running = joined(tmp_path, policy=dataclasses.replace(POLICY, least_interval=30.0))
+    running = joined(tmp_path, policy=dataclasses.replace(POLICY, min_interval=30.0))
     try:
         ask(running)
         running.until(running.shared)

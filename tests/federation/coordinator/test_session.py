@@ -575,7 +575,7 @@ def test_an_old_copy_of_the_file_and_sums_at_the_model(tmp_path, crash):
 
 
 def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(tmp_path):
-    policy = dataclasses.replace(POLICY, most_samples=3)
+    policy = dataclasses.replace(POLICY, max_samples=3)
     running = joined(tmp_path, agreement=ONE_EXCHANGE, policy=policy)
     ask(running)
     running.until(lambda: "abandoned" in running.kinds())

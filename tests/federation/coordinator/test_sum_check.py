@@ -44,7 +44,7 @@ def test_honest_sums_pass(link, privacy):
     for samples in (0, 1, 2, 50, 400):
         for update in (1, 2, 7):
             check_sum(honest(setting, rng, samples, update), setting, CLIENTS)
-            check_sum(honest(setting, rng, samples, update), setting, CLIENTS, most_samples=400)
+            check_sum(honest(setting, rng, samples, update), setting, CLIENTS, max_samples=400)
 
 
 @pytest.mark.parametrize("privacy", [None, PRIVATE], ids=["plain", "private"])

@@ -103,7 +103,7 @@ def test_it_cannot_ask_for_an_update_after_another(scene):
 
 
 def test_most_samples_overrides_the_multiple(scene):
-    running = scene(policy=dataclasses.replace(STRICT, most_samples=1000))
+    running = scene(policy=dataclasses.replace(STRICT, max_samples=1000))
     running.nodes["a"].feed(60)
     ask(running, "b")
     finished(running)

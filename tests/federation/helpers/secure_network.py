@@ -41,7 +41,7 @@ def secure(
 def rules_of(agreement: Agreement, names: Sequence[str] = NAMES) -> SumRules:
     return SumRules(
         FEDERATION, roster_of(names), agreement_digest(agreement.facts()),
-        agreement.least_members, agreement.algorithm.most_updates,
+        agreement.min_members, agreement.algorithm.max_updates,
     )  # fmt: skip
 
 

@@ -135,9 +135,9 @@ def test_only_one_pass_has_secure_sums():
 
 def test_a_set_has_as_many_members_as_the_noise_needs():
     privacy = {"epsilon": 1.0, "delta": 1e-6}
-    assert table(3, 20, privacy=privacy).build().least_members == 18
-    assert table(19, 20, privacy=privacy).build().least_members == 19
-    assert table(3, 20).build().least_members == 3
+    assert table(3, 20, privacy=privacy).build().min_members == 18
+    assert table(19, 20, privacy=privacy).build().min_members == 19
+    assert table(3, 20).build().min_members == 3
 
 
 @pytest.mark.parametrize(

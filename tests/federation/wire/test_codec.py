@@ -16,7 +16,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire import codec as wire
-from fedglb.federation.wire.arrays import most_numbers
+from fedglb.federation.wire.arrays import max_numbers
 from fedglb.federation.wire.codec import Malformed, OtherVersion, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
     Admitted,
@@ -123,7 +123,7 @@ def downward(d: int) -> list[Downward]:
         NewModel("c", 1, 5, SharedModel(9, A, few, theta=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, b=v)),
         NewModel("c", 1, 5, SharedModel(9, A, few, v, v, symmetric(d, 2), 5e-324)),
-        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(most_numbers(d))))),
+        NewModel("c", 1, 5, SharedModel(9, A, np.arange(float(max_numbers(d))))),
     ]
 
 
@@ -254,7 +254,7 @@ NO_FACTS = (
     None, [], "a", {"a": 1}, {"a": None}, {1: "a"}, {"k" * 201: ""}, {"": "v" * 201},
     {str(i): "" for i in range(201)},
 )  # fmt: skip
-NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (most_numbers(D) + 1), "", None, [])
+NO_NUMBERS = (b"\0" * 7, b"\0" * 8 * (max_numbers(D) + 1), "", None, [])
 NO_NUMBERS_GIVEN = tuple(v for v in NO_NUMBERS if v is not None)  # nil is read as omitted
 NO_KEY = (b"", b"k" * 31, b"k" * 33, "k" * 32, None, 1, [], {})
 NO_SIGNATURE = (b"s" * 81, "s", None, 1, [], {})
@@ -437,7 +437,7 @@ def test_bytes_that_mean_harm(data):
         Covariance("c", 0, 0, np.zeros((2, 3))), Covariance("c", 0, 0, np.zeros(2)),
         Covariance("c", 0, 0, np.eye(2), np.zeros(3)),
         Derivatives("c", 0, 0, np.zeros(2), np.eye(3)),
-        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(most_numbers(2) + 1))),
+        NewModel("c", 0, 0, SharedModel(0, np.eye(2), np.zeros(max_numbers(2) + 1))),
         Covariance("c", 0, 0, np.zeros((1500, 1500))), "hello",
     ],
     ids=range(19),
@@ -516,7 +516,7 @@ def test_ten_thousand_damaged_messages_do_no_harm():
             again = decode(encode(message, session), "c", D)
             assert again[0] == session
             assert content(again[1]) == content(message)
-            most = most_numbers(D)
+            most = max_numbers(D)
             assert all(a.shape in {(D,), (D, D)} or a.size <= most for a in arrays(message))
     assert max(map(len, reasons)) < 300
     assert len(reasons) > 10_000

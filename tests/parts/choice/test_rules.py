@@ -138,11 +138,11 @@ def test_the_base_class_is_no_rule():
     ("rule", "constants"),
     [
         (Ucb(), []),
-        (Greedy(), []),
-        (Sigma(3.0), [6.0]),
-        (Bayes(), [2.0]),
+        (Greedy(), [0.0, 0.0]),
+        (Sigma(3.0), [6.0, 0.0]),
+        (Bayes(), [0.0, 2.0]),
         (Thompson(0.5), [1.0]),
-        (Certified(Sigma(3.0)), [6.0]),
+        (Certified(Sigma(3.0)), [6.0, 0.0]),
         (EpsilonGreedy(0.2, Certified(Thompson(0.5))), [1.0]),
     ],
 )

@@ -299,4 +299,4 @@ def test_a_loose_fit_has_a_larger_radius_and_needs_it(link, ridge):
         assert error <= wide
         needed += error > 1.01 * without
     assert needed > 40 or ridge == 1.0  # where the ridge hides it
-    assert max(grown) > (1.1 if ridge == 1.0 else 1.004)
+    assert max(grown) > (1.05 if ridge == 1.0 else 1.004)

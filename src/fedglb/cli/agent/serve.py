@@ -50,7 +50,7 @@ def serve(
     ] = DecisionRules.expire_after,
     max_pending: Annotated[
         int, _option("Decisions that wait for their reward.", _AGENT)
-    ] = DecisionRules.most_pending,
+    ] = DecisionRules.max_pending,
     log: Annotated[
         str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
     ] = "chosen",
@@ -102,8 +102,7 @@ def serve(
         from fedglb.service.listening import Listen
         from fedglb.service.server import serve as run
     names = {name: f"--{name.replace('_', '-')}" for name in locals()}
-    names |= {"path": "FILE", "most_pending": "--max-pending"}
-    with report_errors(**names):
+    with report_errors(**names | {"path": "FILE"}):
         limits = RequestLimits(max_body, max_arms, max_batch, max_concurrent)
         number("shutdown_timeout", shutdown_timeout, above=0.0)
         listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, _octal(socket_mode))
@@ -116,7 +115,7 @@ def serve(
             agent = Agent.open(
                 file, problem, bundle=bundle, explore=explore,
                 durable=cast("Durability", durable),
-                expire_after=expire_after, most_pending=max_pending,
+                expire_after=expire_after, max_pending=max_pending,
                 log=cast("KeptArms", log), on_full_disk=cast("OnFullDisk", on_full_disk),
                 report_rewards=report_rewards, wait=wait,
             )  # fmt: skip

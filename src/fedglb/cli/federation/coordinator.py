@@ -84,9 +84,8 @@ def coordinator(
         from fedglb.federation.operator.listing import certificate_ends
     announce_compilation()
     names = {name: f"--{name.replace('_', '-')}" for name in locals()}
-    names |= {"bundle": "BUNDLE", "path": "--state", "least_interval": "--min-interval"}
-    with report_errors(**names | {"most_samples": "--max-samples"}):
-        policy = Policy(quorum, time_limit, absent_after, max_samples, least_interval=min_interval)
+    with report_errors(**names | {"bundle": "BUNDLE", "path": "--state"}):
+        policy = Policy(quorum, time_limit, absent_after, max_samples, min_interval=min_interval)
         found = Bundle.read(bundle)
         found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state

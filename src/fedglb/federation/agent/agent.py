@@ -81,7 +81,7 @@ class Agent:
         explore: float = 0.0,
         durable: Durability = "process",
         expire_after: float = DecisionRules.expire_after,
-        most_pending: int = DecisionRules.most_pending,
+        max_pending: int = DecisionRules.max_pending,
         log: KeptArms = "chosen",
         on_full_disk: OnFullDisk = "raise",
         beat: float = 2.0,
@@ -114,8 +114,8 @@ class Agent:
         durable
             "process": what `observe` has acknowledged survives the death of the process at any
             moment; "power": a power cut too (`observe` then waits for the disk).
-        expire_after, most_pending
-            A decision expires `expire_after` seconds after it was made, or when `most_pending`
+        expire_after, max_pending
+            A decision expires `expire_after` seconds after it was made, or when `max_pending`
             newer ones wait (100 decisions per second for a day are 8.6 million); its reward is then
             refused. They wait in the file, not in memory. `AgentStatus.expired` counts them.
         log
@@ -161,7 +161,7 @@ class Agent:
         """
         number("beat", beat, above=0.0)
         number("wait", wait, at_least=0.0)
-        rules = DecisionRules(explore, expire_after, most_pending, log, on_full_disk)
+        rules = DecisionRules(explore, expire_after, max_pending, log, on_full_disk)
         found = None if bundle is None else _bundle(bundle)
         digest = None if feature_map is None else feature_map.digest
         if found is None:
@@ -261,7 +261,7 @@ class Agent:
         AlreadyObserved
             The decision has its reward.
         DecisionExpired
-            The decision has expired (`expire_after`, `most_pending`).
+            The decision has expired (`expire_after`, `max_pending`).
         UnknownDecision
             There is no such decision, it was forgotten, or it was not kept (`Decision.kept`).
         Unavailable

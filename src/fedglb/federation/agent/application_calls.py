@@ -126,7 +126,7 @@ class ApplicationCalls:
     def _expiring(self, now: float) -> list[int]:
         """Return the decisions that expire when one more is made: too old, or too many."""
         durable, limit = self._durable, self._durable.rules.expire_after
-        excess = durable.waiting + 1 - durable.rules.most_pending
+        excess = durable.waiting + 1 - durable.rules.max_pending
         if excess <= 0 and now - durable.oldest <= limit:
             return []
         expired: list[int] = []
@@ -145,8 +145,8 @@ class ApplicationCalls:
             rules = self._durable.rules
             log.warning(
                 "%d decisions have expired without a reward (%d so far): they waited longer than "
-                "expire_after = %g s, or more than most_pending = %d waited",
-                self._unlogged, self._durable.expired, rules.expire_after, rules.most_pending,
+                "expire_after = %g s, or more than max_pending = %d waited",
+                self._unlogged, self._durable.expired, rules.expire_after, rules.max_pending,
             )  # fmt: skip
             self._unlogged, self._logged_at = 0, time.monotonic()
 
@@ -211,8 +211,8 @@ class ApplicationCalls:
         if outcome == "expired":
             return DecisionExpired(
                 f"decision {id} has expired: it waited longer than expire_after = "
-                f"{durable.rules.expire_after:g} s, or most_pending = "
-                f"{durable.rules.most_pending} newer ones were waiting"
+                f"{durable.rules.expire_after:g} s, or max_pending = "
+                f"{durable.rules.max_pending} newer ones were waiting"
             )
         return UnknownDecision(f"there is no decision {id} in this agent's file, or no more")
 

@@ -25,7 +25,7 @@ class DecisionRules:
         The share of decisions that are drawn uniformly from the arms, between 0 and 1.
     expire_after
         Seconds that a decision waits for its reward.
-    most_pending
+    max_pending
         How many decisions wait at most: with one more, the oldest expires.
     log
         Which arms are kept.
@@ -40,7 +40,7 @@ class DecisionRules:
 
     explore: float = 0.0
     expire_after: float = 30 * 86400.0
-    most_pending: int = 10_000_000
+    max_pending: int = 10_000_000
     log: KeptArms = "chosen"
     on_full_disk: OnFullDisk = "raise"
 
@@ -48,7 +48,7 @@ class DecisionRules:
         if not 0.0 <= number("explore", self.explore) <= 1.0:
             raise InvalidInput("explore", self.explore, "a share between 0 and 1")
         number("expire_after", self.expire_after, above=0.0, allow_infinite=True)
-        integer("most_pending", self.most_pending)
+        integer("max_pending", self.max_pending)
         one_of("log", self.log, get_args(KeptArms))
         one_of("on_full_disk", self.on_full_disk, get_args(OnFullDisk))
 

@@ -214,7 +214,7 @@ class SecureUpdateDriver(UpdateDriver):
         """Take the sum into the model, unless a member sent bad data."""
         clients, numbers = len(sums.members), sums.total()
         try:
-            check_sum(numbers, self.coordinator.setting, clients, self.policy.most_samples)
+            check_sum(numbers, self.coordinator.setting, clients, self.policy.max_samples)
         except InvalidInput as error:
             return self._lose(f"the sum over {clients} clients is not used: {error}", now)
         return self._run(lambda: self.coordinator.accept_total(clients, numbers), now)

@@ -437,7 +437,7 @@ class CoordinatorSession:
 
     def _check(self, message: Message) -> None:
         """Raise `InvalidInput` for more samples than the federation's policy allows."""
-        most = self.policy.most_samples
+        most = self.policy.max_samples
         if isinstance(message, Covariance | ModelSums) and most is not None:
             integer("samples", message.samples, at_least=0, at_most=most)
         if isinstance(message, BatchSums) and most is not None:

@@ -311,7 +311,7 @@ def _sums_of(bundle: Bundle) -> SumsStatus | None:
     roster = bundle.roster
     if roster is None:
         return None
-    return SumsStatus(bundle.agreement.least_members, roster.digest.hex(), roster.names)
+    return SumsStatus(bundle.agreement.min_members, roster.digest.hex(), roster.names)
 
 
 def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:

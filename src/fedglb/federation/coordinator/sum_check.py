@@ -23,7 +23,7 @@ _INVALID = "invalid sum: a member sent bad data"
 
 
 def check_sum(
-    numbers: IntArray, setting: Setting, clients: int, most_samples: int | None = None
+    numbers: IntArray, setting: Setting, clients: int, max_samples: int | None = None
 ) -> None:
     """Raise `InvalidInput` unless `clients` honest clients could have this sum.
 
@@ -40,7 +40,7 @@ def check_sum(
         The setting of the federation.
     clients
         How many clients are in it.
-    most_samples
+    max_samples
         How many samples one client has at most; None: 2³².
 
     Examples
@@ -56,7 +56,7 @@ more, up to 22 for noise and rounding: invalid sum: a member sent bad data
     """
     problem, plan, d = setting.problem, setting.noise, setting.problem.dim
     v, H = unpack(numbers, d)
-    samples = clients * (MOST_SAMPLES if most_samples is None else most_samples)
+    samples = clients * (MOST_SAMPLES if max_samples is None else max_samples)
     # half a unit for each number of a sample, and for each number of a client's release
     kappa = nu = math.sqrt(size(d)) * UNIT * (samples + clients) / 2.0
     if plan is not None:

@@ -90,7 +90,7 @@ class UpdateDriver:
 
     def may_start(self, now: float) -> bool:
         """Return whether the last update started long enough ago for another one."""
-        return now - self._started_at >= self.policy.least_interval
+        return now - self._started_at >= self.policy.min_interval
 
     def is_paused(self, client: str, now: float) -> bool:
         """Return whether a client is not asked for a while: it did not answer."""
@@ -145,7 +145,7 @@ class UpdateDriver:
     def _overweight(self, claims: Mapping[str, int]) -> dict[str, str]:
         """Report the clients that have too many samples beside the others'; return them and why."""
         rule = self.policy.weights
-        most = None if self.policy.most_samples is not None else rule.limit(claims, self._typical)
+        most = None if self.policy.max_samples is not None else rule.limit(claims, self._typical)
         found = [] if most is None else [c for c, samples in claims.items() if samples > most]
         out = {}
         for client in found:
@@ -279,7 +279,7 @@ class UpdateDriver:
     @property
     def ended(self) -> str | None:
         """Why no further update begins; None: one does, or there is no schedule."""
-        most, count = self.coordinator.algorithm.most_updates, len(self.timetable.times)
+        most, count = self.coordinator.algorithm.max_updates, len(self.timetable.times)
         if self.coordinator.budget_spent:
             return f"the privacy budget is spent: it was for {most} updates, and no more begin"
         if self.timetable.ended:

@@ -17,12 +17,12 @@ _WHOLE = np.dtype("<i8")
 MAX_NUMBERS = 64
 
 
-def most_numbers(d: int) -> int:
+def max_numbers(d: int) -> int:
     """Return how many numbers a field of this kind has at most: a few, a vector and a matrix.
 
     Examples
     --------
-    >>> most_numbers(10)
+    >>> max_numbers(10)
     129
     """
     return MAX_NUMBERS + d + triangle_size(d)
@@ -57,7 +57,7 @@ def pack_matrix(name: str, matrix: FloatArray, d: int) -> bytes:
 
 def pack_numbers(name: str, numbers: FloatArray, d: int) -> bytes:
     """Return the bytes of some numbers, as many as there are."""
-    most = most_numbers(d)
+    most = max_numbers(d)
     if numbers.ndim != 1 or numbers.size > most:
         allowed = f"an array of one axis and at most {most} numbers"
         raise InvalidInput(f"{name}.shape", numbers.shape, allowed)
@@ -103,7 +103,7 @@ def unpack_integers(name: str, data: bytes, d: int) -> IntArray:
 
 def unpack_numbers(name: str, data: bytes, d: int) -> FloatArray:
     """Return the numbers that `pack_numbers` packed."""
-    most = most_numbers(d)
+    most = max_numbers(d)
     if len(data) % _WIRE.itemsize or len(data) > most * _WIRE.itemsize:
         raise WrongLength(f"{name} of {len(data)} bytes, not 8 each for up to {most}")
     return np.frombuffer(data, _WIRE).astype(np.float64)
