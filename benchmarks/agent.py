@@ -29,7 +29,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.kernels.scoring import pick, upper_bounds
 from fedglb.model import SharedModel
 from fedglb.protocol import Client
-from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
+from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
 from fedglb.typing import FloatArray
 
 D, K, SAMPLES, SHOWN = 10, 25, 100_000, 64
@@ -143,7 +143,7 @@ def rounds(agent: Agent) -> Iterator[None]:
     """A thread that answers rounds of an update without a pause."""
     session: AgentSession = agent._session
     done = threading.Event()
-    session.receive(CovarianceRequest("alone", 1))
+    session.receive(SumsRequest("alone", 1))
 
     def answer() -> None:
         number = 0

@@ -124,7 +124,7 @@ def test_fewer_downloads_and_none():
     assert none.transfers == none.syncs > easy.syncs  # who hears nothing learns for itself
     assert hard.syncs < hard.transfers < 3 * hard.syncs
     assert hard.transfers < easy.transfers
-    assert set(none.ledger["message"]) == {"SyncRequest", "CovarianceRequest", "Covariance"}
+    assert set(none.ledger["message"]) == {"SyncRequest", "SumsRequest", "Covariance"}
 
 
 def test_one_client_hears_nothing_new():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.protocol.messages import CovarianceRequest
+from fedglb.protocol.messages import SumsRequest
 
 D, N, K, T, B = 3, 4, 5, 60, 6
 UNIT = 2.0**-30
@@ -100,7 +100,7 @@ def test_one_update_is_one_newton_step_from_the_model_before(link):
     # and the next batch is linearised there
     client.receive(model)
     client.observe(X[0], y[0], 51)
-    (answer,) = client.receive(CovarianceRequest(0, 2, 1))
+    (answer,) = client.receive(SumsRequest(0, 2, 1))
     z = float(X[0] @ model.model.theta)
     w = float(link.variance(z))
     v = X[0] * (y[0] - float(link.mean(z)) + w * z)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedglb.federation.wire.messages import Admitted, Goodbye, HelloRequest, Rejected
-from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel, SyncRequest
+from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest, SyncRequest
 from tests.federation.helpers.in_process import (
     Serving,
     client_of,
@@ -75,7 +75,7 @@ def test_a_client_that_joins_during_an_update_gets_its_model(running, tmp_path, 
         async with by_hand(running, "c") as c:
             await c.join()
             agents["d"].request_update()
-            await c.hear(CovarianceRequest)  # the update waits for c
+            await c.hear(SumsRequest)  # the update waits for c
             with opened(running, tmp_path, "e", 3) as late:
                 await asyncio.to_thread(serving.wait, "joined", client="e")
                 await c.say(Goodbye())
@@ -99,7 +99,7 @@ def test_a_client_that_leaves_during_an_update(running, tmp_path, agreement):
         async with by_hand(running, "c") as c:
             await c.join()
             agents["d"].request_update()
-            await c.say(c.answer(await c.hear(CovarianceRequest)))
+            await c.say(c.answer(await c.hear(SumsRequest)))
             await c.hear(Evaluate)  # a round with b in it is under way
             await asyncio.to_thread(agents["b"].close)
             left = await asyncio.to_thread(serving.wait, "left", client="b")
@@ -149,7 +149,7 @@ def test_a_slow_client_is_asked_again_and_waited_for(running, tmp_path, agreemen
         async with by_hand(running, "c") as c:
             await c.join()
             agents["d"].request_update()
-            for kind in (CovarianceRequest, Evaluate):
+            for kind in (SumsRequest, Evaluate):
                 first = await c.hear(kind)
                 again = await c.hear(kind)
                 assert type(first) is type(again) is kind
@@ -160,8 +160,8 @@ def test_a_slow_client_is_asked_again_and_waited_for(running, tmp_path, agreemen
             assert serving.texts("excluded") == []
             model = update(agreement, {**HONEST, "c": 5})
             assert same(serving.session.coordinator.model, model)
-            sent = serving.session.traffic.entries["CovarianceRequest.down"][0]
-            entry = serving.session.coordinator.ledger.entries["CovarianceRequest", "down"]
+            sent = serving.session.traffic.entries["SumsRequest.down"][0]
+            entry = serving.session.coordinator.ledger.entries["SumsRequest", "down"]
             assert sent > entry.messages == 4  # the ledger counts each once
 
     play_scene(running, tmp_path, scene)
@@ -230,7 +230,7 @@ def test_another_file_in_the_middle_of_an_update_ends_the_part_of_the_first(
             async with by_hand(running, "c", 5) as old:
                 await old.join()
                 agents["d"].request_update()
-                await old.say(old.answer(await old.hear(CovarianceRequest)))
+                await old.say(old.answer(await old.hear(SumsRequest)))
                 await old.say(Goodbye())
             with opened(running, tmp_path, "c", 3) as new:
                 await until(lambda: new.status.admitted)
@@ -249,7 +249,7 @@ def test_too_few_for_an_update_and_then_enough(running, tmp_path, agreement):
         agents["d"].request_update()  # three are too few: nothing happens
         async with by_hand(running, "c") as c:
             await c.join()
-            first = await c.hear(CovarianceRequest)
+            first = await c.hear(SumsRequest)
             assert first.update == 1
             assert serving.texts("updating") == ["update 1 starts with 4 clients"]
             await c.say(c.answer(first))
@@ -279,7 +279,7 @@ def test_who_was_refused_for_its_answer_is_part_of_the_next_update(running, tmp_
         async with by_hand(running, "c") as c:
             await c.join()
             agents["d"].request_update()
-            await c.hear(CovarianceRequest)
+            await c.hear(SumsRequest)
             await c.say(b"garbage")
             await c.hear(Rejected)
             await updated(serving, agents.values())

@@ -58,7 +58,7 @@ AGENT = {
     "DELETE FROM snapshots": 1, "COMMIT": 1, "send Heartbeat": 1,
 }  # fmt: skip
 HEAD = {
-    "INSERT INTO started_updates": 1, "send CovarianceRequest": 3, "send Evaluate": 3 * ROUNDS,
+    "INSERT INTO started_updates": 1, "send SumsRequest": 3, "send Evaluate": 3 * ROUNDS,
     "BEGIN": 1, "REPLACE INTO facts": 1, "REPLACE INTO state": 1, "UPDATE members": 1,
     "DELETE FROM started_updates": 1, "UPDATE started_updates": 1,
     "INSERT INTO finished_updates": 1, "INSERT INTO left_out": 1, "DELETE FROM left_out": 1,

@@ -16,7 +16,7 @@ from fedglb.federation.coordinator.status import privacy_of, schedule_of
 from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
-from fedglb.protocol.messages import BatchSums, CovarianceRequest, SyncRequest
+from fedglb.protocol.messages import BatchSums, SumsRequest, SyncRequest
 from fedglb.protocol.one_pass import sums_of
 from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.lossy_network import (
@@ -67,7 +67,7 @@ def test_updates_come_at_the_agreed_times_and_then_no_more(tmp_path, privacy):
         running.feed()
         to_the_end(running)
         running.run(100.0)
-        requests = running.heard("down", CovarianceRequest, "a")
+        requests = running.heard("down", SumsRequest, "a")
         when = [t for t, way, n, m in running.said if way == "down" and m in requests and n == "a"]
         assert [r.update for r in requests] == [1, 2, 3, 4, 5]
         for seen, wanted in zip(when, TIMES, strict=True):
@@ -267,14 +267,14 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
         for _ in range(2):
             session = node.agent_session
             for update in (B + 1, B + 100, 2**40):
-                request = CovarianceRequest("a", update, node.model)
+                request = SumsRequest("a", update, node.model)
                 assert session.receive(request) == [Withdrawal(update)]
             for update in range(1, B + 1):  # numbers that were used
-                assert session.receive(CovarianceRequest("a", update, 0)) == [Withdrawal(update)]
+                assert session.receive(SumsRequest("a", update, 0)) == [Withdrawal(update)]
             node.close()
             node.open()
         session = node.agent_session
-        assert session.receive(CovarianceRequest("a", B + 1, 0)) == [Withdrawal(B + 1)]
+        assert session.receive(SumsRequest("a", B + 1, 0)) == [Withdrawal(B + 1)]
         spent = node.agent_session.answers.privacy()
         assert (spent.releases, spent.last, spent.updates) == (B, B, B)
         assert spent.epsilon == pytest.approx(1.0, abs=1e-9)
@@ -321,7 +321,7 @@ def test_a_coordinator_that_lost_its_file_goes_on_with_the_slots_that_are_left(t
         running.begin(after=2)
         running.feed()
         running.until(lambda: running.shared(3))
-        request = running.heard("down", CovarianceRequest, "a")[-1]
+        request = running.heard("down", SumsRequest, "a")[-1]
         assert (request.update, request.model) == (3, 0)
         running.run(100.0)
         assert running.coordinator.started == B

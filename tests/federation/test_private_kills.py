@@ -38,7 +38,7 @@ AGENT = {
 }  # fmt: skip
 HEAD = {
     "BEGIN": 2, "INSERT INTO started_updates": 1, "REPLACE INTO facts": 1, "COMMIT": 2,
-    "send CovarianceRequest": 3, "REPLACE INTO state": 1, "INSERT INTO finished_updates": 1,
+    "send SumsRequest": 3, "REPLACE INTO state": 1, "INSERT INTO finished_updates": 1,
     "UPDATE started_updates": 1, "send NewModel": 3,
 }  # fmt: skip
 

@@ -21,7 +21,7 @@ from fedglb.federation import Agent
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.wire.codec import VERSION, encode
 from fedglb.federation.wire.messages import Rejected
-from fedglb.protocol.messages import Covariance, CovarianceRequest, Evaluate
+from fedglb.protocol.messages import Covariance, Evaluate, SumsRequest
 from tests.federation.helpers.in_process import Serving, honest, same, update
 from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
 from tests.federation.helpers.raw_client import by_hand
@@ -135,7 +135,7 @@ def test_an_invalid_answer(running, tmp_path, expected, where, spoil, reason):
         async with by_hand(running, OFFENDER) as offender:
             await offender.join()
             agents["d"].request_update()
-            request = await offender.hear(CovarianceRequest)
+            request = await offender.hear(SumsRequest)
             answer = offender.answer(request)
             if where == "derivatives":
                 await offender.say(answer)
@@ -160,7 +160,7 @@ def test_an_answer_in_a_late_round(running, tmp_path, expected):
         async with by_hand(running, OFFENDER) as offender:
             await offender.join()
             agents["d"].request_update()
-            await offender.say(offender.answer(await offender.hear(CovarianceRequest)))
+            await offender.say(offender.answer(await offender.hear(SumsRequest)))
             await offender.say(offender.answer(await offender.hear(Evaluate, round=1)))
             answer = offender.answer(await offender.hear(Evaluate, round=2))
             await offender.say(replace(answer, gradient=np.full(DIM, np.nan)))
@@ -223,7 +223,7 @@ def test_no_answer_within_the_time_limit(running, tmp_path, expected, how):
         async with by_hand(running, OFFENDER) as offender:
             await offender.join()
             agents["d"].request_update()
-            answer = offender.answer(await offender.hear(CovarianceRequest))
+            answer = offender.answer(await offender.hear(SumsRequest))
             await how(offender, answer)
             coordinator = serving.session.coordinator
             await until(lambda: coordinator.missing() == [OFFENDER])
@@ -259,7 +259,7 @@ def test_another_agreement(running, tmp_path, expected, fact, value):
             assert event.facts["clients"] == len(HONEST)
             assert same(serving.session.coordinator.model, expected)
             assert serving.texts("rejected") == [refused.reason]
-            assert not [m for _, m in offender.line.heard if b"CovarianceRequest" in m]
+            assert not [m for _, m in offender.line.heard if b"SumsRequest" in m]
 
     play_scene(running, tmp_path, scene)
 
@@ -324,7 +324,7 @@ def test_a_copy_of_a_file_takes_the_place_of_the_older_agent(running, tmp_path):
                 await older.hello()
                 assert "has taken the place of c" in (await older.hear(Rejected)).reason
             agents["d"].request_update()
-            request = await newer.hear(CovarianceRequest)
+            request = await newer.hear(SumsRequest)
             await older.say(replace(older.answer(request), matrix=np.zeros((DIM, DIM))))
             await newer.say(newer.answer(request))
             await newer.take_part()

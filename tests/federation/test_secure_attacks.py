@@ -19,7 +19,7 @@ from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.federation.wire.sum_messages import AllHere, Consent, SumOffer, SumReady
-from fedglb.protocol.messages import CovarianceRequest, Evaluate, MaskedSum
+from fedglb.protocol.messages import Evaluate, MaskedSum, SumsRequest
 from fedglb.protocol.one_pass import sums_of
 from tests.federation.helpers.evil_coordinator import EACH, NAMES, Evil, evil_federation
 from tests.federation.helpers.kill_points import Fault
@@ -177,7 +177,7 @@ def test_plain_requests(evil):
     evil.slot += 1
     theta = np.zeros(2)
     for request in (
-        CovarianceRequest("a", evil.slot),
+        SumsRequest("a", evil.slot),
         Evaluate("a", evil.slot, 1, 0, theta, hessian=True, loss=True),
     ):
         assert evil.ask("a", request, Withdrawal) == Withdrawal(evil.slot)

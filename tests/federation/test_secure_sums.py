@@ -22,7 +22,7 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
-from fedglb.protocol.messages import BatchSums, CovarianceRequest, Evaluate, MaskedSum, NewModel
+from fedglb.protocol.messages import BatchSums, Evaluate, MaskedSum, NewModel, SumsRequest
 from tests.federation.helpers.lossy_network import texts
 from tests.federation.helpers.secure_network import (
     NAMES,
@@ -85,7 +85,7 @@ def test_an_update_is_the_plain_sum_and_one_message_with_numbers_each_way(runnin
     assert entries["NewModel"].transfers == 5
     assert ledger.transfers == 10
     assert running.coordinator.releases[1].clients == 5
-    assert not running.heard("down", CovarianceRequest)
+    assert not running.heard("down", SumsRequest)
     assert not running.heard("up", BatchSums)
     order = [SumOffer, SumReady, SumCall, MaskedSum, AllHere, Consent, NewModel]
     assert said(running, order) == order[2:], "everybody was there: the call is the first word"
@@ -322,8 +322,8 @@ def test_an_agent_with_secure_sums_gives_no_plain_ones(running):
     running.until_update(1)
     session = running.nodes["a"].agent_session
     for request in (
-        CovarianceRequest("a", 2, 1),
-        CovarianceRequest("a", 2, 0),
+        SumsRequest("a", 2, 1),
+        SumsRequest("a", 2, 0),
         Evaluate("a", 2, 1, 0, np.zeros(2), hessian=True, loss=True),
     ):
         assert session.receive(request) == [Withdrawal(2)]

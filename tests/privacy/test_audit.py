@@ -26,7 +26,7 @@ from scipy.stats import beta
 import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.privacy import NoisePlan, SimulatedNoise
-from fedglb.protocol.messages import CovarianceRequest, NewModel
+from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.privacy.worst_case import Change, worst
 
 SEEDS = 10_000  # half of them in each world
@@ -59,7 +59,7 @@ def ready(which: fg.Algorithm, i: int, change: Change, samples, source: Source) 
     client = fg.Client(i, which, which.setting(PROBLEM, CLIENTS, None), noise=source)
     for x, y in OTHERS:
         client.observe(x, y, 1)
-    assert len(client.receive(CovarianceRequest(i, 1, 0))) == 1
+    assert len(client.receive(SumsRequest(i, 1, 0))) == 1
     model = SharedModel(1, np.eye(2), np.zeros(0), change.theta)
     client.receive(NewModel(i, 1, 0, model))
     for x, y in [*OTHERS, *samples]:
@@ -73,7 +73,7 @@ def releases(client: fg.Client) -> np.ndarray:
     again.batches = copy.copy(client.batches)
     again.batches.closed = dict(client.batches.closed)
     # the third update begins at the same model: the second was lost
-    answers = [again.receive(CovarianceRequest(client.id, b, 1))[0].numbers for b in (2, 3)]
+    answers = [again.receive(SumsRequest(client.id, b, 1))[0].numbers for b in (2, 3)]
     return np.array(answers, dtype=float)
 
 

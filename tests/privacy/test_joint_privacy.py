@@ -14,7 +14,7 @@ import pytest
 import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.parts.local_update import Anchored
-from fedglb.protocol.messages import CovarianceRequest, NewModel
+from fedglb.protocol.messages import NewModel, SumsRequest
 
 D, K, T, B = 3, 8, 40, 4
 UPDATES = (5, 12, 20, 30)
@@ -57,7 +57,7 @@ def chosen(algorithm: fg.Algorithm, changed: int | None) -> list[int]:
         shown.append(client.choose(offered, t))
         client.observe(offered[shown[-1]], reward, t)
         if t in UPDATES:
-            answers = client.receive(CovarianceRequest(0, done + 1, done))
+            answers = client.receive(SumsRequest(0, done + 1, done))
             assert len(answers) == 1
             client.receive(NewModel(0, done + 1, 0, released[done]))
             done += 1
@@ -100,11 +100,11 @@ def test_what_a_client_sends_is_evaluated_at_the_shared_model_alone():
     sums = []
     for reward in (0.0, 1.0):
         client = fg.Client(0, algorithm, setting)
-        client.receive(CovarianceRequest(0, 1, 0))
+        client.receive(SumsRequest(0, 1, 0))
         client.receive(NewModel(0, 1, 0, models()[0]))
         for t, x in enumerate(X, start=1):
             client.observe(x, reward if t == 1 else float(t % 2), t)
-        client.receive(CovarianceRequest(0, 2, 1))
+        client.receive(SumsRequest(0, 2, 1))
         sums.append(client.batches.closed[2] * 2.0**-30)
     difference = sums[1] - sums[0]
     assert np.abs(difference[:D] - X[0]).max() < 1e-8  # x·(1 − 0)

@@ -12,7 +12,7 @@ from fedglb.algorithms.catalog import build
 from fedglb.parts.confidence import Fixed
 from fedglb.parts.local_update import Anchored, Frozen, Ons
 from fedglb.parts.trigger import Always, Event, Geometric, Growth, Schedule
-from fedglb.protocol.messages import CovarianceRequest
+from fedglb.protocol.messages import SumsRequest
 
 PRIVACY = fg.GaussianMechanism(1.0, 1e-6)
 
@@ -152,7 +152,7 @@ def test_more_samples_than_sums_have_room_for_are_refused(privacy):
     for clients, fits in ((1, True), (100, False)):
         client = fg.Client(0, algorithm, algorithm.setting(problem, clients, None))
         client.absorb([[1.0]] * 8600, [1e5] * 8600)
-        request = CovarianceRequest(0, 1, 0)
+        request = SumsRequest(0, 1, 0)
         if fits:
             (answer,) = client.receive(request)
             assert answer.numbers[0] > 8600 * 1e5 * 2**30 * 0.99

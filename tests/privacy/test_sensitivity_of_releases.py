@@ -13,7 +13,7 @@ import pytest
 import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.privacy import NoisePlan
-from fedglb.protocol.messages import CovarianceRequest, NewModel
+from fedglb.protocol.messages import NewModel, SumsRequest
 from fedglb.protocol.one_pass import sums_of
 from tests.links.families import Hyperbolic
 from tests.privacy.worst_case import worst
@@ -139,7 +139,7 @@ def released(algorithm, setting, theta, others, extra) -> np.ndarray:
         for x, reward in samples:
             t += 1
             client.observe_unchecked(np.asarray(x), float(reward), t)
-        (message,) = client.receive(CovarianceRequest(0, b, client.adopted))
+        (message,) = client.receive(SumsRequest(0, b, client.adopted))
         out.append(message.numbers)
         client.receive(NewModel(0, b, 0, model))
     return np.stack(out)

@@ -108,7 +108,7 @@ def entries(name: str) -> dict[str, tuple[int, int, int]]:
 def test_scalars_of_each_message_type():
     newton = entries("newton")
     for kind, each in {
-        "SyncRequest": 0, "CovarianceRequest": 0, "Covariance": TRIANGLE,
+        "SyncRequest": 0, "SumsRequest": 0, "Covariance": TRIANGLE,
         "Evaluate": D, "Derivatives": D + TRIANGLE, "NewModel": D + TRIANGLE + 1,
     }.items():  # fmt: skip
         messages, transfers, scalars = newton[kind]
@@ -131,7 +131,7 @@ def test_scalars_of_one_exchange():
         assert found["ModelSums"] == (found["ModelSums"][0],) * 2 + (
             found["ModelSums"][0] * (D + TRIANGLE),
         )
-        assert found["CovarianceRequest"][1:] == (0, 0)
+        assert found["SumsRequest"][1:] == (0, 0)
         assert "Covariance" not in found
         assert found["Derivatives"][2] == found["Derivatives"][0] * (D + TRIANGLE)
     fed = federation("auto")
@@ -144,11 +144,11 @@ def test_a_one_pass_update_is_one_message_up_and_one_model_down(name):
     fed = federation(name)
     ledger, syncs = fed.coordinator.ledger, fed.coordinator.syncs
     assert syncs == 5
-    assert {type(m).name for m in fed.sent} == {"CovarianceRequest", "BatchSums", "NewModel"}
+    assert {type(m).name for m in fed.sent} == {"SumsRequest", "BatchSums", "NewModel"}
     found = {row[0]: row[2:] for row in ledger.frame().rows()}
     models = D + TRIANGLE + fed.coordinator.model.radius_terms.size
     assert found == {
-        "CovarianceRequest": (N * syncs, 0, 0),
+        "SumsRequest": (N * syncs, 0, 0),
         "BatchSums": (N * syncs, N * syncs, N * syncs * (D + TRIANGLE)),
         "NewModel": (N * syncs, N * syncs, N * syncs * models),
     }

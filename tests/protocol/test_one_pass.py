@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.privacy import SimulatedNoise
-from fedglb.protocol.messages import BatchSums, CovarianceRequest, Message, NewModel
+from fedglb.protocol.messages import BatchSums, Message, NewModel, SumsRequest
 from fedglb.protocol.persistence import to_arrays
 from tests import plain, plain_one_pass
 from tests.protocol.driver import Federation, equal_arrays, one_pass
@@ -197,7 +197,7 @@ def test_the_order_of_samples_within_a_batch_is_irrelevant():
         client = fg.Client(0, PLAIN, PLAIN.setting(PROBLEM, N, None))
         for t, k in enumerate(order, start=1):
             client.observe(X[k], y[k], t)
-        sent.append(client.receive(CovarianceRequest(0, 1, 0))[0].numbers)
+        sent.append(client.receive(SumsRequest(0, 1, 0))[0].numbers)
     assert_array_equal(sent[0], sent[1])
     assert_array_equal(sent[0], sent[2])
 
@@ -217,7 +217,7 @@ def test_a_repeated_request_gets_the_same_bytes(algorithm, restart):
     for b in (1, 2, 3):
         for i in range(N):
             world.observe(i)
-        client, request = world.clients[0], CovarianceRequest(0, b, b - 1)
+        client, request = world.clients[0], SumsRequest(0, b, b - 1)
         first = client.receive(request)[0]
         world.observe(0)  # it waits for the next update
         for _ in range(3):
@@ -240,7 +240,7 @@ class Asked:
         self.rng = np.random.default_rng(seed)
 
     def ask(self, update: int, model: int) -> None:
-        for message in self.client.receive(CovarianceRequest(0, update, model)):
+        for message in self.client.receive(SumsRequest(0, update, model)):
             assert isinstance(message, BatchSums)
             assert message.update == update
             bits = message.numbers.tobytes()
@@ -284,8 +284,8 @@ def test_the_budget():
     assert world.coordinator.syncs == B
     for client in (world.clients[0], restarted(world.clients[0])):
         for update in (B + 1, B + 2, 10**6):
-            assert client.receive(CovarianceRequest(0, update, B)) == []
-            assert client.receive(CovarianceRequest(0, update, 0)) == []
+            assert client.receive(SumsRequest(0, update, B)) == []
+            assert client.receive(SumsRequest(0, update, 0)) == []
     # a coordinator that has lost its state begins to count from 1 again
     fresh = fg.Coordinator(PRIVATE, world.setting, range(N))
     (request, *_) = fresh.begin(101)

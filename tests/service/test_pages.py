@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import AgentStatus
-from fedglb.protocol.messages import CovarianceRequest
+from fedglb.protocol.messages import SumsRequest
 from fedglb.service.agent import PATHS, make_app
 from fedglb.service.messages import Choose, Observe
 from tests.service.asgi import get, post
@@ -45,7 +45,7 @@ def test_what_was_spent_of_a_privacy_budget_is_shown(tmp_path):
     silo = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
     private = fg.fedglb_private(4, first=60.0, growth=2.0, privacy=silo)
     with fg.Agent.open(tmp_path / "a.db", fg.Problem(dim=2), algorithm=private) as agent:
-        agent._session.receive(CovarianceRequest("alone", 1, 0))
+        agent._session.receive(SumsRequest("alone", 1, 0))
         app, spent = make_app(agent), agent.status.privacy
         assert 0.0 < spent.epsilon < 1.0
         read = msgspec.json.decode(get(app, "/v1/status").body, type=AgentStatus)

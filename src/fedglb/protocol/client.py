@@ -21,11 +21,11 @@ from fedglb.protocol.learner import Learner
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     Message,
     NewModel,
+    SumsRequest,
 )
 from fedglb.protocol.one_pass import Batches
 from fedglb.protocol.own_sums import OwnSums
@@ -166,7 +166,7 @@ class Client(Learner):
         Parameters
         ----------
         message
-            A `CovarianceRequest`, an `Evaluate` or a `NewModel`.
+            A `SumsRequest`, an `Evaluate` or a `NewModel`.
 
         Returns
         -------
@@ -179,7 +179,7 @@ class Client(Learner):
             If the message is not one that goes down, or its content is impossible.
         """
         match message:
-            case CovarianceRequest():
+            case SumsRequest():
                 return self._begin_update(message)
             case Evaluate():
                 return self._evaluate(message)
@@ -190,7 +190,7 @@ class Client(Learner):
                 return []
         raise InvalidInput("message", type(message).__name__, "a message that goes down")
 
-    def _begin_update(self, message: CovarianceRequest) -> list[Message]:
+    def _begin_update(self, message: SumsRequest) -> list[Message]:
         if message.update < self.update or message.update <= self.adopted:
             return []  # of an update that is over
         if message.model not in (0, self.adopted):
@@ -242,7 +242,7 @@ class Client(Learner):
         if solver is not None and solver.download_level is not None:
             self.algorithm.local_update.uploaded(self.state)
 
-    def has_ready(self, message: CovarianceRequest) -> bool:
+    def has_ready(self, message: SumsRequest) -> bool:
         """Return whether the reply is cached, so that it takes no pass over the samples.
 
         Parameters

@@ -47,14 +47,14 @@ class SyncRequest(Message):
 
 
 @dataclass(frozen=True)
-class CovarianceRequest(Message):
+class SumsRequest(Message):
     """The coordinator begins update `update` and asks a client for its sums.
 
     The algorithm's solver says which: `Covariance`, `ModelSums` or `BatchSums`. `model` is the
     update at whose model they are taken; 0 is the model before the first, θ = 0.
     """
 
-    name = "CovarianceRequest"
+    name = "SumsRequest"
     upward = False
     update: Count
     model: Count = 0
@@ -195,6 +195,6 @@ class NewModel(Message):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    SyncRequest, CovarianceRequest, Covariance, ModelSums, BatchSums, MaskedSum, Evaluate,
+    SyncRequest, SumsRequest, Covariance, ModelSums, BatchSums, MaskedSum, Evaluate,
     Derivatives, NewModel,
 )  # fmt: skip

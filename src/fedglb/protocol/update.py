@@ -24,11 +24,11 @@ from fedglb.protocol.checks import (
 from fedglb.protocol.messages import (
     ClientId,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     Message,
     ModelSums,
+    SumsRequest,
 )
 from fedglb.protocol.persistence import Arrays, nested, prefixed, stack, unstack
 from fedglb.setting import Setting
@@ -142,11 +142,11 @@ class Update:
 
     # -- messages ------------------------------------------------------------------------------
 
-    def request(self, client: ClientId) -> CovarianceRequest | Evaluate:
+    def request(self, client: ClientId) -> SumsRequest | Evaluate:
         """Return the request that `client` has to answer now."""
         if self.solve is None:
             at_model = self.first_answer is not Covariance
-            return CovarianceRequest(client, self.number, self.base if at_model else 0)
+            return SumsRequest(client, self.number, self.base if at_model else 0)
         query = self.solve.query
         assert query is not None
         kept = self.kept.get(client)

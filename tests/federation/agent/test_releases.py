@@ -22,7 +22,7 @@ from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
-from fedglb.protocol.messages import BatchSums, CovarianceRequest, Evaluate
+from fedglb.protocol.messages import BatchSums, Evaluate, SumsRequest
 from fedglb.protocol.one_pass import sums_of
 from tests.federation.helpers.agent_driver import Alone, client, copied, feed
 
@@ -48,7 +48,7 @@ def silo(path):
 
 
 def ask(agent: Agent, update: int) -> BatchSums | Withdrawal:
-    [answer] = agent._session.receive(CovarianceRequest(ALONE, update, agent.status.model))
+    [answer] = agent._session.receive(SumsRequest(ALONE, update, agent.status.model))
     return answer
 
 
@@ -182,7 +182,7 @@ def test_sums_that_may_overflow_are_withheld(path):
     learner = DurableClient(ALONE, agreement, store, DecisionRules())
     calls = ApplicationCalls(learner)
     calls.observe(calls.choose(np.eye(3)[:1]).id, 1e8)
-    assert UpdateAnswers(learner).release(CovarianceRequest(ALONE, 1, 0)) is None
+    assert UpdateAnswers(learner).release(SumsRequest(ALONE, 1, 0)) is None
     assert learner.store.updates.releases() == {}
     learner.close()
 
@@ -312,11 +312,11 @@ def test_a_release_waits_for_the_disk(silo, rng):
 _OTHER_NOISE = """
 import sys, numpy as np, fedglb as fg
 from fedglb.federation import Agent
-from fedglb.protocol.messages import CovarianceRequest
+from fedglb.protocol.messages import SumsRequest
 algorithm = fg.fedglb_private(6, 10.0, fg.GaussianMechanism(1.0, 1e-6, noise="silo"), 2.0)
 np.random.seed(0)
 with Agent.open(sys.argv[1], fg.Problem(dim=3), algorithm=algorithm) as agent:
-    [answer] = agent._session.receive(CovarianceRequest("alone", 1, 0))
+    [answer] = agent._session.receive(SumsRequest("alone", 1, 0))
 print(answer.numbers.tolist())
 """
 

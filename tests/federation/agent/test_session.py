@@ -20,11 +20,11 @@ from fedglb.federation.wire.messages import (
 from fedglb.model import SharedModel
 from fedglb.protocol.messages import (
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from tests.federation.helpers.lossy_network import Node, agreed, direction
@@ -98,9 +98,9 @@ def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
 
 def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(node):
     session = node.agent_session
-    [first] = session.receive(CovarianceRequest("a", 1))
+    [first] = session.receive(SumsRequest("a", 1))
     node.feed(3)
-    [again] = session.receive(CovarianceRequest("a", 1))
+    [again] = session.receive(SumsRequest("a", 1))
     assert isinstance(first, Covariance)
     assert first.samples == again.samples == 5
     assert first.matrix.tobytes() == again.matrix.tobytes()
@@ -112,14 +112,14 @@ def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(nod
 
 
 def test_and_so_after_a_restart(node):
-    [first] = node.agent_session.receive(CovarianceRequest("a", 1))
+    [first] = node.agent_session.receive(SumsRequest("a", 1))
     [one] = node.agent_session.receive(evaluate())
     node.feed(3)
     before = node.agent_session.session
     node.close()
     node.open()
     assert node.agent_session.session != before
-    [again] = node.agent_session.receive(CovarianceRequest("a", 1))
+    [again] = node.agent_session.receive(SumsRequest("a", 1))
     assert (again.samples, again.matrix.tobytes()) == (5, first.matrix.tobytes())
     [back] = node.agent_session.receive(evaluate())
     assert back.gradient.tobytes() == one.gradient.tobytes()
@@ -134,14 +134,14 @@ def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path
     client.absorb(*samples_of(node))
     coordinator = fg.Coordinator(agreement.algorithm, agreement.setting, ["a"])
     node.agent_session.receive(WELCOME)
-    assert node.agent_session.receive(CovarianceRequest("a", 2, 1)) == [Heartbeat(0, 0)]
+    assert node.agent_session.receive(SumsRequest("a", 2, 1)) == [Heartbeat(0, 0)]
     assert node.learner.protocol_client.update == 0  # nothing is frozen
     queue = coordinator.begin(1)
     while queue:
         message = queue.pop(0)
         queue += (coordinator if message.upward else client).receive(message)
     node.agent_session.receive(coordinator.model_for("a"))
-    [first] = node.agent_session.receive(CovarianceRequest("a", 2, 1))
+    [first] = node.agent_session.receive(SumsRequest("a", 2, 1))
     assert isinstance(first, ModelSums)
     theta = coordinator.model.theta
     X, y = samples_of(node)
@@ -150,7 +150,7 @@ def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path
     assert first.samples == 5
     node.feed(3)
     for _ in range(2):
-        [again] = node.agent_session.receive(CovarianceRequest("a", 2, 1))
+        [again] = node.agent_session.receive(SumsRequest("a", 2, 1))
         assert again.samples == 5
         assert again.gradient.tobytes() == first.gradient.tobytes()
         assert again.hessian.tobytes() == first.hessian.tobytes()
@@ -158,7 +158,7 @@ def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path
         node.open()
     # the coordinator has lost the model: at θ = 0
     X, y = samples_of(node)
-    [lost] = node.agent_session.receive(CovarianceRequest("a", 3, 0))
+    [lost] = node.agent_session.receive(SumsRequest("a", 3, 0))
     np.testing.assert_allclose(lost.gradient, X.T @ (0.5 - y), rtol=1e-10, atol=1e-13)
     assert lost.samples == 8
     node.close()
@@ -171,22 +171,22 @@ def samples_of(node):
 
 def test_it_withdraws_from_an_update_that_it_was_not_asked_into(node):
     assert node.agent_session.receive(evaluate(update=4)) == [Withdrawal(4)]
-    node.agent_session.receive(CovarianceRequest("a", 2))
+    node.agent_session.receive(SumsRequest("a", 2))
     assert node.agent_session.receive(evaluate(update=1)) == [Withdrawal(1)]
 
 
 def test_a_newer_update_ends_the_one_before(node):
-    node.agent_session.receive(CovarianceRequest("a", 1))
+    node.agent_session.receive(SumsRequest("a", 1))
     node.feed(1)
-    [later] = node.agent_session.receive(CovarianceRequest("a", 3))
+    [later] = node.agent_session.receive(SumsRequest("a", 3))
     assert later.samples == 6
-    [stale] = node.agent_session.receive(CovarianceRequest("a", 1))
+    [stale] = node.agent_session.receive(SumsRequest("a", 1))
     assert not isinstance(stale, Covariance)
 
 
 def test_a_model_is_adopted_once_and_older_ones_never(node):
     session = node.agent_session
-    session.receive(CovarianceRequest("a", 3))
+    session.receive(SumsRequest("a", 3))
     node.feed(2)
     assert session.receive(model(3, covered=5)) == []
     client = node.learner.protocol_client
@@ -217,7 +217,7 @@ def test_a_request_stands_until_a_model_covers_the_samples(node):
     assert session.beat() == Heartbeat(0, 5)
     [request] = session.receive(model(1, covered=0))  # it was excluded
     assert request == SyncRequest("a", 9, 1)
-    session.receive(CovarianceRequest("a", 2))
+    session.receive(SumsRequest("a", 2))
     assert session.receive(model(2, covered=5, t=10)) == []
     assert session.beat() == Heartbeat(2, 0)
     assert session.request() is None
@@ -225,11 +225,11 @@ def test_a_request_stands_until_a_model_covers_the_samples(node):
 
 def test_an_update_in_progress_does_not_fulfil_a_later_request(node):
     session = node.agent_session
-    session.receive(CovarianceRequest("a", 1))
+    session.receive(SumsRequest("a", 1))
     node.feed(1)
     session.ask()
     assert session.receive(model(1, covered=5)) == [SyncRequest("a", 9, 1)]
-    session.receive(CovarianceRequest("a", 2))
+    session.receive(SumsRequest("a", 2))
     assert session.receive(model(2, covered=6, t=10)) == []
 
 
@@ -249,7 +249,7 @@ def test_only_the_first_firing_is_sent_at_once_and_a_restart_remembers_it(tmp_pa
     node.close()
     node.open()
     assert node.agent_session.request() == SyncRequest("a", 3, 0)
-    node.agent_session.receive(CovarianceRequest("a", 1))
+    node.agent_session.receive(SumsRequest("a", 1))
     node.feed(1)  # during the update: reason for the next
     assert node.agent_session.receive(model(1, covered=3, t=3)) == [SyncRequest("a", 4, 1)]
     node.close()

@@ -11,7 +11,7 @@ import pytest
 
 from fedglb.federation.agent.background import Background
 from fedglb.federation.operator import operator
-from fedglb.protocol.messages import CovarianceRequest, NewModel
+from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.agent.test_closing import in_its_place, threads
 from tests.federation.helpers.in_process import Serving, honest, opened, play, same, update
 from tests.federation.helpers.killable_process import eventually
@@ -108,7 +108,7 @@ def test_a_long_pass_of_one_agent_keeps_no_other_waiting(running, serving, tmp_p
         receive, order = session.receive, []
 
         def slowly(message):
-            if isinstance(message, CovarianceRequest) and not order:
+            if isinstance(message, SumsRequest) and not order:
                 order.append(message)
                 assert go_on.wait(PATIENCE)
             elif isinstance(message, NewModel):
@@ -124,7 +124,7 @@ def test_a_long_pass_of_one_agent_keeps_no_other_waiting(running, serving, tmp_p
         assert len(threads()) == 2
         go_on.set()
         assert hold(agents.values(), 1)
-        assert [type(message) for message in order[:2]] == [CovarianceRequest, NewModel]
+        assert [type(message) for message in order[:2]] == [SumsRequest, NewModel]
 
 
 def test_long_passes_use_a_bounded_pool(running, serving, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from fedglb.federation.coordinator.service import Inbox
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Hello, Rejected
-from fedglb.protocol.messages import Covariance, CovarianceRequest, SyncRequest
+from fedglb.protocol.messages import Covariance, SumsRequest, SyncRequest
 from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, joined, texts
 
 
@@ -90,7 +90,7 @@ def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(runn
     assert "left" not in running.kinds()
     assert "excluded" not in running.kinds()
     assert [decode_down(p, c, DIM)[1] for c, p in out] == [
-        CovarianceRequest(c, 1) for c in ("a", "b", "c")
+        SumsRequest(c, 1) for c in ("a", "b", "c")
     ]
 
 

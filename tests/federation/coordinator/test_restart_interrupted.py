@@ -10,7 +10,7 @@ from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol import Client
-from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
+from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
 from fedglb.protocol.update import IDLE
 from tests.federation.helpers.recorded import AGREED, DIM, EACH, learn
 
@@ -58,7 +58,7 @@ class Scene:
         while outgoing:
             name, payload = outgoing.pop(0)
             _, message = decode_down(payload, name, DIM)
-            if isinstance(message, CovarianceRequest | Evaluate | NewModel):
+            if isinstance(message, SumsRequest | Evaluate | NewModel):
                 for answer in self.clients[name].receive(message):
                     outgoing += self.say(name, answer)
 

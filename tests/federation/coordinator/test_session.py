@@ -21,11 +21,11 @@ from fedglb.federation.wire.messages import (
 )
 from fedglb.protocol.messages import (
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from fedglb.protocol.update import Update
@@ -57,7 +57,7 @@ def test_an_update_is_finished_and_reported(running):
     }
     sent = running.session.traffic.entries
     assert sent["NewModel.down"][0] == 3
-    assert sent["CovarianceRequest.down"][0] == 3
+    assert sent["SumsRequest.down"][0] == 3
 
 
 def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
@@ -70,12 +70,12 @@ def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
     times = [
         when
         for when, way, name, m in running.said
-        if way == "down" and name == "b" and isinstance(m, CovarianceRequest)
+        if way == "down" and name == "b" and isinstance(m, SumsRequest)
     ]
     pauses = np.diff(times)
     assert pauses[:6] == pytest.approx([0.25, 0.5, 1.0, 2.0, 4.0, 4.0], abs=1.5 * TICK)
-    assert len(running.heard("down", CovarianceRequest, "a")) == 1  # only to who is missing
-    assert running.coordinator.ledger.entries["CovarianceRequest", "down"].messages == 3
+    assert len(running.heard("down", SumsRequest, "a")) == 1  # only to who is missing
+    assert running.coordinator.ledger.entries["SumsRequest", "down"].messages == 3
     running.lost = lambda *_: False
     running.until(running.shared)
     running.close()
@@ -90,14 +90,14 @@ def test_nothing_is_resent_while_answers_come_in(running):
     running.lost = lambda *_: False
     for name in "ab":
         running.run(3 * TICK)
-        assert len(running.heard("down", CovarianceRequest)) == 3
+        assert len(running.heard("down", SumsRequest)) == 3
         running.say(running.nodes[name], answers[name])
     running.run(3 * TICK)
     assert running.coordinator.missing() == ["c"]
-    assert len(running.heard("down", CovarianceRequest)) == 3
+    assert len(running.heard("down", SumsRequest)) == 3
     running.until(running.shared)
-    assert len(running.heard("down", CovarianceRequest, "c")) == 2
-    assert len(running.heard("down", CovarianceRequest)) == 4
+    assert len(running.heard("down", SumsRequest, "c")) == 2
+    assert len(running.heard("down", SumsRequest)) == 4
 
 
 def test_a_client_that_does_not_answer_in_time_is_excluded_and_gets_the_model(running):
@@ -495,7 +495,7 @@ def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path
     said = [m for _, _, name, m in running.said[before:] if name == "b"]
     kinds = [type(m) for m in said]
     assert Withdrawal not in kinds
-    first = kinds.index(CovarianceRequest)
+    first = kinds.index(SumsRequest)
     assert said[first].model == 2
     assert kinds[first + 1] is Heartbeat
     assert kinds.index(NewModel) < kinds.index(ModelSums)
@@ -518,7 +518,7 @@ def test_a_lost_file_and_sums_at_the_model(tmp_path):
     running.until(running.everybody_here)
     ask(running, "b")
     running.until(lambda: running.shared(2))
-    assert {m.model for m in running.heard("down", CovarianceRequest) if m.update == 2} == {0}
+    assert {m.model for m in running.heard("down", SumsRequest) if m.update == 2} == {0}
     check_all_at_zero(running)
     running.close()
 
@@ -568,7 +568,7 @@ def test_an_old_copy_of_the_file_and_sums_at_the_model(tmp_path, crash):
     running.feed()
     ask(running, "c")
     running.until(lambda: running.shared(3))
-    assert {m.model for m in running.heard("down", CovarianceRequest) if m.update == 3} == {0}
+    assert {m.model for m in running.heard("down", SumsRequest) if m.update == 3} == {0}
     assert not running.heard("up", Withdrawal)
     check_all_at_zero(running)
     running.close()

@@ -39,7 +39,7 @@ EVENTS = {
 }  # fmt: skip
 #: Of one update, from the clients' joining to their model, and of a message that cannot be read.
 TRAFFIC = {
-    "Hello.up", "Admitted.down", "Heartbeat.up", "SyncRequest.up", "CovarianceRequest.down",
+    "Hello.up", "Admitted.down", "Heartbeat.up", "SyncRequest.up", "SumsRequest.down",
     "Covariance.up", "Evaluate.down", "Derivatives.up", "NewModel.down", "Malformed.up",
     "Rejected.down",
 }  # fmt: skip

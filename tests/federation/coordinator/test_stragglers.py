@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.coordinator.stragglers import Stragglers
-from fedglb.protocol.messages import Covariance, CovarianceRequest, Derivatives
+from fedglb.protocol.messages import Covariance, Derivatives, SumsRequest
 from tests.federation.helpers.lossy_network import POLICY, agreed, ask, joined, texts
 
 LIMIT = POLICY.time_limit
@@ -41,9 +41,9 @@ def test_it_is_asked_last_then_not_at_all_for_a_growing_while(running):
     taken = [update(running)[0] for _ in range(12)]
     assert sum(seconds > LIMIT for seconds in taken) == 2
     assert all(seconds < 1.0 for seconds in taken[2:])
-    asked = running.heard("down", CovarianceRequest, "c")
+    asked = running.heard("down", SumsRequest, "c")
     assert {m.update for m in asked} == {1, 2}
-    second = [m.client for m in running.heard("down", CovarianceRequest) if m.update == 2]
+    second = [m.client for m in running.heard("down", SumsRequest) if m.update == 2]
     assert second[:3] == ["a", "b", "c"]
     assert texts(running, "excluded")[2].startswith("c is not asked: 2 updates went without an")
     pauses = []
@@ -63,7 +63,7 @@ def test_asked_last_where_its_name_is_the_first(tmp_path):
         running.until(lambda: running.coordinator.finished == 1)
         ask(running, "c")
         running.run(0.1)
-        asked = [m.client for m in running.heard("down", CovarianceRequest) if m.update == 2]
+        asked = [m.client for m in running.heard("down", SumsRequest) if m.update == 2]
         assert asked[:3] == ["b", "c", "a"]
     finally:
         running.close()
@@ -125,7 +125,7 @@ def test_below_the_quorum_everybody_is_asked(tmp_path):
             ask(running)
             running.until(lambda: running.coordinator.started == number and running.idle)  # noqa: B023
             running.nodes["a"].feed(1)
-        asked = running.heard("down", CovarianceRequest, "c")
+        asked = running.heard("down", SumsRequest, "c")
         assert {m.update for m in asked} >= {1, 2, 3}
     finally:
         running.close()

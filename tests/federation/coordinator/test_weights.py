@@ -9,7 +9,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation.coordinator.weights import WeightRule
 from fedglb.federation.wire.messages import Rejected
-from fedglb.protocol.messages import Covariance, CovarianceRequest
+from fedglb.protocol.messages import Covariance, SumsRequest
 from tests.federation.helpers.in_process import same
 from tests.federation.helpers.lossy_network import POLICY, agreed, ask, joined, texts
 
@@ -215,6 +215,6 @@ def test_an_answer_that_nobody_waits_for_is_no_event(tmp_path):
         running.say(running.nodes["b"], dataclasses.replace(answer, samples=0))
         running.run(1.0)
         assert not texts(running, "samples")
-        assert len(running.heard("down", CovarianceRequest)) == 3
+        assert len(running.heard("down", SumsRequest)) == 3
     finally:
         running.close()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from fedglb.federation.names import down, up
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Admitted, Downward, Heartbeat, Hello, Upward
-from fedglb.protocol.messages import CovarianceRequest, Evaluate, NewModel
+from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
 from tests.federation.helpers.in_process import client_of
 from tests.federation.helpers.nats_federation import PATIENCE, Connected, Running, connected
 
@@ -50,7 +50,7 @@ class ByHand:
     async def take_part(self, before: Callable[[], Awaitable[object]] | None = None) -> NewModel:
         """Answer honestly until the model comes; adopt it. `before` is awaited before answers."""
         while True:
-            message: Any = await self.hear(CovarianceRequest | Evaluate | NewModel)
+            message: Any = await self.hear(SumsRequest | Evaluate | NewModel)
             if isinstance(message, NewModel):
                 self.client.receive(message)
                 return message
@@ -78,7 +78,7 @@ class ByHand:
     def decoded(self, data: bytes) -> tuple[str, Downward]:
         return decode_down(data, self.name, self.agreement.problem.dim)
 
-    def answer(self, request: CovarianceRequest | Evaluate) -> Any:
+    def answer(self, request: SumsRequest | Evaluate) -> Any:
         """What an honest client answers."""
         return self.client.receive(request)[0]
 

@@ -42,12 +42,12 @@ from fedglb.model import SharedModel, triangle_size
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     MaskedSum,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from tests.protocol.driver import Federation, communicating, equal_arrays
@@ -115,8 +115,8 @@ def downward(d: int) -> list[Downward]:
         SumOffer(1, bytes(32), 3),
         SumCall(1, BIG, b"\x1f" * 8192, b"d" * 32, b"t" * 32),
         AllHere(1, b"t" * 32),
-        CovarianceRequest("c", 1),
-        CovarianceRequest("c", 2, 1),
+        SumsRequest("c", 1),
+        SumsRequest("c", 2, 1),
         Evaluate("c", 1, 2, 0, v, hessian=True, loss=False),
         Evaluate("c", 1, 2, BIG, v, hessian=False, loss=True),
         NewModel("c", 1, 5, SharedModel(9, A, np.empty(0))),
@@ -177,7 +177,7 @@ def test_what_is_none_is_not_sent_and_nil_is_none():
     body = fields(Covariance("c", 1, 2, np.eye(2)))
     assert set(body) == {"type", "session", "update", "samples", "matrix"}
     assert decode_up(framed(body | {"b": None}), "c", 2)[1].b is None
-    assert set(fields(CovarianceRequest("c", 1))) == {"type", "session", "update"}  # as before
+    assert set(fields(SumsRequest("c", 1))) == {"type", "session", "update"}  # as before
 
 
 def test_the_lower_triangle_is_sent_row_by_row():
@@ -297,7 +297,7 @@ REFUSED: dict[type, dict[str, tuple[object, ...]]] = {
         "transcript": NO_KEY,
     },
     AllHere: {"update": NO_COUNT, "transcript": NO_KEY},
-    CovarianceRequest: {"update": NO_COUNT, "model": NO_COUNT},
+    SumsRequest: {"update": NO_COUNT, "model": NO_COUNT},
     Evaluate: {
         "update": NO_COUNT, "round": NO_COUNT, "since": NO_COUNT, "theta": NO_VECTOR,
         "hessian": NO_FLAG, "loss": NO_FLAG,

@@ -27,11 +27,11 @@ from fedglb.federation.wire.messages import (
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from tests.federation.helpers.lossy_network import DIM, POLICY, agreed, ask, joined, texts
@@ -177,7 +177,7 @@ def downward(running, rng: np.random.Generator) -> bytes:
         Admitted(update),
         Rejected("for no reason", bool(rng.integers(2))),
         HelloRequest(),
-        CovarianceRequest("b", update, int(rng.integers(adopted + 2))),
+        SumsRequest("b", update, int(rng.integers(adopted + 2))),
         Evaluate("b", update, int(rng.integers(3)), int(rng.integers(6)), x, True, True),
         NewModel("b", adopted, int(rng.integers(5)), model),
     ]

@@ -27,7 +27,7 @@ SENT = {
     "Admitted": {"session", "update", "released"},
     "Rejected": {"session", "reason", "member"},
     "HelloRequest": {"session"},
-    "CovarianceRequest": {"session", "update", "model"},
+    "SumsRequest": {"session", "update", "model"},
     "Evaluate": {"session", "update", "round", "since", "theta", "hessian", "loss"},
     "NewModel": {"session", "update", "covered", "model"},
     "SessionKey": {"session", "generation", "key", "signature"},
@@ -67,7 +67,7 @@ def test_every_message_says_where_it_goes(kinds, goes_up):
 
 def test_what_a_ledger_calls_messages():
     assert {(kind.name, "up" if kind.upward else "down") for kind in MESSAGES} == {
-        ("SyncRequest", "up"), ("CovarianceRequest", "down"), ("Covariance", "up"),
+        ("SyncRequest", "up"), ("SumsRequest", "down"), ("Covariance", "up"),
         ("ModelSums", "up"), ("BatchSums", "up"), ("MaskedSum", "up"), ("Evaluate", "down"),
         ("Derivatives", "up"), ("NewModel", "down"),
     }  # fmt: skip
@@ -82,5 +82,5 @@ def test_what_a_ledger_calls_messages():
         {kind.name for kind in MESSAGES} - {"ModelSums", "BatchSums", "MaskedSum"},
         {"Centralised"},
         {kind.name for kind in MESSAGES} - {"Covariance", "BatchSums", "MaskedSum"},
-        {"CovarianceRequest", "BatchSums", "NewModel"},
+        {"SumsRequest", "BatchSums", "NewModel"},
     ]

@@ -40,11 +40,11 @@ from fedglb.federation.wire.sum_messages import (
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from fedglb.typing import FloatArray
@@ -188,7 +188,7 @@ class AgentSession:
         """Return whether `receive` takes about a millisecond: it may run in the event loop."""
         if isinstance(message, SessionKeys | SumOffer | SumCall | AllHere):
             return False  # signatures, noise, the disk
-        passes = isinstance(message, CovarianceRequest | Evaluate | NewModel)
+        passes = isinstance(message, SumsRequest | Evaluate | NewModel)
         return not passes or self.answers.is_quick()
 
     def receive(self, message: Downward) -> list[Upward]:
@@ -203,10 +203,10 @@ class AgentSession:
         match message:
             case SessionKeys() | SumOffer() | SumCall() | AllHere():
                 return self._about_sums(message)
-            case CovarianceRequest() | Evaluate() if self.sums is not None:
+            case SumsRequest() | Evaluate() if self.sums is not None:
                 log.error("%s is refused: the federation has secure sums", message.name)
                 return [Withdrawal(message.update)]
-            case CovarianceRequest() | Evaluate():
+            case SumsRequest() | Evaluate():
                 return [self._answered(message)]
             case NewModel():
                 return self._adopt(message)
@@ -242,13 +242,13 @@ class AgentSession:
             return []
         return [self.sums.key(), answer] if isinstance(answer, SumReady) else [answer]
 
-    def _answered(self, message: CovarianceRequest | Evaluate) -> Upward:
+    def _answered(self, message: SumsRequest | Evaluate) -> Upward:
         """Answer a request; if it is a repetition, with the answer that was given before."""
         asked = (type(message), message.update, getattr(message, "round", 0))
         if self._answer[0] == asked and self.answers.takes_part(message.update):
             return self._answer[1]
         found: Covariance | ModelSums | BatchSums | Derivatives | None
-        if isinstance(message, CovarianceRequest):
+        if isinstance(message, SumsRequest):
             if message.model > self.client.adopted:
                 return self.beat()  # it says which model is held: the coordinator sends the other
             one_pass = self.client.one_pass

@@ -21,11 +21,11 @@ from fedglb.protocol import Client
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     ModelSums,
     NewModel,
+    SumsRequest,
 )
 from fedglb.protocol.one_pass import Batches
 from fedglb.typing import IntArray
@@ -56,7 +56,7 @@ class UpdateAnswers:
 
     # -- updates in rounds -----------------------------------------------------------------------
 
-    def freeze(self, request: CovarianceRequest) -> Covariance | ModelSums | None:
+    def freeze(self, request: SumsRequest) -> Covariance | ModelSums | None:
         """Fix which samples belong to an update, and answer.
 
         None: this client takes no part in the update, because it is over, or samples of it were
@@ -113,7 +113,7 @@ class UpdateAnswers:
 
     # -- one-pass updates ------------------------------------------------------------------------
 
-    def release(self, request: CovarianceRequest) -> BatchSums | None:
+    def release(self, request: SumsRequest) -> BatchSums | None:
         """Release sums for a one-pass update: written before they are sent, and once per update.
 
         A repeated request gets the same numbers, also after a crash: the same sums with other

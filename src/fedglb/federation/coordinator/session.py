@@ -51,11 +51,11 @@ from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Evaluate,
     MaskedSum,
     Message,
     ModelSums,
+    SumsRequest,
     SyncRequest,
 )
 from fedglb.protocol.one_pass import check_size
@@ -502,7 +502,7 @@ class CoordinatorSession:
     def _encode(self, client: str, message: Downward, session: str | None = None) -> Outgoing:
         to = self.members.session(client) if session is None else session
         payload = encode(message, to)
-        if isinstance(message, CovarianceRequest | Evaluate | SumOffer | SumCall | AllHere):
+        if isinstance(message, SumsRequest | Evaluate | SumOffer | SumCall | AllHere):
             self.gate.grant(client, self._now)
         self.traffic.add(message.name, "down", len(payload))
         return client, payload

@@ -21,12 +21,12 @@ from fedglb.federation.wire.sum_messages import (
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
-    CovarianceRequest,
     Derivatives,
     Evaluate,
     MaskedSum,
     ModelSums,
     NewModel,
+    SumsRequest,
     SyncRequest,
 )
 from fedglb.typing import Count, Numbers
@@ -159,7 +159,7 @@ Downward: TypeAlias = (
     Admitted
     | Rejected
     | HelloRequest
-    | CovarianceRequest
+    | SumsRequest
     | Evaluate
     | NewModel
     | SessionKeys
