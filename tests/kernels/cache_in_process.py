@@ -11,8 +11,8 @@ from pathlib import Path
 #: The end of a script: what the process compiled and loaded, as its last line.
 _TELL = """
 import json
-from fedglb.kernels.linking import counts
-print(json.dumps(counts()))
+from fedglb.kernels.cache import counts
+print(json.dumps([counts.compiled, counts.loaded]))
 """
 ONE_KERNEL = """
 import numpy as np
@@ -23,7 +23,7 @@ assert dot(np.ones(3), np.ones(3)) == 3.0
 
 def start(script: str, folder: Path, **environment: str) -> subprocess.Popen[str]:
     """A process with a folder of compiled kernels of its own."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("FEDGLB_WARNED")}
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("FEDGLB_SAID")}
     return subprocess.Popen(
         [sys.executable, "-W", "always", "-c", script + _TELL],
         env={**kept, "NUMBA_CACHE_DIR": str(folder), **environment},

@@ -1,13 +1,44 @@
-"""Compiled kernels on disk: what one process has compiled, the next one loads."""
+"""Compiled kernels on disk: one process of a machine compiles each, and all use what is there."""
 
 from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
 
+from fedglb.kernels import cache as module
+from fedglb.kernels.cache import KernelLock, KernelsNotKept, say_if_not_kept
 from tests.kernels.cache_in_process import ONE_KERNEL, finish, run, start
 
-WARNING = "compiled kernels cannot be kept"
+NOBODY = "compiled kernels are not kept"
+#: Holds the lock of every kernel that it compiles until it is told to go on.
+HOLDING = """
+import sys
+from fedglb.kernels.numba_cache import _DiskCache
+save = _DiskCache.save_overload
+def wait_and_save(self, *arguments):
+    print("compiling", flush=True)
+    sys.stdin.readline()
+    save(self, *arguments)
+_DiskCache.save_overload = wait_and_save
+"""
+
+
+def holding(script, folder):
+    """A process that has compiled a kernel, has its lock, and has not written it yet."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDING + script],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "compiling\n"
+    return process
 
 
 def test_a_second_process_loads_what_the_first_has_compiled(tmp_path):
@@ -16,10 +47,90 @@ def test_a_second_process_loads_what_the_first_has_compiled(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_that_start_together_do_not_disturb_each_other(tmp_path):
-    together = [start(ONE_KERNEL, tmp_path) for _ in range(3)]
-    assert {sum(finish(each)[:2]) for each in together} == {1}
+def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
+    first = holding(ONE_KERNEL, tmp_path)
+    others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
+    first.communicate("\n", timeout=600)
+    assert [finish(other)[:2] for other in others] == [(0, 1), (0, 1)]
+
+
+@pytest.mark.slow
+def test_if_the_one_that_compiles_is_killed_another_one_does_it(tmp_path):
+    first = holding(ONE_KERNEL, tmp_path)
+    others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
+    os.kill(first.pid, signal.SIGKILL)
+    first.communicate(timeout=600)
+    assert sorted(finish(other)[:2] for other in others) == [(0, 1), (1, 0)]
     assert run(ONE_KERNEL, tmp_path)[:2] == (0, 1)
+
+
+def test_a_forked_child_does_not_hold_its_parents_lock(tmp_path):
+    """The parent dies with the lock; its child lives on, and others can go on."""
+    script = """
+import os, sys
+from fedglb.kernels.cache import KernelLock
+lock = KernelLock(sys.argv[1])
+assert lock.acquire()
+child = os.fork()
+if child == 0:
+    os.close(1)
+    sys.stdin.readline()
+    os._exit(0)
+print("forked", flush=True)
+os.kill(os.getpid(), 9)
+"""
+    path = str(tmp_path / "kernel.lock")
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert process.stdout.readline() == "forked\n"
+    assert process.wait(600) == -signal.SIGKILL
+    lock = KernelLock(path)
+    assert lock.acquire()
+    lock.release()
+    process.communicate("\n")
+
+
+def test_a_process_holds_one_lock_at_most(tmp_path):
+    """Two processes that each hold one and want the other's would wait for ever."""
+    one, two = (KernelLock(str(tmp_path / name)) for name in "ab")
+    assert one.acquire()
+    assert not two.acquire()
+    assert not one.acquire()
+    one.release()
+    one.release()
+    assert two.acquire()
+    two.release()
+
+
+def test_a_thread_does_not_release_the_lock_of_another(tmp_path):
+    lock = KernelLock(str(tmp_path / "kernel.lock"))
+    assert lock.acquire()
+    other = threading.Thread(target=lock.release)
+    other.start()
+    other.join()
+    assert KernelLock._held is lock
+    lock.release()
+    assert KernelLock._held is None
+
+
+def test_who_has_waited_long_enough_compiles_for_itself(tmp_path, monkeypatch):
+    """The other one may have been stopped."""
+    fcntl = pytest.importorskip("fcntl")
+    path = str(tmp_path / "kernel.lock")
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    with open(path, "w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert not KernelLock(path).acquire()
+    lock = KernelLock(path)
+    assert lock.acquire()
+    lock.release()
+
+
+def test_a_folder_without_locks(tmp_path):
+    assert not KernelLock(str(tmp_path / "missing" / "kernel.lock")).acquire()
 
 
 @pytest.mark.slow
@@ -36,13 +147,6 @@ for thread in threads: thread.join()
     assert run(script, tmp_path)[:2] == (2, 0)
 
 
-@pytest.mark.slow
-def test_a_users_own_functions_keep_their_own_cache_folder(tmp_path):
-    script = ONE_KERNEL + "import numba\nassert numba.config.CACHE_DIR == before\n"
-    script = "import numba\nbefore = numba.config.CACHE_DIR\n" + script
-    assert run(script, tmp_path)[:2] == (1, 0)
-
-
 # -- folders that cannot be written to ------------------------------------------------------------
 
 
@@ -50,18 +154,13 @@ def read_only(script: str) -> str:
     """A script that takes every folder for one that cannot be written to: root may write to all."""
     return (
         """
-import builtins, os, tempfile
-def refuse_temporary(*rest, dir=None, made=tempfile.TemporaryFile, **named):
-    if f"{os.sep}kernels-" in str(dir):
-        raise PermissionError(13, "Permission denied", str(dir))
-    return made(*rest, dir=dir, **named)
-tempfile.TemporaryFile = refuse_temporary
+import builtins, os
 def refuse(path, flags, *rest, opened=os.open, **named):
-    if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and f"{os.sep}kernels-" in str(path):
+    if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and "kernels-" in str(path):
         raise PermissionError(13, "Permission denied", str(path))
     return opened(path, flags, *rest, **named)
 def refuse_file(path, mode="r", *rest, opened=builtins.open, **named):
-    if set(mode) & set("wax+") and f"{os.sep}kernels-" in str(path):
+    if set(mode) & set("wax+") and "kernels-" in str(path):
         raise PermissionError(13, "Permission denied", str(path))
     return opened(path, mode, *rest, **named)
 os.open, builtins.open = refuse, refuse_file
@@ -77,26 +176,18 @@ def test_a_complete_folder_that_is_read_only_is_used_without_a_word(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_is_missing_in_a_read_only_folder_is_compiled_for_this_process(tmp_path):
+def test_what_is_missing_in_a_read_only_folder_is_said_once(tmp_path):
     run(ONE_KERNEL, tmp_path)
-    files = sorted(tmp_path.rglob("*"))
-    script = ONE_KERNEL + "from fedglb.kernels.linalg import norm\nnorm(np.ones(3))\n"
-    assert run(read_only(script), tmp_path) == (1, 1, "")
-    assert sorted(tmp_path.rglob("*")) == files
-
-
-@pytest.mark.slow
-def test_an_empty_read_only_folder_is_reported_once(tmp_path):
-    script = ONE_KERNEL + "from fedglb.kernels.linalg import norm\nnorm(np.ones(3))\n"
-    compiled, loaded, said = run(read_only(script), tmp_path)
-    assert (compiled, loaded) == (2, 0)
-    assert said.count(WARNING) == 1
+    script = ONE_KERNEL + "from fedglb.kernels.linalg import norm, log_det\nnorm(np.ones(3))\n"
+    compiled, loaded, said = run(read_only(script + "log_det(np.eye(3))"), tmp_path)
+    assert (compiled, loaded) == (2, 1)
+    assert said.count(NOBODY) == 1
     for part in (str(tmp_path), "Permission denied", "NUMBA_CACHE_DIR", "fedglb warm-up"):
         assert part in said
 
 
 @pytest.mark.slow
-def test_a_folder_that_cannot_be_made_is_reported_once_and_not_again_by_children(tmp_path):
+def test_a_folder_that_cannot_be_made_is_said_once_and_not_again_by_children(tmp_path):
     (tmp_path / "file").write_text("")
     script = (
         ONE_KERNEL
@@ -110,7 +201,30 @@ subprocess.run([sys.executable, "-c", child], check=True)
     )
     compiled, loaded, said = run(script, tmp_path / "file" / "folder")
     assert (compiled, loaded) == (2, 0)
-    assert said.count(WARNING) == 1
+    assert said.count(NOBODY) == 1
+
+
+@pytest.fixture
+def other_folder(monkeypatch, tmp_path):
+    """Nothing was said in this process yet, and the folder is another one."""
+    monkeypatch.delenv("FEDGLB_SAID_KERNELS_ARE_NOT_KEPT", raising=False)
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "folder"))
+    module.cache.cache_clear()
+    yield
+    monkeypatch.undo()
+    module.cache.cache_clear()
+
+
+@pytest.mark.usefixtures("other_folder")
+def test_before_workers_start_it_is_said_too():
+    with pytest.warns(KernelsNotKept, match="cannot be made"):
+        say_if_not_kept()
+    say_if_not_kept()  # a second one would be an error here
+
+
+def test_nothing_is_said_of_a_folder_that_can_be_written_to():
+    say_if_not_kept()
 
 
 # -- entries and their parts ----------------------------------------------------------------------
@@ -134,3 +248,15 @@ def test_a_part_that_raises_in_an_entry_is_reported(tmp_path):
     assert part(2) == 2.0
     with pytest.raises(ValueError, match="negative"):
         entry(-1)
+
+
+def test_a_lock_is_free_after_a_kernel_that_does_not_compile():
+    from fedglb.kernels.compile import kernel
+
+    @kernel
+    def wrong(x: float) -> float:
+        return x.nothing  # type: ignore[attr-defined]
+
+    with pytest.raises(Exception, match="nothing"):
+        wrong(1.0)
+    assert KernelLock._held is None

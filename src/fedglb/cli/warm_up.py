@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from fedglb.cli.progress import progress
 from fedglb.errors import InvalidInput
-from fedglb.kernels.cache import cache
+from fedglb.kernels.cache import cache, counts
 
 
 def warm_up(
@@ -27,22 +28,23 @@ def warm_up(
     Example: NUMBA_CACHE_DIR=/opt/kernels fedglb warm-up
     """
     place = cache()
-    if place.usable != place.folder:
+    if place.folder is None or (place.fresh and not os.access(place.folder, os.W_OK)):
         allowed = "a folder that this user can write to"
-        raise InvalidInput("NUMBA_CACHE_DIR", place.folder, allowed)
-    from fedglb.kernels.linking import counts
+        raise InvalidInput("NUMBA_CACHE_DIR", place.wanted, allowed)
     from fedglb.warm_up import runs, warm_up
 
     with progress("compiling", len(runs())) as tell:
         warm_up(tell)
-    compiled, loaded = counts()
     size = sum(path.stat().st_size for path in Path(place.folder).rglob("*") if path.is_file())
     if as_json:
-        answer = {"folder": place.folder, "compiled": compiled, "already": loaded, "bytes": size}
-        typer.echo(json.dumps(answer))
+        said = {
+            "folder": place.folder, "compiled": counts.compiled, "already": counts.loaded,
+            "bytes": size,
+        }  # fmt: skip
+        typer.echo(json.dumps(said))
         return
-    there = f"{loaded} were there already"
-    what = f"compiled {compiled} kernels, {there}" if compiled else "all are there"
+    there = f"{counts.loaded} were there already"
+    what = f"compiled {counts.compiled} kernels, {there}" if counts.compiled else "all are there"
     console = Console(markup=False, emoji=False, highlight=False)
-    console.print(f"{what} ({compiled + loaded} in all)", soft_wrap=True)
+    console.print(f"{what} ({counts.compiled + counts.loaded} in all)", soft_wrap=True)
     console.print(f"The kernels: {place.folder} ({size / 1e6:.1f} MB)", soft_wrap=True)

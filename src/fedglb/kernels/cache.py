@@ -1,90 +1,169 @@
-"""The folder in which numba keeps compiled kernels, so that a process finds what another compiled.
+"""Where compiled kernels are kept on disk, so that one process of a machine compiles each.
 
-numba's disk cache does not notice an edit in a file that a kernel *imports*. So the name of the
-folder has a digest of all sources of kernels in it.
+* numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of our
+  folder has a digest of all sources of kernels in it.
+* A process that finds no machine code for a kernel takes the kernel's lock, looks again, and
+  compiles. Others wait for it and load what it made. The system releases the lock when a process
+  dies, by whatever signal.
+* A folder that can be read but not written to, as in an image, is used. If something is missing
+  in it, or if there is no folder, that is said once.
 """
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import shutil
-import tempfile
+import threading
+import time
 import warnings
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedglb.io.atomic import user_cache
 from fedglb.provenance import source_digest
 
-#: Set in the environment once the warning was given: child processes do not repeat it.
-_WARNED = "FEDGLB_WARNED_KERNELS_NOT_KEPT"
+#: Seconds after which a process that waits for another one compiles for itself. The other one may
+#: be stopped, by Ctrl-Z for example; no kernel takes nearly as long.
+PATIENCE = 120.0
+_LOOK_EVERY = 0.02
+#: Set in the environment once it was said that kernels are not kept: children do not repeat it.
+_SAID = "FEDGLB_SAID_KERNELS_ARE_NOT_KEPT"
 
 
 class KernelsNotKept(UserWarning):
     """Compiled kernels cannot be written to disk: every process compiles them again."""
 
 
+@dataclass
+class Counts:
+    """What this process has done so far: kernels that it compiled, and that it found on disk."""
+
+    compiled: int = 0
+    loaded: int = 0
+
+
+#: Of the package's own kernels, in this process.
+counts = Counts()
+
+
 @dataclass(frozen=True)
 class Cache:
-    """The folder of compiled kernels.
+    """Where compiled kernels are kept.
 
     Parameters
     ----------
     folder
-        One per user and digest of the kernels' sources.
-    usable
-        The folder that this process uses: `folder`, a temporary copy of it where `folder` is
-        read-only, or None where nothing can be kept.
+        None where there is none and none can be made.
     fresh
-        Whether the folder was empty when this process started, so that its first run compiles.
+        Whether nothing was compiled yet when this process started: its first run takes longer.
+    wanted
+        The folder, whether or not it is there.
     """
 
-    folder: str
-    usable: str | None
+    folder: str | None
     fresh: bool
+    wanted: str
 
 
 @functools.cache
 def cache() -> Cache:
-    """Return the folder of compiled kernels; warn once if nothing can be kept there."""
+    """Return the folder of compiled kernels, one per user and digest of the kernels' sources."""
     root = os.environ.get("NUMBA_CACHE_DIR") or user_cache()
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
         os.makedirs(folder, exist_ok=True)
-        fresh = not os.listdir(folder)
-    except OSError as error:
-        _warn(folder, error.strerror or str(error))
-        return Cache(folder, None, fresh=True)
-    try:
-        tempfile.TemporaryFile(dir=folder).close()
-        return Cache(folder, folder, fresh)
-    except OSError as error:
-        if fresh:
-            _warn(folder, error.strerror or str(error))
-            return Cache(folder, None, fresh=True)
-        return Cache(folder, _writable_copy(folder), fresh=False)
+        return Cache(folder, not os.listdir(folder), folder)
+    except OSError:
+        return Cache(None, fresh=True, wanted=folder)
 
 
-def _writable_copy(folder: str) -> str | None:
-    """Copy a read-only folder: numba uses only a folder that it can write to."""
-    try:
-        copy = tempfile.mkdtemp(prefix="fedglb-kernels-")
-        atexit.register(shutil.rmtree, copy, ignore_errors=True)
-        shutil.copytree(folder, copy, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    except OSError as error:
-        _warn(folder, error.strerror or str(error))
-        return None
-    return copy
+def say_if_not_kept() -> None:
+    """Warn where it is known from the start that nothing will be kept, before workers start."""
+    place = cache()
+    if place.folder is None:
+        say_not_kept("the folder is not there and cannot be made")
+    elif place.fresh and not os.access(place.folder, os.W_OK):
+        say_not_kept("the folder is empty and cannot be written to")
 
 
-def _warn(folder: str, reason: str) -> None:
-    if _WARNED in os.environ:
+def say_not_kept(why: str) -> None:
+    """Warn that compiled kernels are not kept: once, and not again in processes started later."""
+    if _SAID in os.environ:
         return
-    os.environ[_WARNED] = "1"
+    os.environ[_SAID] = "1"
     warnings.warn(
-        f"compiled kernels cannot be kept in {folder} ({reason}): every process compiles them "
+        f"compiled kernels are not kept in {cache().wanted} ({why}): every process compiles them "
         "again, which takes seconds. Set NUMBA_CACHE_DIR to a folder that can be written to, or "
         "run `fedglb warm-up` once as a user who may write to this one.",
-        KernelsNotKept, stacklevel=3,
+        KernelsNotKept, stacklevel=2,
     )  # fmt: skip
+
+
+class KernelLock:
+    """The right to compile a kernel: of the processes of a machine one has it at a time.
+
+    A process holds one of these at most, so that no two can wait for each other: numba compiles
+    one kernel at a time in a process. Where there can be no lock, every process compiles.
+
+    Parameters
+    ----------
+    path
+        The lock's file; it stays.
+    """
+
+    _held: ClassVar[KernelLock | None] = None
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._thread: int | None = None
+
+    def acquire(self) -> bool:
+        """Wait for the lock; return whether this process has it now and did not before."""
+        if KernelLock._held is not None:
+            return False
+        try:
+            import fcntl
+
+            file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        except (ImportError, OSError):  # Windows; a folder that cannot be written to
+            return False
+        until = time.monotonic() + PATIENCE
+        try:
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        raise
+                time.sleep(_LOOK_EVERY)
+        except OSError:  # also a file system without locks
+            os.close(file)
+            return False
+        except BaseException:
+            os.close(file)
+            raise
+        self._file, self._thread, KernelLock._held = file, threading.get_ident(), self
+        return True
+
+    def release(self) -> None:
+        """Let others go on, if this thread holds the lock."""
+        if self._thread == threading.get_ident():
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Close the lock's file, which is open."""
+        assert self._file is not None
+        os.close(self._file)
+        self._file, self._thread, KernelLock._held = None, None, None
+
+
+def _let_go_in_child() -> None:
+    """Close a forked child's copy of the lock: it would hold it after its parent has died."""
+    if KernelLock._held is not None:
+        KernelLock._held.let_go()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)

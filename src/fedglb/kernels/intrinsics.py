@@ -39,7 +39,7 @@ SIGNATURES = {
 
 
 def scalar(arguments: int) -> Any:
-    """Return the signature of a function of `arguments` floats that returns a float."""
+    """Return the signature of a function of so many floats that returns a float."""
     return types.float64(*[types.float64] * arguments)
 
 

@@ -9,10 +9,7 @@ numba is imported here: only where a kernel is first called.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -32,8 +29,7 @@ from numba.core.typed_passes import (
 from numba.core.untyped_passes import InlineClosureLikes
 
 from fedglb.kernels import intrinsics
-from fedglb.kernels.cache import cache
-from fedglb.provenance import PACKAGE
+from fedglb.kernels.numba_cache import is_own, keep_on_disk
 
 # A division by zero gives infinity or NaN, which the callers check for. It raises no exception,
 # because a function that is called by address could not pass it on. No kernel is passed to others
@@ -41,9 +37,6 @@ from fedglb.provenance import PACKAGE
 _OPTIONS = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 # Fusion of array expressions, and copying of closures and of overloads into the caller.
 _NOT_NEEDED = {InlineClosureLikes, InlineOverloads, NopythonRewrites}
-#: The package's own entries in this process.
-_entries: list[Any] = []
-_folder_lock = threading.Lock()
 
 
 def interpreted() -> bool:
@@ -56,11 +49,7 @@ def entry(function: Callable[..., Any], inlined: bool) -> Callable[..., Any]:
     if interpreted():
         return function
     dispatcher = numba.njit(pipeline_class=EntryCompiler, forceinline=inlined, **_OPTIONS)(function)
-    if is_own(function):
-        with _our_folder() as folder:
-            if folder is not None:
-                dispatcher.enable_caching()
-        _entries.append(dispatcher)
+    keep_on_disk(dispatcher, function)
     return dispatcher  # type: ignore[no-any-return]
 
 
@@ -72,43 +61,15 @@ def part(function: Callable[..., Any], inlined: bool) -> Any:
 
 
 def c_function(function: Callable[..., float], arguments: int) -> Any:
-    """Return a function of `arguments` floats as numba compiles it for C."""
+    """Return a function of so many floats as numba compiles it for C."""
     signature = intrinsics.scalar(arguments)
     made = CFunc(
         function, (signature.args, signature.return_type), locals={},
         options={"error_model": "numpy"}, pipeline_class=EntryCompiler,
     )  # fmt: skip
-    if is_own(function):
-        with _our_folder() as folder:
-            if folder is not None:
-                made.enable_caching()
+    keep_on_disk(made, function)
     made.compile()
     return made
-
-
-def is_own(function: Callable[..., Any]) -> bool:
-    """Return whether a function is the package's own: the folder's digest covers no others."""
-    return PACKAGE in Path(function.__code__.co_filename).parents
-
-
-@contextmanager
-def _our_folder() -> Iterator[str | None]:
-    """Let numba cache a function in our folder; a user's own functions keep theirs."""
-    folder = cache().usable
-    with _folder_lock:
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = folder or before
-        try:
-            yield folder
-        finally:
-            numba.config.CACHE_DIR = before
-
-
-def counts() -> tuple[int, int]:
-    """Return how many entries this process has compiled, and how many it found on disk."""
-    stats = [each.stats for each in _entries]
-    compiled = sum(sum(each.cache_misses.values()) for each in stats)
-    return compiled, sum(sum(each.cache_hits.values()) for each in stats)
 
 
 def native_address(dispatcher: Any, name: str) -> int:

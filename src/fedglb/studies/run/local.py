@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any, TypeAlias
 
-from fedglb.kernels.cache import cache
+from fedglb.kernels.cache import say_if_not_kept
 from fedglb.studies.run.progress import Watch
 from fedglb.studies.run.task import Outcome, Sources, Task, run_task, work
 from fedglb.studies.spec.experiment import Experiment
@@ -40,7 +40,7 @@ def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-    cache()  # warns here once, and not in every worker
+    say_if_not_kept()  # once here, and not in every worker
     # One task per message, sent when a worker is free: no task waits behind a long one.
     pool = joblib.Parallel(
         n_jobs=jobs, backend="loky", return_as="generator_unordered", batch_size=1,

@@ -1,0 +1,111 @@
+"""How numba uses our folder of compiled kernels (`fedglb.kernels.cache`)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import FunctionCache
+
+from fedglb.kernels.cache import KernelLock, cache, counts, say_not_kept
+from fedglb.provenance import PACKAGE, source_digest
+
+
+def keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
+    """Let a function of numba's keep its machine code in our folder, if it is the package's own.
+
+    Those of others are compiled in every process: the folder's digest does not cover them.
+    """
+    if not is_own(function):
+        return
+    kept = _DiskCache(function) if cache().folder is not None else _NoDiskCache()
+    compiled._cache, compile_once = kept, compiled.compile
+
+    def compile_and_release(*arguments: Any) -> Any:
+        try:
+            return compile_once(*arguments)
+        finally:
+            kept.release()
+
+    compiled.compile = compile_and_release
+
+
+def is_own(function: Callable[..., Any]) -> bool:
+    """Return whether a function is the package's own."""
+    return PACKAGE in Path(function.__code__.co_filename).parents
+
+
+class _Locator:
+    """Says where a function's files are: numba's own locators refuse a read-only folder."""
+
+    def __init__(self, function: Callable[..., Any], source: str) -> None:
+        self._line, self._py_file = function.__code__.co_firstlineno, source
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], source: str) -> _Locator:
+        return cls(function, source)
+
+    def get_cache_path(self) -> str:
+        return cache().wanted
+
+    def ensure_cache_path(self) -> None:
+        os.makedirs(cache().wanted, exist_ok=True)
+
+    def get_source_stamp(self) -> str:
+        return source_digest()
+
+    def get_disambiguator(self) -> str:
+        return f"{Path(self._py_file).parent.name}.{self._line}"  # modules share names
+
+
+class _Results(FunctionCache._impl_class):  # type: ignore[misc]
+    _locator_classes = (_Locator,)
+
+
+class _DiskCache(FunctionCache):  # type: ignore[misc]
+    """numba's cache of a function, in which one process of a machine compiles."""
+
+    _impl_class = _Results
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        base = os.path.join(self.cache_path, self._impl.filename_base)
+        self._lock = KernelLock(base + ".lock")
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return what is on disk, or None: then this process has the lock and must compile."""
+        found = super().load_overload(signature, target_context)
+        if found is None and self._lock.acquire():
+            found = super().load_overload(signature, target_context)
+        if found is None:
+            counts.compiled += 1
+        else:
+            counts.loaded += 1
+        return found
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Write what was compiled."""
+        try:
+            super().save_overload(signature, compiled)
+        except OSError as error:
+            say_not_kept(error.strerror or str(error))
+
+    def release(self) -> None:
+        """Let other processes go on."""
+        self._lock.release()
+
+
+class _NoDiskCache:
+    """Stands for a cache where there is no folder."""
+
+    def load_overload(self, signature: Any, target_context: Any) -> None:
+        target_context.refresh()
+        counts.compiled += 1
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        say_not_kept("the folder is not there and cannot be made")
+
+    def release(self) -> None:
+        pass
