@@ -193,7 +193,9 @@ def _refit(p: Problem, X: Array, y: Array, last: Fit, tolerance: float | None) -
         return last._replace(theta=_fit(p, X, y, last.theta))
     allowed = 1 / n if tolerance is None else n * tolerance
     link, anchor, floor = LINKS[p.link], last.anchor, last.floor
-    s = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0, "probit": p.S}[p.link]
+    s = {"logistic": float(np.tanh(p.S / 2)), "poisson": 1.0, "identity": 0.0, "probit": p.S}[
+        p.link
+    ]
     while True:
         slopes = link.slope(X @ anchor)
         g = X.T @ (link.mean(X @ anchor) - y) + p.lam * anchor
@@ -873,7 +875,7 @@ def _ofuglb(
     """
     T, N, _, d = arms.shape
     link, L = LINKS[p.link], 1 if one else N
-    s = {"logistic": 1.0, "poisson": 1.0, "identity": 0.0}[p.link]
+    s = {"logistic": float(np.tanh(p.S / 2)), "poisson": 1.0, "identity": 0.0}[p.link]
     phi = p.R**2 if p.link == "identity" else 1.0
     bend = 1 + s * p.S  # L curves at least as H / bend up to theta*
     ends = link.mean(np.array([-p.S, p.S]))

@@ -203,6 +203,7 @@ def check_same(run: fg.Run, expected: MixtureOutcome) -> None:
 # ----------------------------------------------------- what the cases are for, without the package
 
 
+@pytest.mark.slow
 def test_the_cases_reach_what_they_are_named_after():
     runs = {name: expected_mix(case, Ucb(), "one exchange") for name, case in CASES.items()}
     for name, out in runs.items():
@@ -276,7 +277,7 @@ def test_the_proven_algorithm_makes_the_same_choices(name, engine):
     assert_allclose(run.updates["alpha"].to_list(), expected.rhos, rtol=1e-8)
 
 
-@pytest.mark.some(37)
+@pytest.mark.some(13)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(
     "name",

@@ -72,6 +72,7 @@ def check_installed(python: Path, folder: Path) -> None:
     assert "horizon" in shown  # the experiments are in the wheel
 
 
+@pytest.mark.slow
 def test_the_wheel_works_in_an_environment_of_its_own(tmp_path):
     """Dependencies are those of this environment, so that nothing is fetched."""
     built = wheel(tmp_path)

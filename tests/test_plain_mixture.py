@@ -27,6 +27,10 @@ from tests.plain_mixture import (
     Ucb,
 )
 
+pytestmark = (
+    pytest.mark.slow
+)  # of the plain version alone; `make test` compares it with the package
+
 CASES = {
     "logistic": Problem("logistic", S=1.0, R=0.5, c=0.19, lam=1.0, delta=0.5),
     "logistic, S = 3": Problem("logistic", S=3.0, R=0.5, c=0.045, lam=0.5, delta=0.5),

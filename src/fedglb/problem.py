@@ -113,6 +113,10 @@ class Problem:
         """By what the link's loss is divided to be a negative log-likelihood: R² for identity."""
         return self.link.dispersion(self.R)
 
+    def __getstate__(self) -> dict[str, object]:
+        # addresses mean nothing in another process
+        return {name: value for name, value in vars(self).items() if name != "functions"}
+
     @cached_property
     def functions(self) -> IntArray:
         """Addresses for kernels: the link's, and PROJECTION of `kernels.layout`."""

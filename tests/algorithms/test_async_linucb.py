@@ -39,6 +39,7 @@ def deliver(clients, coordinator, up):
     return got
 
 
+@pytest.mark.slow
 def test_an_upload_without_a_download_begins_the_gain_anew_and_changes_no_choice():
     clients, coordinator = members(download=math.inf)
     assert clients[1].observe(A, 0.5, 1) == []  # det(I + aaᵀ) = 2 is not more than 2
@@ -105,6 +106,7 @@ def test_a_coordinator_knows_who_has_what_after_a_restart():
     assert seen == {0, 1, 2}
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("download", [None, 0.0, 0.25])
 def test_with_a_download_event_as_easy_as_an_upload_everybody_gets_every_upload(download):
     env = fg.Synthetic(LINEAR, clients=5, arms=6)
@@ -170,6 +172,7 @@ def test_caveats():
     assert "no coverage is claimed" in logistic
 
 
+@pytest.mark.slow
 def test_coverage():
     """Nothing is proven for several clients; here the sets hold θ* all the same."""
     env = small_problem("identity")

@@ -142,6 +142,7 @@ def test_caveats():
     assert "no coverage is claimed" in logistic
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("threshold", [1.0 / CLIENTS**2, 1.0])
 def test_coverage(threshold):
     algorithm = fg.fedlinucb(threshold, delta=DELTA)

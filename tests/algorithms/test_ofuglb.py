@@ -27,7 +27,7 @@ def client_of(problem, clients=1, **options):
     return fg.Client(0, algorithm, algorithm.setting(problem, clients, None))
 
 
-@pytest.mark.pairs
+@pytest.mark.some(3)
 @pytest.mark.parametrize("tolerance", [None, 0.1, 1e-12])
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", LIKELIHOODS)

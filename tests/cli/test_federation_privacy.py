@@ -46,6 +46,7 @@ def test_a_schedule_without_privacy(federation, tmp_path):  # noqa: F811
     assert "The schedule starts when the coordinator first runs" in said
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

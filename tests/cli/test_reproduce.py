@@ -64,6 +64,7 @@ def test_it_ends_with_the_headline_and_the_report(mine):
         assert (mine / "results/mine-quick/figures" / name).stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_full_is_the_file_itself(mine):
     result = call("reproduce", "mine.toml", "--full", "--jobs", "1", "--out", "here", "--json")
     answer = json.loads(result.stdout)

@@ -60,6 +60,7 @@ def check(found: dict[tuple[str, str, str], list[fg.Estimate]]) -> None:
         assert 0.75 < stated / off.std(ddof=1) < 1.25, label
 
 
+@pytest.mark.slow
 def test_estimates_from_adaptive_logs_are_right():
     check(estimates(fg.EpsilonGreedy(0.3, fg.Bayes()), 100, range(60)))
 

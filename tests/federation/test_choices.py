@@ -92,6 +92,7 @@ class Simulation(ReferenceEngine):
         self.chosen = []
         for i, client in enumerate(self.clients):
             client.seed = seeds[i]
+            client.choosing = dataclasses.replace(client.choosing, seed=seeds[i])
             client.decide = self.noted(client.decide, stream_of(NAMES[i]))
 
     def noted(self, decide, stream):

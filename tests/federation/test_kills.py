@@ -264,6 +264,7 @@ def test_the_server_is_killed(tmp_path, standings):
         disturb(kept, plan, standings)
 
 
+@pytest.mark.some(1)
 def test_an_agent_alone_is_killed_right_after_observe(tmp_path):
     rng = np.random.default_rng(4)
     problem, path, log = fg.Problem(dim=DIM), tmp_path / "alone.db", tmp_path / "log"

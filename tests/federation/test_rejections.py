@@ -125,6 +125,7 @@ OFFENCES = [("covariance", *case) for case in COVARIANCES.items()] + [
 ]
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize(
     ("where", "spoil", "reason"),
     [(where, *how) for where, _, how in OFFENCES],

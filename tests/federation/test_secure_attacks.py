@@ -183,6 +183,7 @@ def test_plain_requests(evil):
         assert evil.ask("a", request, Withdrawal) == Withdrawal(evil.slot)
 
 
+@pytest.mark.slow
 def test_updates_beyond_the_budget(tmp_path):
     """Also after kill -9, and for a coordinator that begins to count anew."""
     privacy = {"epsilon": 1.0, "delta": 1e-6, "honest": 0.6}
@@ -216,6 +217,7 @@ def id_of(fault: Fault) -> str:
     return f"{fault.when} {fault.name}"
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("fault", MASKING, ids=id_of)
 def test_an_agent_dies_while_it_masks(evil, fault):
     evil.offer()
@@ -239,6 +241,7 @@ def test_an_agent_dies_while_it_masks(evil, fault):
         evil.consent("a", again)
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("fault", AGREEING, ids=id_of)
 def test_an_agent_dies_while_it_agrees(evil, fault):
     """Consent survives the death, and there is never another one."""

@@ -59,6 +59,7 @@ def test_every_solver_runs(solver, link):
     assert 0.0 < np.linalg.norm(run.theta) <= 1.0 + 1e-12
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("link", [Hyperbolic(), KnownHyperbolic()], ids=repr)
 @pytest.mark.parametrize("name", NAMES)
 def test_same_choices_as_the_plain_functions(name, link, monkeypatch):

@@ -85,6 +85,7 @@ ASKED = {"dislinucb": 1, "mix": 2, "auto": 1, "auto, thompson": 1}
 SILENCES = [(name, k) for name in REFITTING for k in range(ASKED.get(name, 3))]
 
 
+@pytest.mark.some(10)
 @pytest.mark.parametrize(("name", "after"), SILENCES)
 def test_the_model_is_that_of_the_others(name, after):
     fed = prepared(communicating()[name])

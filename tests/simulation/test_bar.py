@@ -58,6 +58,7 @@ def test_a_simulation_draws_a_bar_in_a_notebook(engine, notebook):
     assert "took 0:00:0" in last["text/html"]
 
 
+@pytest.mark.slow
 def test_a_sweep_draws_one_too(notebook, tmp_path):
     fg.sweep(TABLES, tmp_path / "results", jobs=1, progress=True)
     assert notebook.shown[-1]["text/plain"] == "example: 2/2 runs"

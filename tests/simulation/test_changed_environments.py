@@ -23,7 +23,7 @@ ENVIRONMENTS = {
 SOME = [name for name in ALGORITHMS if name not in ("FedGLB-UCB, proven radius", "always")]
 
 
-@pytest.mark.some(53)
+@pytest.mark.some(20)
 @pytest.mark.parametrize("name", SOME)
 @pytest.mark.parametrize("kind", ENVIRONMENTS)
 def test_the_engines_agree(kind, name, monkeypatch):

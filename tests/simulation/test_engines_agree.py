@@ -157,7 +157,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.some(75)
+@pytest.mark.some(50)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
     run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
@@ -235,7 +235,7 @@ def recorded(rewards, active):
     )  # fmt: skip
 
 
-@pytest.mark.pairs
+@pytest.mark.some(40)
 @pytest.mark.parametrize("rewards", [True, False])
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)

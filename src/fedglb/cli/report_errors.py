@@ -84,7 +84,8 @@ def report_errors(
         fail(str(error), 1)
     except OSError as error:
         where = error.filename or place or "the folder"
-        fail(f"{where}: {error.strerror or error}{resume}", 1)
+        reason = f"{where}: {error.strerror or error}"
+        fail(reason if place is None else f"cannot write {reason}{resume}", 1)
     except KeyboardInterrupt:
         if place is None:
             raise

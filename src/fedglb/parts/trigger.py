@@ -31,11 +31,13 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     Examples
     --------
     >>> from dataclasses import dataclass
+    >>> import fedglb as fg
+    >>> from fedglb.setting import Setting
     >>> @dataclass(frozen=True)
-    ... class EveryTenSteps(Trigger):
-    ...     def due(self, setting, t):
+    ... class EveryTenSteps(fg.Trigger):
+    ...     def due(self, setting: Setting, t: int) -> bool:
     ...         return t % 10 == 0
-    >>> EveryTenSteps().due(None, 20)
+    >>> EveryTenSteps().due(Setting(fg.Problem(dim=2), 3, 100, 1.0, 0.1), 20)
     True
     """
 

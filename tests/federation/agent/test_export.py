@@ -139,6 +139,7 @@ def test_another_process_reads_the_same(path, rng, monkeypatch, log):
         assert_frame_equal(pl.concat(found), here)
 
 
+@pytest.mark.some(1)
 def test_it_too_reads_the_log_of_the_moment_of_the_call(agent, rng, process):
     """Pipes are long: what is read ahead was read before, or after with the same result."""
     feed(agent, rng, 12)

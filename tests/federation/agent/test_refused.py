@@ -103,6 +103,7 @@ def test_a_complaint_is_repeated_once_an_hour(tmp_path, caplog, monkeypatch):
     assert len(complaints(caplog)) == 3
 
 
+@pytest.mark.slow
 def test_a_server_that_is_away_is_tried_again_as_before(tmp_path, attempts):
     with federation(tmp_path, ["a"]) as running, opened(running, tmp_path, "a") as agent:
         wait(lambda: agent.status.connected)

@@ -42,6 +42,7 @@ def hold(agents, number):
     return all(agent.wait_for_model(number, PATIENCE) for agent in agents)
 
 
+@pytest.mark.slow
 def test_a_hundred_agents_have_no_more_threads_than_two(tmp_path):
     names = [f"n{k:03}" for k in range(100)]
     samples = {name: 1 + k % 3 for k, name in enumerate(names)}

@@ -123,6 +123,7 @@ def upward(running, rng: np.random.Generator) -> bytes:
     return encode(kinds[which], name)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_coordinator_and_its_honest_clients_go_on(tmp_path, algorithm, caplog):
     rng = np.random.default_rng(1 if algorithm == "ucb" else 2)

@@ -51,6 +51,7 @@ def test_a_rule_without_randomness_plays_its_arm_for_sure(rule):
     assert play(rule, AT)[1:3] == (1.0, 0.0)
 
 
+@pytest.mark.some(3)
 @pytest.mark.parametrize("epsilon", [0.05, 0.4, 1.0])
 @pytest.mark.parametrize("rule", [Greedy(), Ucb(), Certified(Sigma(), 1.0)], ids=str)
 def test_epsilon_greedy_plays_as_often_as_it_says(epsilon, rule):

@@ -30,7 +30,7 @@ FAILS_AT = {
 }
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_coverage(name, link):
     seen = coverage(ALGORITHMS[name](1.0), small_problem(link), 40, SEEDS)

@@ -94,7 +94,7 @@ def close(size: float) -> float:
     return 1e-10 * (1.0 + abs(size))
 
 
-@pytest.mark.some(5)
+@pytest.mark.some(2)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_inequality_before_every_choice(algorithm, link):

@@ -88,7 +88,7 @@ def updates(solver: str, link: str, ridge: float) -> list[dict[str, float]]:
     return out
 
 
-@pytest.mark.some(12)
+@pytest.mark.some(5)
 @pytest.mark.parametrize("ridge", [1.0, 0.01])
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -239,6 +239,7 @@ def test_the_noise_bound_is_the_self_normalised_one():
 # -- the estimate after every sample -----------------------------------------------------------
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("tolerance", [None, 0.1])
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("preset", [fg.one_ucb_glm, fg.n_ucb_glm], ids=["one", "each"])

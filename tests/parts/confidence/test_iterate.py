@@ -139,6 +139,7 @@ def expected(m: Moment) -> float:
     return sqrt(r**2 + own)
 
 
+@pytest.mark.some(8)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_radius_from_the_samples(algorithm, link):
@@ -291,7 +292,7 @@ COVERED = {
 }
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("algorithm", COVERED)
 def test_coverage(algorithm, link):

@@ -96,7 +96,7 @@ def close(size: float) -> float:
     return 1e-10 * (1.0 + abs(size))
 
 
-@pytest.mark.some(6)
+@pytest.mark.some(3)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_inequality_before_every_choice(name, link):

@@ -23,6 +23,7 @@ CASES = [
 ]
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("ridge", [1.0, 0.01])
 @pytest.mark.parametrize("threshold", [0.0, 2.0, np.inf])
 def test_every_inequality_before_every_choice(threshold, ridge):

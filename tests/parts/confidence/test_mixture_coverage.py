@@ -114,7 +114,7 @@ def at_every_step(algorithm, world, seeds):
 # -- at updates, many runs ------------------------------------------------------------------------
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("S", [1.0, 3.0])
 @pytest.mark.parametrize("link", LINKS)
 def test_models_hold_the_truth(link, S):
@@ -147,7 +147,7 @@ def test_the_check_fails_for_small_radii(link, S):
 # -- before every choice, fewer runs --------------------------------------------------------------
 
 
-@pytest.mark.some(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("S", [1.0, 3.0])
 @pytest.mark.parametrize("link", LINKS)
 def test_every_client_holds_the_truth_before_every_choice(link, S):

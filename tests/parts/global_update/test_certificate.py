@@ -149,6 +149,7 @@ CERTIFICATES = {
 }
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("name", LINKS)
 def test_upper_bounds_and_half_of_them_is_not(name):
     """(a) and (b) are met where no sample tells anything, (c) near the minimum."""

@@ -96,6 +96,7 @@ def whole(tmp_path_factory):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_first_line_says_that_it_is_a_quick_look(whole):
     _, page = whole
     text = " ".join("".join(page.text).split())
@@ -123,6 +124,7 @@ def test_a_look_has_no_interval_and_no_verdict(tmp_path):
     assert "With fewer than" not in "".join(page.text)
 
 
+@pytest.mark.slow
 def test_claims_of_this_package_are_apart(tmp_path):
     auto = config("fedglb-auto", 50, [90.0, 92.0], threshold=0.1)
     _, page = written(tmp_path, *good(), auto)
@@ -232,6 +234,7 @@ def test_every_dot_has_its_label(whole):
         assert part in everything, part
 
 
+@pytest.mark.slow
 def test_same_bytes_twice(tmp_path):
     for name in ("a", "b"):
         write_report(study(*bad()), tmp_path / name)

@@ -34,14 +34,16 @@ def finished(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def no_figures():
     """Figures take most of the time of a small study; `test_axis.py` and `report/` draw them."""
 
     def nothing(name, alt, caption, draw):
         return Drawn(name, alt, caption, {"svg": b"<svg/>"}, {})
 
-    monkeypatch.setattr("fedglb.studies.report.report.drawn", nothing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedglb.studies.report.report.drawn", nothing)
+        yield
 
 
 @pytest.fixture

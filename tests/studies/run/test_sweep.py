@@ -48,6 +48,7 @@ def gone(pid):
         return True
 
 
+@pytest.mark.slow
 def test_two_processes_give_the_bytes_of_one(tmp_path, undisturbed):
     out = fedglb("sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "2")
     assert out.returncode == 0, out.stderr

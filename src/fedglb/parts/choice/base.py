@@ -29,9 +29,10 @@ class Choice(ABC):
     >>> import math
     >>> from dataclasses import dataclass
     >>> import fedglb as fg
+    >>> from fedglb.setting import Setting
     >>> @dataclass(frozen=True)
     ... class Narrow(fg.Sigma):
-    ...     def constants(self, setting, dispersion):
+    ...     def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
     ...         fixed, growing = super().constants(setting, dispersion)
     ...         return fixed / math.sqrt(setting.problem.dim), growing
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)

@@ -34,9 +34,10 @@ class Confidence(ABC, Generic[State]):
 
     >>> from dataclasses import dataclass
     >>> import fedglb as fg
+    >>> from fedglb.setting import Setting
     >>> @dataclass(frozen=True)
     ... class Half(fg.Fixed):
-    ...     def constants(self, setting):
+    ...     def constants(self, setting: Setting) -> tuple[float, ...]:
     ...         return (0.5 * self.alpha,)
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)
     >>> fg.simulate(fg.fedglb_ucb(1.0, confidence=Half(0.3)), env, horizon=5).choices.shape

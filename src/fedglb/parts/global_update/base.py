@@ -210,10 +210,10 @@ class GlobalUpdate(ABC):
 
     >>> from dataclasses import dataclass
     >>> import fedglb as fg
-    >>> from fedglb.parts.global_update import Query, Solution
+    >>> from fedglb.parts.global_update.base import Objective, Query, Solution, Steps
     >>> @dataclass(frozen=True)
     ... class Descent(fg.GlobalUpdate):
-    ...     def solve(self, objective):
+    ...     def solve(self, objective: Objective) -> Steps:
     ...         theta, ridge = objective.start, objective.setting.ridge
     ...         for _ in range(10):
     ...             sums = yield Query(theta)

@@ -128,9 +128,10 @@ class LocalUpdate(ABC, Generic[State]):
     >>> from dataclasses import dataclass, replace
     >>> import fedglb as fg
     >>> from fedglb.parts.local_update import Ons
+    >>> from fedglb.setting import Setting
     >>> @dataclass(frozen=True)
     ... class Cautious(Ons):
-    ...     def prior(self, setting):
+    ...     def prior(self, setting: Setting) -> float:
     ...         return 2.0 * super().prior(setting)
     >>> algorithm = replace(fg.n_ons_glm(), local_update=Cautious())
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=4)

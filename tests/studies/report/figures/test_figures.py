@@ -105,6 +105,7 @@ def test_the_front_is_thin_and_behind():
 MEDIA = [Medium(narrow, dark) for narrow in (False, True) for dark in (False, True)]
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("medium", MEDIA, ids=str)
 def test_every_text_is_inside_the_figure(medium):
     """Titles, names of axes, legends: also with long names and many curves."""
