@@ -105,7 +105,7 @@ VARIATIONS = {
 }
 
 
-@pytest.mark.pairs
+@pytest.mark.some(28)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 @pytest.mark.parametrize("variation", VARIATIONS)
 def test_same_choices(name, link, variation):

@@ -249,6 +249,7 @@ def test_both_kinds_of_component_serve_the_local_set():
     assert 0.1 < np.mean(around_truth) < 0.9
 
 
+@pytest.mark.some(2)
 @pytest.mark.parametrize("rule", [r for r in RULES if isinstance(r, Certified)], ids=repr)
 def test_certified_differs_from_the_upper_bound_and_unless_infinite_from_its_index(rule):
     """In one of the cases at least; equal arms of clipped intervals make C = 1 differ from Ucb."""
@@ -266,6 +267,7 @@ def test_certified_differs_from_the_upper_bound_and_unless_infinite_from_its_ind
 # ------------------------------------------------------------------------------- the mixture sets
 
 
+@pytest.mark.some(14)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", CASES)
 def test_the_proven_algorithm_makes_the_same_choices(name, engine):
@@ -293,6 +295,7 @@ def test_each_rule_makes_the_same_choices(rule, name, engine):
         assert_allclose(run.propensities, expected.propensities, rtol=1e-12)
 
 
+@pytest.mark.some(5)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("slack", [0.0005, 0.5])
 @pytest.mark.parametrize(

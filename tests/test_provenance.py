@@ -31,6 +31,7 @@ def edited(package, module: str, old: str, new: str) -> str:
         path.write_text(before)
 
 
+@pytest.mark.slow
 def test_what_a_reader_alone_sees_is_no_other_sweep(copy):
     ours = meaning_digest(copy)
     assert ours == meaning_digest(PACKAGE)

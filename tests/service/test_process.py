@@ -84,9 +84,8 @@ def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
     assert found.items() <= kept.items()
 
 
-@pytest.mark.parametrize(
-    ("kills", "count"), [(2, 100), pytest.param(40, 1500, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # `test_kills.py` has one of each in `make test`
+@pytest.mark.parametrize(("kills", "count"), [(2, 100), (40, 1500)])
 def test_kills_under_load_lose_nothing_that_was_acknowledged(tmp_path, kills, count):
     """And no reward of an acknowledged decision is refused: `observe` would have raised."""
     path, place, rng = tmp_path / "a.db", tmp_path / "agent.sock", random.Random(kills)

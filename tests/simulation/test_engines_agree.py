@@ -157,7 +157,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.some(50)
+@pytest.mark.some(36)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
     run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
@@ -165,6 +165,7 @@ def test_every_algorithm_and_link(name, link):
     assert len(np.unique(run.choices)) > 1 or "likelihood" in name
 
 
+@pytest.mark.some(15)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("name", SOLVERS)
 def test_every_solver(name, link):
@@ -235,7 +236,7 @@ def recorded(rewards, active):
     )  # fmt: skip
 
 
-@pytest.mark.some(40)
+@pytest.mark.some(30)
 @pytest.mark.parametrize("rewards", [True, False])
 @pytest.mark.parametrize("active", [True, False])
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -69,6 +69,7 @@ def script(case: str, seed: int, length: int):
             yield "choose", arms(rng, int(rng.integers(1, 6)), DIM)
 
 
+@pytest.mark.some(6)
 @pytest.mark.parametrize("case", CASES)
 def test_closed_and_opened_at_any_point(tmp_path, case):
     interrupted, twin = (World(tmp_path / f"{k}.db", case) for k in range(2))

@@ -30,7 +30,7 @@ FAILS_AT = {
 }
 
 
-@pytest.mark.some(2)
+@pytest.mark.some(1)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_coverage(name, link):
     seen = coverage(ALGORITHMS[name](1.0), small_problem(link), 40, SEEDS)
@@ -45,7 +45,7 @@ def test_the_check_fails_for_a_small_radius(name, link):
     assert seen.lost > 3 * DELTA
 
 
-@pytest.mark.some(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("link", LINKS)
 def test_the_linear_radius_is_not_for_other_links(link):
     """A linear model of logistic or probit rewards is misspecified: θ* is lost often."""

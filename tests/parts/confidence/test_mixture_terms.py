@@ -362,6 +362,7 @@ def test_every_parameter_that_is_likely_enough_is_in_theorem_l(link, kind):
     assert max(ratios) > (0.8 if kind == "any point" else 0.9)
 
 
+@pytest.mark.some(1)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_theorem_l_before_the_first_model(link):
     rng = np.random.default_rng([10, LINKS.index(link)])
@@ -390,7 +391,7 @@ def test_theorem_l_before_the_first_model(link):
 # Both, as they are used: with the component that they choose, and the reach that M finds
 
 
-@pytest.mark.some(3)
+@pytest.mark.some(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 def test_the_sets_that_are_chosen_hold_theta_at_the_end_of_their_event(link, kind):

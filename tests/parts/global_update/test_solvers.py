@@ -236,6 +236,7 @@ def test_newton_takes_a_few_rounds(name):
 # ------------------------------------------------------------------------------- transcripts
 
 
+@pytest.mark.some(12)
 @pytest.mark.parametrize(
     "solver",
     [

@@ -154,6 +154,7 @@ def test_ones_own_sweep_has_a_figure_of_its_parameters(tmp_path):
     assert page.tags.count("figure") == 2
 
 
+@pytest.mark.slow
 def test_files(whole):
     report, _ = whole
     folder = report.page.parent

@@ -245,6 +245,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_no_room_is_one_line_and_loses_nothing(tmp_path, undisturbed):
     folder = tmp_path / "out"
     sweep = ("sweep", toml(tmp_path), "--out", str(folder), "--jobs", "1")
