@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Tests start hundreds of processes, and wait for them: modules are compiled once, and there are more
 # workers than cores. Neighbours stay on one worker, so that what a module's tests share is made once.
 unexport PYTHONDONTWRITEBYTECODE
-PYTEST := $(BIN)/pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile
 
 .PHONY: demo docs test test-slow test-all lint clean
 
