@@ -110,7 +110,7 @@ class Problem:
 
     @cached_property
     def dispersion(self) -> float:
-        """By what the link's loss is divided to be a negative log-likelihood: R² for identity."""
+        """The dispersion φ: the loss over φ is a negative log-likelihood; R² for identity."""
         return self.link.dispersion(self.R)
 
     def __getstate__(self) -> dict[str, object]:

@@ -19,13 +19,7 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     curvature: float | None = None
 
     def build(self, dim: int | None = None, link: Link | None = None) -> Problem:
-        """Return the problem; `dim` is what data brings, None: the table's own; so is `link`.
-
-        Examples
-        --------
-        >>> ProblemTable(dim=10, link="poisson", noise=1.0).build().link
-        Poisson()
-        """
+        """Return the problem; a `dim` and a `link` that data brings replace the table's own."""
         link = LINKS[one_of("link", self.link, LINKS)]() if link is None else link
         dim = self.dim if dim is None else dim
         if dim is None:

@@ -80,13 +80,7 @@ def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
 
 @functools.cache  # the package's metadata is a file
 def release() -> str:
-    """Return name and version of this package, as members of a federation say it.
-
-    Examples
-    --------
-    >>> release().split()[0]
-    'fedglb'
-    """
+    """Return name and version of this package, as members of a federation report it."""
     return " ".join(["fedglb", *versions(("fedglb",)).values()])
 
 
@@ -125,7 +119,7 @@ def meaning_digest(package: Path = PACKAGE) -> str:
 
 
 def digest_of_source(source: bytes) -> str:
-    """Return a digest of what a module of somebody's own does, as `meaning_digest` has it."""
+    """Return a digest of what a user's own module does, as `meaning_digest` has it."""
     return _digest(_meaning(ast.parse(source)))
 
 

@@ -8,21 +8,7 @@ from fedglb.typing import FloatArray
 
 
 class Samples:
-    """A growing table of samples (x, y), stored in two arrays so that a pass over it is fast.
-
-    Parameters
-    ----------
-    dim
-        Number d of features.
-
-    Examples
-    --------
-    >>> samples = Samples(2)
-    >>> samples.append(np.array([1.0, 0.0]), 0.5)
-    0
-    >>> len(samples), samples.X.shape
-    (1, (1, 2))
-    """
+    """A growing table of samples (x, y), stored in two arrays so that a pass over it is fast."""
 
     def __init__(self, dim: int) -> None:
         self._X = np.empty((16, dim))
@@ -31,19 +17,9 @@ class Samples:
 
     @classmethod
     def over(cls, X: FloatArray, y: FloatArray, n: int) -> Samples:
-        """Return the first n rows of existing arrays, which are not copied.
+        """Return a view of the first n rows of (m, d) and (m,) arrays, m ≥ n.
 
-        Parameters
-        ----------
-        X, y
-            Features, shape (m, d), and rewards, shape (m,), with m ≥ n.
-        n
-            Number of samples.
-
-        Returns
-        -------
-        Samples
-            A view of the arrays; what is appended to it may overwrite row n.
+        What is appended to it may overwrite row n.
         """
         samples = cls(X.shape[1])
         samples._X, samples._y, samples._n = X, y, n

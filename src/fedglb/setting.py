@@ -45,18 +45,7 @@ class Setting:
     noise: NoisePlan | None = None
 
     def in_force(self, model: SharedModel | None) -> Setting:
-        """Return the setting with the λ of the last shared model, where that has one.
-
-        Parameters
-        ----------
-        model
-            The last shared model; None before the first.
-
-        Returns
-        -------
-        Setting
-            This one, unless a rule chose another λ.
-        """
+        """Return the setting with the λ of the last shared model, where a rule chose one."""
         if model is None or model.ridge is None:
             return self
         return replace(self, ridge=model.ridge)

@@ -53,28 +53,14 @@ _STEPS = 12
 
 
 def runs() -> list[tuple[str, Callable[[], object]]]:
-    """Return small runs with their names: all of them together use every kernel.
-
-    Returns
-    -------
-    list of (str, Callable)
-        Call each; what they return is of no interest.
-
-    Examples
-    --------
-    >>> [name for name, run in runs()][:2]
-    ['fedglb-ucb, compiled', 'fedglb-ucb, reference']
-    """
+    """Return small runs with their names: all of them together use every kernel."""
     return list(_runs())
 
 
 def warm_up(tell: Progress | None = None) -> None:
     """Compile every kernel that is not on disk yet, and load the others.
 
-    Parameters
-    ----------
-    tell
-        Called with the number of runs done, of those that `runs` returns.
+    `tell` is called with the number of runs done, of those that `runs` returns.
     """
     for done, (_, run) in enumerate(runs(), start=1):
         run()

@@ -10,15 +10,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.lanes import LANES, dots
 from fedglb.kernels.layout import DERIVATIVES
 from fedglb.kernels.pointers import call_derivatives
 from fedglb.kernels.sums import (
     BLOCK,
+    LANES,
     add_all_model_sums,
     add_derivatives,
     add_model_sums,
     add_moments,
+    dots,
     map1,
     sum_loss,
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -28,9 +27,9 @@ def warm_up(
     Example: NUMBA_CACHE_DIR=/opt/kernels fedglb warm-up
     """
     place = cache()
-    if place.folder is None or (place.fresh and not os.access(place.folder, os.W_OK)):
+    if place.obstacle is not None:
         allowed = "a folder that this user can write to"
-        raise InvalidInput("NUMBA_CACHE_DIR", place.wanted, allowed)
+        raise InvalidInput("NUMBA_CACHE_DIR", place.folder, allowed)
     from fedglb.warm_up import runs, warm_up
 
     with progress("compiling", len(runs())) as tell:

@@ -130,17 +130,7 @@ def _as_played(arms: FloatArray, shape: tuple[int | None, ...]) -> FloatArray:
 
 
 def in_range(name: str, values: FloatArray, problem: Problem) -> None:
-    """Raise unless all values are finite and in the range of the link.
-
-    Parameters
-    ----------
-    name
-        What they are, for the error: "means" or "rewards".
-    values
-        The numbers, at least one.
-    problem
-        The problem that they must fit.
-    """
+    """Raise unless all values ("means" or "rewards") are finite and in the range of the link."""
     low, high = problem.link.support
     # one look at the ends: NaN is no number between them
     if not (max(low, -_LARGEST) <= values.min() and values.max() <= min(high, _LARGEST)):
@@ -303,41 +293,16 @@ class Environment(ABC):
 
 
 def generator(seed: int, role: Role) -> np.random.Generator:
-    """Return the random numbers of one role under a seed.
+    """Return a generator of the random numbers of one role under a seed.
 
     Each role has a separate stream, so that all algorithms of a comparison see the same arms
     and noise, however many numbers each role draws.
-
-    Parameters
-    ----------
-    seed
-        The seed of the run.
-    role
-        What the numbers are for.
-
-    Returns
-    -------
-    numpy.random.Generator
-        A new generator at the start of the stream.
     """
     return np.random.default_rng(_sequence(seed, role))
 
 
 def stream_key(seed: int, role: Role) -> int:
-    """Return the key under which kernels draw the numbers of one role (`fedglb.kernels.philox`).
-
-    Parameters
-    ----------
-    seed
-        The seed of the run.
-    role
-        What the numbers are for.
-
-    Returns
-    -------
-    int
-        64 bits, as a signed number.
-    """
+    """Return the key of one role's stream (`fedglb.kernels.philox`): 64 bits, signed."""
     return int(_sequence(seed, role).generate_state(1, np.uint64).view(np.int64)[0])
 
 

@@ -82,7 +82,7 @@ class Changed(Environment):
 
     @abstractmethod
     def changes(self, seed: int) -> Callable[[Block], Block]:
-        """Return the function that changes the blocks of a run.
+        """Return the function that changes the blocks of a run, called with each block in order.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Changed(Environment):
         Returns
         -------
         Callable
-            Takes each block, in order, and returns it changed.
+            Takes a block and returns it changed.
         """
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
@@ -116,17 +116,8 @@ def check_model(env: Environment) -> None:
 def means_under(link: Link, block: Block, theta: FloatArray) -> FloatArray:
     """Return μ(xᵀθ) of each arm of a block, shape (s, N, K).
 
-    The sums are taken in the order of `fedglb.kernels.scoring.predictions`, so that they have its
-    bits.
-
-    Parameters
-    ----------
-    link
-        Whose μ.
-    block
-        The arms.
-    theta
-        Each client's θ in each step, shape (s, N, d).
+    `theta` is each client's θ in each step, shape (s, N, d). The sums are taken in the order of
+    `fedglb.kernels.scoring.predictions`, so that they have its bits.
     """
     z, term = np.zeros(block.arms.shape[:3]), np.empty(block.arms.shape[:3])
     for j in range(block.arms.shape[3]):

@@ -1,4 +1,4 @@
-"""Arms and rewards from arrays: two implementations can be compared choice by choice on them."""
+"""Arms and rewards from arrays."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Files: whole or not there, with one writer, and TOML."""
+"""Atomic writes and locks, and TOML."""

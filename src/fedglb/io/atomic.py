@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, and the package's cache folder."""
+"""Atomic writes, a lock for folders with one writer, and the package's cache folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import hashlib
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from fedglb.errors import InvalidInput
+
 UNFINISHED = ".unfinished-"
+LOCK = ".lock"
 
 
 def user_cache() -> Path:
@@ -23,9 +27,9 @@ def atomic_write(path: Path, content: bytes, mode: int = 0o666) -> None:
 
     The content is written under a temporary name, synced to the disk, and renamed; then the folder
     is synced, because the new name could be lost otherwise. Where there is no room this raises
-    `OSError` and leaves nothing behind. Every call has a temporary name of its own: of two
-    processes that write one file at a time, neither renames what the other has half written.
-    The file has `mode` from the first byte on: 0o600 for a secret.
+    `OSError` and leaves nothing behind. Temporary names are unique: of two processes that write one
+    file, neither renames what the other has half written. The file has `mode` from the first byte
+    on: 0o600 for a secret.
     """
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
     try:
@@ -64,3 +68,23 @@ def remove_unfinished(folder: Path, older_than: float = 0.0) -> None:
 def checksum(content: bytes | memoryview) -> str:
     """Return the SHA-256 of a file's content."""
     return hashlib.sha256(content).hexdigest()
+
+
+@contextlib.contextmanager
+def exclusive_lock(folder: Path, busy: str = "a sweep is running in this one") -> Iterator[None]:
+    """Hold the folder's lock; it is released when the process ends, even by a crash.
+
+    `busy` tells a second process what the first one is doing.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: no lock
+        yield
+        return
+    with open(folder / LOCK, "a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            allowed = f"another one, or wait: {busy}"
+            raise InvalidInput("folder", str(folder), allowed) from None
+        yield

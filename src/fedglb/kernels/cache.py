@@ -3,10 +3,9 @@
 * numba's disk cache does not notice an edit in a file that a kernel *imports*, so the name of our
   folder has a digest of all sources of kernels in it.
 * A process that finds no machine code for a kernel takes the kernel's lock, looks again, and
-  compiles. Others wait for it and load what it made. The system releases the lock when a process
-  dies, by whatever signal.
-* A folder that can be read but not written to, as in an image, is used. If something is missing
-  in it, or if there is no folder, that is said once.
+  compiles. Others wait and load the result. The system releases the lock of a process that dies.
+* A folder that can only be read, as in an image, is used. Where something cannot be kept, one
+  warning says so.
 """
 
 from __future__ import annotations
@@ -36,33 +35,22 @@ class KernelsNotKept(UserWarning):
 
 @dataclass
 class Counts:
-    """What this process has done so far: kernels that it compiled, and that it found on disk."""
+    """How many of the package's kernels this process compiled, and found on disk."""
 
     compiled: int = 0
     loaded: int = 0
 
 
-#: Of the package's own kernels, in this process.
 counts = Counts()
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Where compiled kernels are kept.
+    """Where compiled kernels are kept."""
 
-    Parameters
-    ----------
-    folder
-        None where there is none and none can be made.
-    fresh
-        Whether nothing was compiled yet when this process started: its first run takes longer.
-    wanted
-        The folder, whether or not it is there.
-    """
-
-    folder: str | None
-    fresh: bool
-    wanted: str
+    folder: str
+    fresh: bool  # nothing was compiled yet when this process started: its first run takes longer
+    obstacle: str | None  # why nothing can be kept there
 
 
 @functools.cache
@@ -72,18 +60,18 @@ def cache() -> Cache:
     folder = os.path.join(root, "kernels-" + source_digest()[:16])
     try:
         os.makedirs(folder, exist_ok=True)
-        return Cache(folder, not os.listdir(folder), folder)
+        fresh = not os.listdir(folder)
     except OSError:
-        return Cache(None, fresh=True, wanted=folder)
+        return Cache(folder, True, "the folder is not there and cannot be made")
+    closed = fresh and not os.access(folder, os.W_OK)
+    return Cache(folder, fresh, "the folder is empty and cannot be written to" if closed else None)
 
 
 def say_if_not_kept() -> None:
     """Warn where it is known from the start that nothing will be kept, before workers start."""
-    place = cache()
-    if place.folder is None:
-        say_not_kept("the folder is not there and cannot be made")
-    elif place.fresh and not os.access(place.folder, os.W_OK):
-        say_not_kept("the folder is empty and cannot be written to")
+    obstacle = cache().obstacle
+    if obstacle is not None:
+        say_not_kept(obstacle)
 
 
 def say_not_kept(why: str) -> None:
@@ -92,7 +80,7 @@ def say_not_kept(why: str) -> None:
         return
     os.environ[_SAID] = "1"
     warnings.warn(
-        f"compiled kernels are not kept in {cache().wanted} ({why}): every process compiles them "
+        f"compiled kernels are not kept in {cache().folder} ({why}): every process compiles them "
         "again, which takes seconds. Set NUMBA_CACHE_DIR to a folder that can be written to, or "
         "run `fedglb warm-up` once as a user who may write to this one.",
         KernelsNotKept, stacklevel=2,
@@ -103,12 +91,8 @@ class KernelLock:
     """The right to compile a kernel: of the processes of a machine one has it at a time.
 
     A process holds one of these at most, so that no two can wait for each other: numba compiles
-    one kernel at a time in a process. Where there can be no lock, every process compiles.
-
-    Parameters
-    ----------
-    path
-        The lock's file; it stays.
+    one kernel at a time in a process. Where there can be no lock, every process compiles. The
+    lock's file stays.
     """
 
     _held: ClassVar[KernelLock | None] = None

@@ -3,11 +3,7 @@
 * There is no fastmath and no parallel reduction: the same input gives the same bits everywhere.
 * Nothing is compiled, and numba is not imported, before a kernel is first called.
 * A kernel that Python calls, or the block loop by address, is an entry. What it calls in turn is
-  compiled as a part of it (`fedglb.kernels.linking`): else every kernel would be optimised once
-  more on each level above it, which is most of what a first start costs.
-
-How kernels are called by address is in `fedglb.kernels.pointers`, where they are kept on disk in
-`fedglb.kernels.cache`.
+  compiled as a part of it (`fedglb.kernels.linking`).
 """
 
 from __future__ import annotations
@@ -23,12 +19,7 @@ T = TypeVar("T")
 class Kernel(Generic[P, T]):
     """A function that numba compiles when it is first called.
 
-    Parameters
-    ----------
-    function
-        A function that numba compiles in its nopython mode.
-    inlined
-        Whether it is copied into every kernel that calls it.
+    If `inlined`, it is copied into every kernel that calls it.
     """
 
     def __init__(self, function: Callable[P, T], inlined: bool) -> None:
@@ -66,18 +57,8 @@ class Kernel(Generic[P, T]):
 def kernel(function: Callable[P, T]) -> Callable[P, T]:
     """Compile `function` with numba on its first call; it runs without the GIL.
 
-    The package's own kernels are kept on disk. Those of others are compiled in every process,
-    because the digest does not cover what they import.
-
-    Parameters
-    ----------
-    function
-        A function that numba compiles in its nopython mode.
-
-    Returns
-    -------
-    Callable
-        The same function, compiled; `function` itself with ``NUMBA_DISABLE_JIT=1``.
+    With ``NUMBA_DISABLE_JIT=1`` it stays a Python function. The package's own kernels are kept on
+    disk; those of others are compiled in every process.
 
     Examples
     --------
@@ -95,15 +76,5 @@ def inlined_kernel(function: Callable[P, T]) -> Callable[P, T]:
 
     Each array is seven words or more when it is passed: a call with ten of them takes longer than
     scoring a few arms.
-
-    Parameters
-    ----------
-    function
-        A function that numba compiles in its nopython mode.
-
-    Returns
-    -------
-    Callable
-        The same function, compiled; `function` itself with ``NUMBA_DISABLE_JIT=1``.
     """
     return Kernel(function, inlined=True)

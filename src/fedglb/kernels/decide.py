@@ -26,40 +26,24 @@ EXPLORATION = 2**32 - 1
 
 
 class ChoiceParams(NamedTuple):
-    """How arms are chosen: addresses of machine code, and the numbers that it needs.
+    """How arms are chosen: addresses of machine code, and the numbers that it needs."""
 
-    Attributes
-    ----------
-    bounds
-        Address of the confidence's `bounds`; 0: the bounds of an ellipsoid.
-    index
-        Address of the rule's scores; 0: the scores are the upper bounds.
-    index_constants, radius_constants
-        The constants of `index` and of `bounds`.
-    with_bounds, with_interval
-        Whether the rule needs upper bounds, and certified intervals.
-    slack
-        C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
-        none is.
-    epsilon
-        The probability of an arm drawn uniformly.
-    draws
-        −1 where `index` is not random; else how many further draws estimate the probability of
-        the arm that is played (0: it is not estimated).
-    key
-        The seed of the stream (`fedglb.kernels.philox`), modulo 2⁶⁴.
-    """
-
+    #: Address of the confidence's `bounds`; 0: the bounds of an ellipsoid.
     bounds: int
+    #: Address of the rule's scores; 0: the scores are the upper bounds.
     index: int  # type: ignore[assignment]  # a tuple's method has this name too
     index_constants: FloatArray
-    radius_constants: FloatArray
+    radius_constants: FloatArray  # of `bounds`
     with_bounds: bool
-    with_interval: bool
+    with_interval: bool  # whether certified intervals are needed
+    #: C: arms with U − low > C·(high − low) are left out, U being the largest `high`. Infinity:
+    #: none is.
     slack: float
-    epsilon: float
+    epsilon: float  # the probability of an arm drawn uniformly
+    #: −1 where `index` is not random; else how many further draws estimate the probability of the
+    #: arm that is played (0: it is not estimated).
     draws: int
-    key: int
+    key: int  # the seed of the stream (`fedglb.kernels.philox`), modulo 2⁶⁴
 
 
 @inlined_kernel
@@ -165,33 +149,12 @@ def decide(
 ) -> int:
     """Return the arm to play, and write the probability with which it is played.
 
-    Parameters
-    ----------
-    arms
-        Shape (d, K).
-    vectors, matrices, counters, radius_terms
-        The client's state, and the numbers that its last model holds for the radius.
-    params
-        The rule.
-    alpha
-        The radius, with `exploration` in it; where no bounds are needed it is ignored.
-    t
-        The step, from 1.
-    number, client
-        The place in the stream of random numbers.
-    work, factor
-        Scratch of shapes (5, K) and (d, d). At the end `work` has the bounds, if the rule needs
-        them, and the scores of the last draw; the score of the returned arm is that of the draw
-        that was played.
-    propensity
-        Shape (2,), written: the probability of the arm that is returned, given the state and the
-        arms, and the standard error of this number (0 where it is exact). NaN where it is not
-        estimated.
-
-    Returns
-    -------
-    int
-        The index of the arm.
+    `arms` is (d, K), `alpha` the radius with `exploration` in it, t counts from 1, `number` and
+    `client` are the place in the stream of random numbers. `work` (5, K) and `factor` (d, d) are
+    scratch: at the end `work` has the bounds, if the rule needs them, and the scores of the last
+    draw, but for the returned arm that of the draw that was played. `propensity` (2,) gets the
+    probability of the returned arm, given the state and the arms, and its standard error (0 where
+    it is exact); NaN where it is not estimated.
     """
     if params.with_bounds and params.bounds == 0:
         centre, A_inv = vectors[CENTRE], matrices[INVERSE]

@@ -31,24 +31,10 @@ def draw_steps(
     begin: int,
     end: int,
 ) -> None:
-    """Draw what the clients `begin` … `end` − 1 meet in s steps.
+    """Draw s steps of the clients `begin` … `end` − 1; `first` is the number t of the first step.
 
-    Parameters
-    ----------
-    first
-        The number t of the first step.
-    arms_key, noise_key
-        Keys of the two streams, modulo 2⁶⁴.
-    theta, functions
-        θ*, and the addresses of the link's functions.
-    arms
-        Written: arms uniform on the unit sphere, shape (s, N, d, K).
-    means
-        Written: their mean rewards, shape (s, N, K).
-    noise
-        Written: a uniform per step and client, shape (s, N).
-    begin, end
-        Which clients.
+    It writes arms uniform on the unit sphere, shape (s, N, d, K), their mean rewards (s, N, K)
+    under θ* = `theta`, and a uniform per step and client (s, N). The keys are modulo 2⁶⁴.
     """
     steps, _, d, K = arms.shape
     all_arms, all_means = borrow(arms), borrow(means)

@@ -1,12 +1,12 @@
 """What numba emits for functions that exist only in kernels: calls by address, bits, lanes.
 
-Their signatures are here too; `Intrinsic` in `fedglb.kernels.pointers` stands for each.
-
-numba is imported here: only where a kernel is first called.
+`Intrinsic` in `fedglb.kernels.pointers` stands for each. numba is imported here, so import this
+module only where a kernel is first called.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from llvmlite import ir
@@ -17,7 +17,7 @@ from numba.core.imputils import impl_ret_borrowed
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from fedglb.kernels.lanes import LANES
+from fedglb.kernels.sums import LANES
 
 _REALS = [None, *(types.Array(types.float64, n, "C") for n in (1, 2, 3))]
 _WHOLES = types.Array(types.int64, 1, "C")
@@ -39,7 +39,7 @@ SIGNATURES = {
 
 
 def scalar(arguments: int) -> Any:
-    """Return the signature of a function of so many floats that returns a float."""
+    """Return the signature of a function of n floats that returns a float."""
     return types.float64(*[types.float64] * arguments)
 
 
@@ -48,19 +48,25 @@ def numba_type(name: str) -> Any:
     return cpu_target.typing_context.resolve_value_type(_INTRINSICS[name])
 
 
+def _by_address(signature: Any, emit: Any) -> Any:
+    """Return the intrinsic (address, *arguments) that calls a function of this signature."""
+
+    def typed(typing: Any, *arguments: Any) -> Any:
+        return signature.return_type(types.int64, *signature.args), emit
+
+    names = ["typing", "address", *(f"argument{k}" for k in range(len(signature.args)))]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    typed.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # what numba reads
+        [inspect.Parameter(name, kind) for name in names]
+    )
+    return intrinsic(typed)
+
+
 def _emit_scalar_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     double = ir.DoubleType()
     prototype = ir.FunctionType(double, [double] * (len(args) - 1))
     pointer = builder.inttoptr(args[0], prototype.as_pointer())
     return builder.call(pointer, args[1:])
-
-
-def _typed_call1(typing: Any, address: Any, x: Any) -> Any:
-    return types.float64(types.int64, types.float64), _emit_scalar_call
-
-
-def _typed_call3(typing: Any, address: Any, x: Any, u: Any, v: Any) -> Any:
-    return types.float64(types.int64, *[types.float64] * 3), _emit_scalar_call
 
 
 def _emit_native_call(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -74,49 +80,6 @@ def _emit_native_call(context: Any, builder: Any, signature: Any, args: Any) -> 
     with builder.if_then(status.is_error, likely=False):
         convention.return_status_propagate(builder, status)
     return result
-
-
-def _native(name: str) -> Any:
-    signature = SIGNATURES[name]
-    return signature.return_type(types.int64, *signature.args), _emit_native_call
-
-
-def _typed_step(
-    typing: Any, address: Any, vectors: Any, matrices: Any, counters: Any, X: Any, y: Any,
-    functions: Any, constants: Any,
-) -> Any:  # fmt: skip
-    return _native("STEP")
-
-
-def _typed_radius(
-    typing: Any, address: Any, vectors: Any, counters: Any, radius_terms: Any, constants: Any
-) -> Any:
-    return _native("RADIUS")
-
-
-def _typed_bounds(
-    typing: Any, address: Any, arms: Any, vectors: Any, matrices: Any, counters: Any,
-    radius_terms: Any, constants: Any, alpha: Any, with_interval: Any, work: Any,
-) -> Any:  # fmt: skip
-    return _native("BOUNDS")
-
-
-def _typed_index(
-    typing: Any, address: Any, arms: Any, vectors: Any, matrices: Any, work: Any, factor: Any,
-    constants: Any, t: Any, key: Any, number: Any, client: Any, draw: Any,
-) -> Any:  # fmt: skip
-    return _native("INDEX")
-
-
-def _typed_derivatives(
-    typing: Any, address: Any, z: Any, means: Any, variances: Any, functions: Any,
-    with_variances: Any,
-) -> Any:  # fmt: skip
-    return _native("DERIVATIVES")
-
-
-def _typed_project(typing: Any, address: Any, A: Any, A_inv: Any, S: Any, theta: Any) -> Any:
-    return _native("PROJECT")
 
 
 def _typed_bits(typing: Any, x: Any) -> Any:
@@ -182,14 +145,12 @@ def _typed_borrow(typing: Any, array: Any) -> Any:
 
 
 _INTRINSICS = {
-    "call1": intrinsic(_typed_call1),
-    "call3": intrinsic(_typed_call3),
-    "call_step": intrinsic(_typed_step),
-    "call_radius": intrinsic(_typed_radius),
-    "call_bounds": intrinsic(_typed_bounds),
-    "call_index": intrinsic(_typed_index),
-    "call_derivatives": intrinsic(_typed_derivatives),
-    "call_project": intrinsic(_typed_project),
+    "call1": _by_address(scalar(1), _emit_scalar_call),
+    "call3": _by_address(scalar(3), _emit_scalar_call),
+    **{
+        f"call_{name.lower()}": _by_address(signature, _emit_native_call)
+        for name, signature in SIGNATURES.items()
+    },
     "bits": intrinsic(_typed_bits),
     "from_bits": intrinsic(_typed_from_bits),
     "dots": intrinsic(_typed_dots),

@@ -1,7 +1,6 @@
-"""Where kernels find things: places in a learner's arrays, in constants, in radius terms.
+"""Array index constants: places in a learner's arrays, in constants, in radius terms.
 
-Kernels take flat arrays and read them by place. Each place has a name, and an array of numbers
-is filled by the same names (`in_order`), so that filling and reading cannot drift apart.
+An array of numbers is filled (`in_order`) and read by the same names.
 """
 
 from __future__ import annotations
@@ -24,12 +23,5 @@ UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
 
 
 def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:
-    """Return numbers that are given by place, in the order of their places 0, 1, ….
-
-    Examples
-    --------
-    >>> C_MU, BALL = range(2)
-    >>> in_order({BALL: 1.0, C_MU: 0.25})
-    (0.25, 1.0)
-    """
+    """Return numbers that are given by place, in the order of their places 0, 1, …."""
     return tuple(numbers[place] for place in range(len(numbers)))

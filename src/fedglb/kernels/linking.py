@@ -1,10 +1,10 @@
 """Entries and their parts: how numba compiles a kernel together with the kernels that it calls.
 
-By itself numba optimises a function, translates it to machine code, and does both once more with
-each function that calls it, and again with each that calls those. Here a part stays as it is until
-an entry is compiled, which is optimised and translated once, with all its parts in it.
+By itself numba optimises a function and translates it to machine code once more on each level of
+callers above it, which is most of what a first start costs. Here a part stays as it is until an
+entry is compiled, which is optimised and translated once, with all its parts in it.
 
-numba is imported here: only where a kernel is first called.
+numba is imported here, so import this module only where a kernel is first called.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def part(function: Callable[..., Any], inlined: bool) -> Any:
 
 
 def c_function(function: Callable[..., float], arguments: int) -> Any:
-    """Return a function of so many floats as numba compiles it for C."""
+    """Return a function of n floats as numba compiles it for C."""
     signature = intrinsics.scalar(arguments)
     made = CFunc(
         function, (signature.args, signature.return_type), locals={},

@@ -1,11 +1,9 @@
-"""Samples with the same features, taken together: a pass then costs what the different ones do.
+"""Tables of distinct samples: where the same arms are offered again and again, a pass is short.
 
-Where the same arms are offered again and again, a client's samples have few different features,
-however many samples there are. Each is kept once, with how often it occurs and the sum of its
-rewards: all that sums of derivatives and losses need. They are kept in the order in which they
-first came, and rewards are added in the order in which they come. So the tables, and all sums over
-them, depend on nothing but the samples and their order: it does not matter how often they were
-brought up to date. Where no two samples are the same, sums have the bits of a pass over samples.
+Each distinct feature vector is kept once, with how often it occurs and the sum of its rewards: all
+that sums of derivatives and losses need. The order is that of first occurrence, and rewards are
+added in the order in which they come. So all sums depend on nothing but the samples and their
+order; where no two samples are the same, they have the bits of a pass over samples.
 """
 
 from __future__ import annotations
@@ -17,29 +15,18 @@ import numpy as np
 from fedglb.kernels.compile import kernel
 from fedglb.typing import FloatArray, IntArray
 
-#: A client with more different samples than so many is summed over sample by sample.
+#: A client with more distinct samples than this is summed over sample by sample.
 MOST = 64
 
 
 class Merged(NamedTuple):
-    """The different samples of each of L clients.
+    """The distinct samples of each of L clients."""
 
-    Attributes
-    ----------
-    X, y, times
-        Features, sums of rewards, and how often a sample with these features occurs; shapes
-        (L, MOST, d), (L, MOST) and (L, MOST).
-    different
-        How many there are, shape (L,); −1 from the moment on where there are more than `MOST`.
-    taken
-        How many of the client's samples are in them, shape (L,).
-    """
-
-    X: FloatArray
-    y: FloatArray
-    times: FloatArray
-    different: IntArray
-    taken: IntArray
+    X: FloatArray  # features, shape (L, MOST, d)
+    y: FloatArray  # sums of rewards, shape (L, MOST)
+    times: FloatArray  # how often each occurs, shape (L, MOST)
+    different: IntArray  # how many there are, shape (L,); −1 once there are more than `MOST`
+    taken: IntArray  # how many of the client's samples are in the table, shape (L,)
 
     @classmethod
     def empty(cls, clients: int, dim: int) -> Merged:

@@ -14,13 +14,13 @@ from fedglb.provenance import PACKAGE, source_digest
 
 
 def keep_on_disk(compiled: Any, function: Callable[..., Any]) -> None:
-    """Let a function of numba's keep its machine code in our folder, if it is the package's own.
+    """Keep a compiled function's machine code in our folder, if it is the package's own.
 
-    Those of others are compiled in every process: the folder's digest does not cover them.
+    The folder's digest does not cover others' functions: they are compiled in every process.
     """
     if not is_own(function):
         return
-    kept = _DiskCache(function) if cache().folder is not None else _NoDiskCache()
+    kept = _DiskCache(function)
     compiled._cache, compile_once = kept, compiled.compile
 
     def compile_and_release(*arguments: Any) -> Any:
@@ -48,10 +48,10 @@ class _Locator:
         return cls(function, source)
 
     def get_cache_path(self) -> str:
-        return cache().wanted
+        return cache().folder
 
     def ensure_cache_path(self) -> None:
-        os.makedirs(cache().wanted, exist_ok=True)
+        os.makedirs(cache().folder, exist_ok=True)
 
     def get_source_stamp(self) -> str:
         return source_digest()
@@ -76,9 +76,12 @@ class _DiskCache(FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return what is on disk, or None: then this process has the lock and must compile."""
-        found = super().load_overload(signature, target_context)
-        if found is None and self._lock.acquire():
+        try:
             found = super().load_overload(signature, target_context)
+            if found is None and self._lock.acquire():
+                found = super().load_overload(signature, target_context)
+        except OSError:  # there is no folder, and none can be made
+            found = None
         if found is None:
             counts.compiled += 1
         else:
@@ -95,17 +98,3 @@ class _DiskCache(FunctionCache):  # type: ignore[misc]
     def release(self) -> None:
         """Let other processes go on."""
         self._lock.release()
-
-
-class _NoDiskCache:
-    """Stands for a cache where there is no folder."""
-
-    def load_overload(self, signature: Any, target_context: Any) -> None:
-        target_context.refresh()
-        counts.compiled += 1
-
-    def save_overload(self, signature: Any, compiled: Any) -> None:
-        say_not_kept("the folder is not there and cannot be made")
-
-    def release(self) -> None:
-        pass

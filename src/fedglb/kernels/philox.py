@@ -66,13 +66,9 @@ def _uniform(high: np.uint64, low: np.uint64) -> float:
 def uniforms(key: int, number: int, client: int, draw: int, block: int) -> tuple[float, float]:
     """Return two independent uniforms in [0, 1), with 53 random bits each.
 
-    Parameters
-    ----------
-    key
-        The seed, modulo 2⁶⁴.
-    number, client, draw, block
-        The place in the stream, each modulo 2³²: the number of the decision (the step t in a
-        simulation), the client, which draw of that decision, and which pair of that draw.
+    `key` is the seed, modulo 2⁶⁴. The place in the stream, each modulo 2³²: the number of the
+    decision (the step t in a simulation), the client, which draw of that decision, and which pair
+    of that draw.
     """
     w0, w1, w2, w3 = philox(block, draw, client, number, key, key >> 32)
     return _uniform(w0, w1), _uniform(w2, w3)

@@ -1,14 +1,9 @@
 """Calls by address: how kernels call a link's functions, and the block loop a part's kernels.
 
-* Kernels get a link's scalar functions as addresses, which are plain integers. So one compiled
-  kernel serves every link, a user's own included, and can be kept on disk; and a call costs
-  nothing to set up. It also keeps the compiler from replacing a link's ``exp`` by a vectorised
-  one in some places, where it would round differently.
-* The loop of the compiled engine (`fedglb.simulation.play`) gets a part's `step` or `formula` in
-  the same way. So the loop runs the same machine code as Python does for a single interaction.
-
-How kernels are compiled is in `fedglb.kernels.compile`; what numba emits for these calls in
-`fedglb.kernels.intrinsics`.
+Addresses are plain integers. So one compiled kernel serves every link, a user's own included, and
+can be kept on disk; the compiler cannot replace a link's ``exp`` by a vectorised one that rounds
+differently; and the block loop (`fedglb.simulation.play`) runs the same machine code of a part as
+Python does for a single interaction.
 """
 
 from __future__ import annotations
@@ -38,20 +33,7 @@ _python_functions: dict[int, Callable[..., Any]] = {}
 
 @functools.cache
 def compile_scalar(function: Callable[..., float], arguments: int) -> ScalarFunction:
-    """Compile a function of `arguments` floats to machine code with a C signature.
-
-    Parameters
-    ----------
-    function
-        A function of floats that returns a float, and uses `math` only.
-    arguments
-        How many floats it takes.
-
-    Returns
-    -------
-    ScalarFunction
-        The same one for the same function.
-    """
+    """Compile a function of n floats, which uses `math` only, to code with a C signature."""
     from fedglb.kernels import linking
 
     if linking.interpreted():
@@ -85,24 +67,7 @@ PROJECT: Signature = "PROJECT"
 def address_of(function: Callable[..., Any] | None, signature: Signature) -> int:
     """Return the address of a kernel's machine code for a signature; compile it if need be.
 
-    Parameters
-    ----------
-    function
-        A function under `@kernel`.
-    signature
-        `STEP`, `RADIUS`, `BOUNDS`, `INDEX`, `DERIVATIVES` or `PROJECT`.
-
-    Returns
-    -------
-    int
-        The address, for `call_step`, `call_radius`, `call_bounds`, `call_index`,
-        `call_derivatives` or `call_project`.
-
-    Raises
-    ------
-    TypeError
-        If it is not a kernel, does not compile for the signature, or does not return what the
-        signature says.
+    It raises `TypeError` where the function is no kernel or does not fit the signature.
     """
     if function is None or not callable(function):
         raise TypeError("there is no such function")
@@ -125,12 +90,7 @@ def _native_address(function: Kernel[..., Any], signature: Signature) -> int:
 class Intrinsic:
     """A function that exists only in kernels; numba knows it by its name in `intrinsics`.
 
-    Parameters
-    ----------
-    name
-        The name.
-    interpreted
-        What stands for it with ``NUMBA_DISABLE_JIT=1``.
+    With ``NUMBA_DISABLE_JIT=1`` the Python function `interpreted` stands for it.
     """
 
     def __init__(self, name: str, interpreted: Callable[..., Any]) -> None:

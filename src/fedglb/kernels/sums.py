@@ -5,17 +5,40 @@ from __future__ import annotations
 import numpy as np
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.lanes import LANES, dots
 from fedglb.kernels.layout import CUMULANT, DERIVATIVES, MEAN, VARIANCE
 from fedglb.kernels.linalg import add_square, dot, set_matrix, set_vector
 from fedglb.kernels.merge import Merged, merge
-from fedglb.kernels.pointers import call1, call_derivatives
+from fedglb.kernels.pointers import Intrinsic, call1, call_derivatives
 from fedglb.typing import FloatArray, IntArray
 
-#: So many samples are taken at a time: they stay in the cache while all is summed.
+#: Samples that are summed at a time: a block stays in the processor's cache.
 BLOCK = 248
 #: Rows of scratch that a pass needs beside one per feature.
 SCRATCH_ROWS = 6
+#: Lanes of a dot product (`dots`).
+LANES = 8
+
+
+def _dots_in_python(W: FloatArray, X: FloatArray, row: int, length: int) -> tuple[float, ...]:
+    results = []
+    for w in W[:2, :length]:
+        for x in X[row : row + 2, :length]:
+            lanes = np.zeros(LANES)
+            for group in (w * x).reshape(-1, LANES):
+                lanes += group
+            while lanes.size > 1:
+                lanes = lanes[: lanes.size // 2] + lanes[lanes.size // 2 :]
+            results.append(float(lanes[0]))
+    return tuple(results)
+
+
+#: ``dots(W, X, row, length)``: the four dot products of the first two rows of W with the rows `row`
+#: and `row` + 1 of X, over their first `length` places, a multiple of `LANES`. Both arrays are in C
+#: order. Without leave to reorder a sum, the compiler computes a dot product number by number. Here
+#: the order is part of the definition: lane l adds up the products of places l, l + 8, l + 16, …,
+#: and the eight sums are added in pairs, l with l + 4, then l with l + 2, then the last two. So the
+#: sums stay in vector registers, and the bits are the same whatever the width of the vectors.
+dots = Intrinsic("dots", _dots_in_python)
 
 
 @kernel
@@ -26,7 +49,7 @@ def one_by_one(
     functions: IntArray,
     with_variances: int,
 ) -> int:
-    """Write a link's μ(z) and, `with_variances`, μ′(z) of every z, by its scalar functions."""
+    """Write μ(z) and, `with_variances`, μ′(z) of every z, by the link's scalar functions."""
     for k in range(z.shape[0]):
         means[k] = call1(functions[MEAN], z[k])
     if with_variances != 0:

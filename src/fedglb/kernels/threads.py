@@ -1,6 +1,6 @@
-"""Threads around kernels, where this process has more than one core to itself.
+"""Threads around kernels, which release the interpreter's lock.
 
-Kernels release the interpreter's lock. What is divided here does not depend on how it is divided.
+Results do not depend on how the work is divided.
 """
 
 from __future__ import annotations
@@ -18,11 +18,7 @@ _LEAST_NUMBERS = 100_000
 
 
 def threads() -> int:
-    """Return how many threads this process may use.
-
-    Sweeps run one process per core; joblib tells these, by NUMBA_NUM_THREADS, how many threads
-    each may use.
-    """
+    """Return how many threads this process may use; joblib sets NUMBA_NUM_THREADS for workers."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     told = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(int(told) if told.isdecimal() else cores or 1, 1)
@@ -44,14 +40,7 @@ def each(do: Callable[[T], None], items: Iterable[T]) -> None:
 def in_ranges(draw: Callable[[int, int], None], clients: int, numbers: int) -> None:
     """Call draw(begin, end) for ranges that together are 0 … clients − 1, in threads.
 
-    Parameters
-    ----------
-    draw
-        Draws what the clients begin … end − 1 need.
-    clients
-        N.
-    numbers
-        How many numbers are drawn in all.
+    `numbers` is how many numbers are drawn in all: little work is not divided.
     """
     count = max(1, min(threads(), clients, numbers // _LEAST_NUMBERS))
     ends = [clients * k // count for k in range(count + 1)]

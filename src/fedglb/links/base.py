@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.elementary import normal_quantile
 from fedglb.kernels.pointers import (
     DERIVATIVES,
     ScalarFunction,
@@ -20,7 +21,6 @@ from fedglb.kernels.pointers import (
     call3,
     compile_scalar,
 )
-from fedglb.kernels.quantiles import normal_quantile
 from fedglb.kernels.sums import map1, one_by_one
 from fedglb.typing import FloatArray, IntArray
 

@@ -1,4 +1,4 @@
-"""From noise to ε and δ, and back: GaussianMechanism differential privacy, and zCDP beside it.
+"""From noise to ε and δ, and back: Gaussian differential privacy, and zCDP beside it.
 
 All releases of a stream together are one Gaussian mechanism whose parameter is μ: sensitivity over
 standard deviation. That holds for streams that depend on earlier releases, too (Smith and Thakurta
@@ -52,28 +52,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
     """Return the δ of a Gaussian mechanism at ε.
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). Both terms have the factor φ(μ/2 − ε/μ); it is taken
-    out, so that nothing overflows and little cancels.
-
-    Parameters
-    ----------
-    epsilon
-        ε ≥ 0.
-    mu
-        μ > 0, sensitivity over standard deviation.
-
-    Returns
-    -------
-    float
-        δ(ε).
-
-    References
-    ----------
-    Balle and Wang (2018), Theorem 8.
-
-    Examples
-    --------
-    >>> round(gdp_delta(1.0, 0.5), 6)
-    0.00683
+    out, so that nothing overflows and little cancels. Balle and Wang (2018), Theorem 8.
     """
     from scipy.special import erfcx, ndtr  # only here, and slow to import
 
@@ -97,22 +76,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 def gdp_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ of a Gaussian mechanism that is (ε, δ)-private.
 
-    Parameters
-    ----------
-    epsilon
-        ε > 0.
-    delta
-        δ, between 0 and 1.
-
-    Returns
-    -------
-    float
-        μ, by bisection, and less by 10⁻¹² of it: rounding is on the safe side.
-
-    Examples
-    --------
-    >>> round(gdp_mu(1.0, 1e-6), 5)
-    0.2367
+    By bisection, and less by 10⁻¹² of it: rounding is on the safe side.
     """
     number("epsilon", epsilon, above=0.0)
     number("delta", delta, above=0.0, below=1.0)
@@ -132,22 +96,7 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε ≥ 0 for which a Gaussian mechanism is (ε, δ)-private.
 
-    Parameters
-    ----------
-    mu
-        μ ≥ 0, sensitivity over standard deviation.
-    delta
-        δ, between 0 and 1.
-
-    Returns
-    -------
-    float
-        ε, by bisection, and more by 10⁻¹² of it: rounding is on the safe side.
-
-    Examples
-    --------
-    >>> round(gdp_epsilon(0.2367, 1e-6), 4)
-    1.0
+    By bisection, and more by 10⁻¹² of it: rounding is on the safe side.
     """
     number("mu", mu, at_least=0.0)
     number("delta", delta, above=0.0, below=1.0)
@@ -169,28 +118,8 @@ def zcdp_epsilon(mu: float, delta: float) -> float:
 
     The discrete Gaussian has this ρ by a theorem about it alone, so the figure does not rest on the
     comparison with the continuous one. It is min over α > 1 of
-    ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α); every α gives a promise that holds.
-
-    Parameters
-    ----------
-    mu
-        μ ≥ 0, sensitivity over standard deviation.
-    delta
-        δ, between 0 and 1.
-
-    Returns
-    -------
-    float
-        ε ≥ 0.
-
-    References
-    ----------
-    Canonne, Kamath and Steinke (2020), Theorem 4 and Proposition 12.
-
-    Examples
-    --------
-    >>> round(zcdp_epsilon(0.2367, 1e-6), 3)
-    1.078
+    ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α); every α gives a promise that holds. Canonne, Kamath and
+    Steinke (2020), Theorem 4 and Proposition 12.
     """
     number("mu", mu, at_least=0.0)
     number("delta", delta, above=0.0, below=1.0)

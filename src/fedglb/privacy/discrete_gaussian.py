@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import isqrt
 from typing import TypeAlias
 
-from fedglb.errors import InvalidInput, integer
+from fedglb.errors import InvalidInput, instance
 
 #: Returns n random bytes.
 Source: TypeAlias = Callable[[int], bytes]
@@ -21,58 +21,22 @@ _WORDS = 128  # words of 64 bits that are read at once
 _WORD = 2**64
 
 
-def sample(
-    variance: Fraction | int | tuple[int, int], count: int, source: Source = os.urandom
-) -> list[int]:
-    """Draw whole numbers k with P(k) ∝ exp(−k²/2σ²), exactly.
+def sample(variance: Fraction, count: int, source: Source = os.urandom) -> list[int]:
+    """Draw `count` whole numbers k with P(k) ∝ exp(−k²/2σ²), exactly.
 
-    Parameters
-    ----------
-    variance
-        σ² > 0: a whole number, a fraction, or its numerator and denominator.
-    count
-        How many numbers.
-    source
-        Where random bytes come from: the system by default. Anything else is for tests.
-
-    Returns
-    -------
-    list
-        `count` whole numbers.
-
-    Raises
-    ------
-    InvalidInput
-        If the variance is not a fraction > 0.
-
-    References
-    ----------
-    Canonne, Kamath and Steinke (2020), Algorithms 1 to 3.
-
-    Examples
-    --------
-    >>> draws = sample(Fraction(10**18), 65)
-    >>> len(draws), max(abs(k) for k in draws) < 10**10
-    (65, True)
+    Random bytes come from the system; another `source` is for tests. Canonne, Kamath and Steinke
+    (2020), Algorithms 1 to 3.
     """
-    top, bottom = _ratio(variance)
-    integer("count", count, at_least=0)
+    instance("variance", variance, Fraction, "Fraction(7, 2)")
+    if variance <= 0:
+        raise InvalidInput("variance", variance, "a Fraction > 0")
+    top, bottom = variance.as_integer_ratio()
     words = _words(source)
     return [_gaussian(words, top, bottom) for _ in range(count)]
 
 
-def _ratio(variance: object) -> tuple[int, int]:
-    pair: object = variance
-    if isinstance(variance, Fraction | int):
-        pair = variance.as_integer_ratio()
-    match pair:
-        case (int(top), int(bottom)) if top > 0 and bottom > 0:
-            return top, bottom
-    raise InvalidInput("variance", variance, "a Fraction > 0, e.g. Fraction(7, 2)")
-
-
 def _words(source: Source) -> Iterator[int]:
-    """Give random words of 64 bits, without end."""
+    """Yield random words of 64 bits, without end."""
     while True:
         block = source(8 * _WORDS)
         for start in range(0, 8 * _WORDS, 8):

@@ -33,18 +33,10 @@ _ITERATIONS = 400
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """The two factors of the prefix sum.
+    """The two factors of the prefix sum: DE = A, all of shape (B, B) and lower triangular."""
 
-    Parameters
-    ----------
-    encoder
-        E, shape (B, B), lower triangular, in [0, 1].
-    decoder
-        D, shape (B, B), lower triangular, not negative: DE = A.
-    """
-
-    encoder: FloatArray
-    decoder: FloatArray
+    encoder: FloatArray  # E, in [0, 1]
+    decoder: FloatArray  # D, not negative
 
     @property
     def digest(self) -> str:
@@ -56,10 +48,6 @@ class Factors:
         """Return how much the norm of one sample grows over the first releases, at most."""
         return float(np.linalg.norm(self.encoder[:releases], axis=0).max(initial=0.0))
 
-    def spread(self, releases: int) -> float:
-        """Return the noise multiplier of the prefix sum after n releases."""
-        return float(np.linalg.norm(self.decoder[releases - 1])) if releases else 0.0
-
 
 @functools.lru_cache(maxsize=16)
 def factors(updates: int) -> Factors:
@@ -68,29 +56,13 @@ def factors(updates: int) -> Factors:
     They minimise Σ_b c_b·‖D_b‖² with columns of E of norm 1, c_b being 1 over the first 40 % of
     the updates and falling then: sums that grow geometrically bear more noise later. A fixed
     point of the optimality condition is reached by iteration (Denisov et al. 2022, section 3).
-    Entries are then rounded, and D is the exact decoder of the rounded E.
-
-    Parameters
-    ----------
-    updates
-        B ≥ 1, how many releases there will be.
-
-    Returns
-    -------
-    Factors
-        All entries of D and E are ≥ 0. So what a batch counts in a prefix sum where some release
-        is missing lies between 0 and 1.
+    Entries are then rounded, and D is the exact decoder of the rounded E. All entries are ≥ 0, so
+    a batch counts between 0 and 1 times in a prefix sum where some release is missing.
 
     References
     ----------
     Denisov, McMahan, Rush, Smith and Thakurta (2022), Theorem 2.1: also for streams in which
     samples depend on earlier releases; Henzinger, Upadhyay and Upadhyay (2023): the square root.
-
-    Examples
-    --------
-    >>> made = factors(30)
-    >>> round(made.growth(30), 2), [round(made.spread(b), 2) for b in (1, 10, 30)]
-    (1.0, [1.52, 1.7, 2.6])
     """
     B = integer("updates", updates)
     wanted = _optimised(B) if B <= LARGEST else _toeplitz(square_root_weights(B))
@@ -129,33 +101,12 @@ def _toeplitz(weights: FloatArray) -> FloatArray:
 def square_root_weights(updates: int) -> FloatArray:
     """Return f_0, …, f_{B−1}, the coefficients of (1 − z)^(−1/2).
 
-    The lower-triangular Toeplitz matrix F of f has F² = A.
-
-    Parameters
-    ----------
-    updates
-        B ≥ 1.
-
-    Returns
-    -------
-    array
-        f_0 = 1 and f_k = f_{k−1}(2k − 1)/(2k).
-
-    Examples
-    --------
-    >>> square_root_weights(4).tolist()
-    [1.0, 0.5, 0.375, 0.3125]
+    f_0 = 1 and f_k = f_{k−1}(2k − 1)/(2k); the lower-triangular Toeplitz matrix F of f has F² = A.
     """
     k = np.arange(1, integer("updates", updates))
     return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
 
 
 def norm(weights: FloatArray) -> float:
-    """Return ‖f‖.
-
-    Examples
-    --------
-    >>> round(norm(square_root_weights(30)), 2)
-    1.47
-    """
+    """Return ‖f‖, summed exactly."""
     return math.sqrt(math.fsum(w * w for w in weights.tolist()))

@@ -30,40 +30,16 @@ MOST_BATCHES = 2**11 - 1
 
 
 def size(dim: int) -> int:
-    """Return how many numbers a vector and a symmetric matrix are: d + d(d+1)/2.
-
-    Examples
-    --------
-    >>> size(10)
-    65
-    """
+    """Return how many numbers a vector and a symmetric matrix are: d + d(d+1)/2."""
     return dim + dim * (dim + 1) // 2
 
 
 def unpack(numbers: FloatArray | IntArray, dim: int) -> tuple[FloatArray, FloatArray]:
-    """Return the vector and the symmetric matrix that fixed-point numbers stand for.
+    """Return the vector (..., d) and the symmetric matrix (..., d, d) that numbers stand for.
 
-    The numbers are the vector, then the matrix's lower triangle row by row. Entries off the
-    diagonal are multiplied by √2, so that Euclidean norm and Frobenius norm are the same.
-
-    Parameters
-    ----------
-    numbers
-        Of shape (..., d + d(d+1)/2), in units of 2**-BITS; not necessarily whole.
-    dim
-        d.
-
-    Returns
-    -------
-    tuple
-        Vector of shape (..., d), matrix of shape (..., d, d).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> v, H = unpack(np.array([1, 2, 3, 0, 4]) * 2**BITS, 2)
-    >>> v.tolist(), H.tolist()
-    ([1.0, 2.0], [[3.0, 0.0], [0.0, 4.0]])
+    The numbers, in units of 2**-BITS and not necessarily whole, are the vector, then the matrix's
+    lower triangle row by row. Entries off the diagonal are multiplied by √2, so that Euclidean norm
+    and Frobenius norm are the same.
     """
     values = np.asarray(numbers, dtype=np.float64) * UNIT
     rows, columns = np.tril_indices(dim)
@@ -75,33 +51,11 @@ def unpack(numbers: FloatArray | IntArray, dim: int) -> tuple[FloatArray, FloatA
 
 
 def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
-    """Return Σ_j w_j batch_j, rounded once to whole numbers; all else is exact.
+    """Return floor(Σ_j w_j batch_j + 1/2): rounded once to whole numbers; all else is exact.
 
-    Products in floating point would be off by more than one unit for sums beyond 2**53, and by
-    how much would depend on all samples of the sum.
-
-    Parameters
-    ----------
-    weights
-        Of shape (n,), n ≤ 2047; multiples of 2**-WEIGHT_BITS in [−1, 1].
-    batches
-        Whole numbers of shape (n, ...).
-
-    Returns
-    -------
-    array
-        Of shape (...): floor(Σ_j w_j batch_j + 1/2), which must be below 2**63 in size.
-
-    Raises
-    ------
-    InvalidInput
-        Where weights are too many, too large or not rounded.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weighted(np.array([0.5, 1.0]), np.array([[3, 2**60 + 2], [1, 0]])).tolist()
-    [3, 576460752303423489]
+    The n ≤ 2047 weights are multiples of 2**-WEIGHT_BITS in [−1, 1], the batches whole numbers of
+    shape (n, ...), the result below 2**63 in size. Products in floating point would be off by more
+    than one unit for sums beyond 2**53, and by how much would depend on all samples of the sum.
     """
     scaled = np.asarray(weights, dtype=np.float64) * 2.0**WEIGHT_BITS
     factors = np.rint(scaled).astype(np.int64)

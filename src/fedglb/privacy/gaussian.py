@@ -27,51 +27,33 @@ _ROOM = 64.0
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """How much noise a stream of releases gets: made by `GaussianMechanism.plan`.
+    """How much noise a stream of releases gets: made by `GaussianMechanism.plan`."""
 
-    Parameters
-    ----------
-    updates
-        B, how many releases are planned; what each of them has in it: `factorisation`.
-    vector_noise, matrix_noise
-        σ_v and σ_H, the standard deviations of the noise in one release that the accounting rests
-        on, in units of v and of H (off-diagonal entries times √2).
-    vector_share, matrix_share
-        The standard deviations of what one client adds.
-    honest
-        h, the number of clients whose noise adds up to σ_v and σ_H; 1 if each client's noise does.
-    vector_bound, matrix_bound
-        How much v and H of neighbouring datasets differ, before weights and rounding.
-    residual_limit, slope_limit
-        G_v and k_μ: a client clips |y − μ(z) + μ′(z)z| and μ′(z) to these.
-    rewards
-        Smallest and largest reward; a client clips rewards to them.
-    joint, hessian_share
-        J and s: v and H of neighbouring datasets together differ by J times what the two bounds
-        allow, with a share of s for H (`sensitivity.joint`).
-    mu
-        μ of the whole stream.
-    dim, clients, contributions
-        d; how many clients there are; how many interactions of a user are protected together.
-    """
-
-    updates: int
+    updates: int  # B, how many releases are planned; `factorisation` has what is in each
+    #: σ_v and σ_H, the standard deviations of the noise in one release that the accounting rests
+    #: on, in units of v and of H (off-diagonal entries times √2).
     vector_noise: float
     matrix_noise: float
+    #: The standard deviations of what one client adds.
     vector_share: float
     matrix_share: float
+    #: h, the number of clients whose noise adds up to σ_v and σ_H; 1 if each client's noise does.
     honest: int
+    #: How much v and H of neighbouring datasets differ, before weights and rounding.
     vector_bound: float
     matrix_bound: float
+    #: G_v and k_μ: a client clips |y − μ(z) + μ′(z)z| and μ′(z) to these.
     residual_limit: float
     slope_limit: float
-    rewards: tuple[float, float]
+    rewards: tuple[float, float]  # smallest and largest reward; a client clips rewards to them
+    #: J and s: v and H of neighbouring datasets together differ by J times what the two bounds
+    #: allow, with a share of s for H (`sensitivity.joint`).
     joint: float
     hessian_share: float
-    mu: float
+    mu: float  # μ of the whole stream
     dim: int
     clients: int
-    contributions: int
+    contributions: int  # how many interactions of a user are protected together
 
     @property
     def factors(self) -> Factors:
@@ -79,72 +61,24 @@ class NoisePlan:
         return factors(self.updates)
 
     def encoded(self, batches: Mapping[int, IntArray], update: int) -> IntArray:
-        """Return what is released at an update before noise: Σ_j E_bj·(batch j), rounded once.
+        """Return what is released at an update b before noise: Σ_j E_bj·(batch j), rounded once.
 
-        Parameters
-        ----------
-        batches
-            The whole numbers of each batch up to the update, by the update that took it in.
-        update
-            b, from 1 to B.
-
-        Returns
-        -------
-        array
-            Of the shape of a batch.
+        `batches` has the whole numbers of each batch up to b, by the update that took it in.
         """
         row = self.factors.encoder[update - 1]
         weights = np.array([row[j - 1] for j in batches])
         return fixed_point.weighted(weights, np.stack(list(batches.values())))
 
     def decoded(self, releases: Mapping[int, FloatArray], update: int) -> FloatArray:
-        """Return the sum of all batches up to an update, from what was released for each.
+        """Return Σ_j D_bj·(release j), the sum of all batches up to the update b.
 
-        Parameters
-        ----------
-        releases
-            Sums of releases by their updates; what is missing counts as 0.
-        update
-            b, from 1 to B.
-
-        Returns
-        -------
-        array
-            Σ_j D_bj·(release j).
+        A release that is missing counts as 0.
         """
         row = self.factors.decoder[update - 1]
         return np.asarray(sum(row[j - 1] * numbers for j, numbers in releases.items()))
 
-    def spread(self, updates: int) -> float:
-        """Return the noise multiplier of the prefix sum after n updates.
-
-        Examples
-        --------
-        >>> import fedglb as fg
-        >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
-        >>> round(plan.spread(1), 2), round(plan.spread(30), 2)
-        (1.52, 2.6)
-        """
-        return self.factors.spread(integer("updates", updates, at_least=0, at_most=self.updates))
-
-    def total_vector(self, updates: int, present: float) -> float:
-        """Return the standard deviation of the prefix sum of v, given the number of clients."""
-        return self.vector_share * math.sqrt(present) * self.spread(updates)
-
-    def total_matrix(self, updates: int, present: float) -> float:
-        """Return the standard deviation of the prefix sum of H, given the number of clients."""
-        return self.matrix_share * math.sqrt(present) * self.spread(updates)
-
     def spent(self, releases: int) -> float:
-        """Return μ of the first n releases: less than `mu` until the last one is made.
-
-        Examples
-        --------
-        >>> import fedglb as fg
-        >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
-        >>> round(plan.spent(1), 3), round(plan.spent(30), 3)
-        (0.156, 0.237)
-        """
+        """Return μ of the first n releases: less than `mu` until the last one is made."""
         integer("releases", releases, at_least=0, at_most=self.updates)
         unit = self.vector_noise * math.sqrt(1.0 - self.hessian_share) / self.vector_bound
         return _changed(self, releases) / unit
@@ -305,10 +239,10 @@ class GaussianMechanism:
         honest = max(math.ceil(self.honest * clients - 1e-9), 1) if self.noise == "sums" else 1
         bare = NoisePlan(
             updates=updates,
-            vector_noise=1.0,
-            matrix_noise=1.0,
-            vector_share=1.0,
-            matrix_share=1.0,
+            vector_noise=math.nan,  # these four follow from the others
+            matrix_noise=math.nan,
+            vector_share=math.nan,
+            matrix_share=math.nan,
             honest=honest,
             vector_bound=bounds[0],
             matrix_bound=bounds[1],

@@ -30,19 +30,6 @@ class SimulatedNoise:
 
     Normal numbers are rounded to whole ones. Their law differs from the discrete Gaussian's by
     less than a simulation can see.
-
-    Parameters
-    ----------
-    seed
-        A whole number ≥ 0.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
-    >>> noise = SimulatedNoise(seed=1)
-    >>> bool((noise.draw(3, 1, plan) == noise.draw(3, 1, plan)).all())
-    True
     """
 
     seed: int
@@ -58,15 +45,7 @@ class SimulatedNoise:
 
 @dataclass(frozen=True)
 class SystemNoise:
-    """The exact discrete Gaussian from the system's randomness: new numbers at every call.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> plan = fg.GaussianMechanism(1.0, 1e-6).plan(fg.Problem(dim=2), clients=10, updates=30)
-    >>> SystemNoise().draw("shop-1", 1, plan).shape
-    (5,)
-    """
+    """The exact discrete Gaussian from the system's randomness: new numbers at every call."""
 
     def draw(self, client: int | str, update: int, plan: NoisePlan) -> IntArray:
         """Return m new whole numbers; they are not the same for the same arguments."""

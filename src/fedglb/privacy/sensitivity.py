@@ -38,26 +38,6 @@ def residual_bound(link: Link, radius: float, rewards: tuple[float, float]) -> f
     For any other link h is searched on a grid, and the largest step between neighbours of the grid
     is added on each side. That is no proof, so a client also clips y − μ + μ′z to ±G_v, and
     μ′ to k_μ: then the bounds hold whatever the link is.
-
-    Parameters
-    ----------
-    link
-        The GLM family.
-    radius
-        S.
-    rewards
-        Smallest and largest reward, both finite.
-
-    Returns
-    -------
-    float
-        G_v.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> round(residual_bound(fg.Logistic(), 1.0, (0.0, 1.0)), 4)
-    0.5344
     """
     low, high = rewards
     least, most = _intercepts(link, radius)
@@ -84,27 +64,10 @@ def _intercepts(link: Link, radius: float) -> tuple[float, float]:
 def sensitivities(
     residual: float, slope: float, neighbours: Neighbours, contributions: int
 ) -> tuple[float, float]:
-    """Return by how much the sums of v and of H can differ for two neighbouring datasets.
+    """Return Δ_v and Δ_H: how much the sums of v and of H of neighbouring datasets can differ.
 
-    Parameters
-    ----------
-    residual, slope
-        G_v and k_μ.
-    neighbours
-        "zero-out": what one interaction adds is replaced by nothing; "replace": by what any other
-        would add.
-    contributions
-        How many interactions of one user are changed together.
-
-    Returns
-    -------
-    tuple
-        Δ_v and Δ_H, with `TOLERANCE` on top.
-
-    Examples
-    --------
-    >>> [round(x, 6) for x in sensitivities(0.5, 0.25, "replace", 1)]
-    [1.0, 0.353553]
+    `residual` and `slope` are G_v and k_μ. What each of `contributions` interactions adds is
+    replaced by nothing ("zero-out") or by what any other would add ("replace").
     """
     factor = contributions * (1.0 + TOLERANCE)
     if neighbours == "replace":
@@ -131,25 +94,8 @@ def joint(
     grow; of the other's length q only a′²q², w′²q⁴ and c′ = cq are left, and with the same c′ the
     first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on
     a grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
-    step and |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound.
-
-    Parameters
-    ----------
-    link, radius, rewards, neighbours
-        As for `residual_bound` and `sensitivities`.
-    share
-        s, the share of μ² that is spent on H, in (0, 1).
-
-    Returns
-    -------
-    float
-        J; 1 for a link that is not the package's own or has no bound on μ″.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> [round(joint(fg.Logistic(), 1.0, (0.0, 1.0), n, 0.3), 3) for n in ("zero-out", "replace")]
-    [0.955, 0.838]
+    step and |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound. It is 1
+    for a link that is not the package's own or has no bound on μ″.
     """
     concordance = link.self_concordance(radius)
     if type(link) not in (Identity, Logistic, Poisson, Probit) or concordance is None:

@@ -108,24 +108,10 @@ def state(
     simulated: bool,
     learns: bool = False,
 ) -> PrivacyStatement:
-    """Return what a run promises.
+    """Return what a run promises after this number of releases.
 
-    Parameters
-    ----------
-    gaussian, plan
-        The requested privacy, and the noise that it needs.
-    releases
-        How many releases were made.
-    simulated
-        Whether noise came from a seed.
-    learns
-        Whether clients choose by their own samples between updates: then users are not protected
-        from those of the same client.
-
-    Returns
-    -------
-    PrivacyStatement
-        See there for an example.
+    `simulated`: noise came from a seed. `learns`: clients choose by their own samples between
+    updates, so that users are not protected from those of the same client.
     """
     integer("releases", releases, at_least=0, at_most=plan.updates)
     return PrivacyStatement(
@@ -141,19 +127,15 @@ def state(
         vector_noise=plan.vector_noise,
         matrix_noise=plan.matrix_noise,
         honest=plan.honest,
-        protects=_protects(gaussian, plan, learns),
+        # the last sentence is about users of the same client
+        protects=_protects(gaussian, plan)[: -1 if learns else None],
         caveats=_caveats(gaussian, simulated, learns),
         plan=plan,
     )
 
 
-def _protects(gaussian: GaussianMechanism, plan: NoisePlan, learns: bool) -> tuple[str, ...]:
+def _protects(gaussian: GaussianMechanism, plan: NoisePlan) -> tuple[str, ...]:
     promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
-    said = _with_users(gaussian, plan, promise)
-    return said[:-1] if learns else said  # the last is about users of the same client
-
-
-def _with_users(gaussian: GaussianMechanism, plan: NoisePlan, promise: str) -> tuple[str, ...]:
     if gaussian.noise == "silo":
         return (
             f"every interaction from the coordinator and from the other clients, whatever these "

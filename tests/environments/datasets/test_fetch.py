@@ -16,7 +16,7 @@ from dataclasses import replace
 import pytest
 
 import fedglb as fg
-from fedglb.environments.datasets import DATASETS, download, fetch, find
+from fedglb.environments.datasets import DATASETS, fetch, find
 from fedglb.environments.datasets.registry import Archive, Wheel
 from tests.environments.datasets.tiny import NOWHERE, RAW, WHEEL, dataset, index, served, zipped
 
@@ -162,7 +162,7 @@ def test_the_reason_may_be_that_there_is_no_pip(use, monkeypatch, tmp_path):
 
 
 def test_a_server_that_says_nothing_is_not_waited_for(use, monkeypatch):
-    monkeypatch.setattr(download, "TIMEOUT", 0.3)
+    monkeypatch.setattr(sys.modules[fetch.__module__], "TIMEOUT", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         use(Archive(f"http://127.0.0.1:{silent.getsockname()[1]}/a.zip", "tiny.data"))
         with pytest.raises(fg.DataUnavailable, match=r"[Tt]imed? ?out"):

@@ -20,7 +20,7 @@ from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import nats_config, nats_server, operator
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.probe import Probe
-from fedglb.io.lock import exclusive_lock
+from fedglb.io.atomic import exclusive_lock
 from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_federation import (
     PATIENCE,

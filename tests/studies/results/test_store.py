@@ -244,7 +244,7 @@ def test_foreign_folders_are_refused(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from fedglb.io.lock import exclusive_lock
+from fedglb.io.atomic import exclusive_lock
 with exclusive_lock(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(600)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.io.lock import exclusive_lock
+from fedglb.io.atomic import exclusive_lock
 from fedglb.io.toml import to_toml
 from fedglb.studies.report.page import Drawn
 from fedglb.studies.results import store

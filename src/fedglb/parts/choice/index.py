@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from fedglb.errors import number
 from fedglb.kernels.compile import kernel
+from fedglb.kernels.elementary import normal_quantile
 from fedglb.kernels.layout import CENTRE, INVERSE, SCORES, WIDTHS, in_order
-from fedglb.kernels.quantiles import normal_quantile
 from fedglb.kernels.scoring import upper_bounds
 from fedglb.parts.choice.base import Choice
 from fedglb.setting import Setting

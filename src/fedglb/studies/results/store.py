@@ -22,8 +22,14 @@ from typing import Any
 import polars as pl
 
 from fedglb.errors import InvalidInput
-from fedglb.io.atomic import UNFINISHED, atomic_write, checksum, remove_unfinished
-from fedglb.io.lock import LOCK, exclusive_lock
+from fedglb.io.atomic import (
+    LOCK,
+    UNFINISHED,
+    atomic_write,
+    checksum,
+    exclusive_lock,
+    remove_unfinished,
+)
 from fedglb.provenance import machine, software
 from fedglb.studies.results.parts import from_bytes, no_parts, to_bytes
 from fedglb.studies.results.tables import Outline, runs_table, traces_table

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from fedglb.errors import InvalidInput, relocated, under
-from fedglb.io.atomic import atomic_write
-from fedglb.io.lock import exclusive_lock
+from fedglb.io.atomic import atomic_write, exclusive_lock
 from fedglb.simulation.compiled import is_compiled
 from fedglb.studies.report import Report, write_report
 from fedglb.studies.results.parts import to_bytes
