@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -167,14 +163,6 @@ def test_the_largest_index_among_admissible_arms(index, slack, alpha):
 
 
 @pytest.mark.parametrize("index", INDICES, ids=str)
-def test_without_slack_an_arm_of_the_largest_upper_end_is_played(index):
-    for at in PLACES:
-        decision = play(Certified(index, 1.0), at)
-        high = decision.work[HIGH]
-        assert high[decision.arm] >= high.max() - 1e-11
-
-
-@pytest.mark.parametrize("index", INDICES, ids=str)
 def test_with_infinite_slack_the_index_alone_decides(index):
     for at in PLACES:
         assert play(Certified(index, np.inf), at).arm == play(index, at).arm
@@ -313,30 +301,3 @@ def test_the_estimate_counts_the_draws_that_play_the_arm(epsilon, slack):
         assert_allclose(decision.error, error, rtol=1e-12)
         lost += decision.arm != winners[0]
     assert lost > 10 if epsilon > 0.0 else lost == 0
-
-
-SCRIPT = """
-from fedglb.parts.choice import *
-from tests.parts.choice.decisions import learned, place, play
-for at in (place(1, 3, 6), learned(2, 5, 4)):
-    for rule in (
-        Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=20), Thompson(draws=0),
-        Certified(Thompson(draws=5), 1.1), Certified(Ucb()), EpsilonGreedy(0.5, Certified(Bayes())),
-    ):
-        print(rule, [play(rule, at, number=n)[:3] for n in range(3)])
-"""
-
-
-@pytest.mark.slow
-def test_decisions_are_the_same_without_compilation():
-    def output(**environment):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return done.stdout
-
-    compiled = output()
-    assert len(compiled.splitlines()) == 18
-    assert output(NUMBA_DISABLE_JIT="1") == compiled

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -62,7 +59,7 @@ PLACES = [
     (0, 1, 0, 0, 0),
     (12345, 7, 3, 2, 1),
     (2**62 + 12345, 7, 3, 2, 1),  # the upper half of the seed counts
-    (-1, 2**31, 2**31 - 1, ONES, 5),
+    (-1, 2**31, 2**31 - 1, ONES, 5),  # a seed is taken modulo 2⁶⁴
     (5, 2**32 + 7, 3, 2, 1),  # the number of a decision is taken modulo 2³²
 ]
 
@@ -85,36 +82,6 @@ def test_normals_are_those_of_box_and_muller(where, n):
     assert_allclose(filled(n, *where[:4]), (cosines + sines)[:n], rtol=1e-14, atol=1e-14)
 
 
-def test_what_the_number_is_modulo():
-    assert uniforms(9, 2**32 + 4, 0, 0, 0) == uniforms(9, 4, 0, 0, 0)
-    assert uniforms(-1, 4, 0, 0, 0) == plain_uniforms(2**64 - 1, 4, 0, 0, 0)
-
-
-SCRIPT = """
-import numpy as np
-from fedglb.kernels.philox import normals, philox, uniforms
-print([int(w) for w in philox(1, 2, 3, 4, 5, 6)])
-for seed in (0, -3, 2**62 + 1):
-    out = np.empty(3)
-    normals(seed, 2**32 - 1, 2, 1, out)
-    print(uniforms(seed, 10**6, 4, 2**32 - 1, 0), out.tolist())
-"""
-
-
-@pytest.mark.slow
-def test_the_stream_is_the_same_without_compilation():
-    def output(**environment):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT], env={**os.environ, **environment},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return done.stdout
-
-    compiled = output()
-    assert len(compiled.splitlines()) == 4
-    assert output(NUMBA_DISABLE_JIT="1") == compiled
-
-
 # -- laws: at fixed seeds, so that nothing here is left to chance ------------------------------
 
 
@@ -130,19 +97,15 @@ def streams(n):
     }
 
 
-def test_uniforms_are_uniform_along_every_way_through_the_table():
-    for way, pairs in streams(20_000).items():
-        for values in np.transpose(pairs):
-            assert values.min() >= 0.0, way
-            assert values.max() < 1.0, way
-            assert stats.kstest(values, "uniform").pvalue > 1e-3, way
-
-
-def test_neighbours_are_uncorrelated():
-    """Both numbers of a pair, and each with its successor along each way."""
+def test_uniforms_are_uniform_and_neighbours_uncorrelated_along_every_way_through_the_table():
+    """Both numbers of a pair, and each with its successor."""
     n = 20_000
     for way, pairs in streams(n).items():
         u, v = np.transpose(pairs)
+        for values in (u, v):
+            assert values.min() >= 0.0, way
+            assert values.max() < 1.0, way
+            assert stats.kstest(values, "uniform").pvalue > 1e-3, way
         for a, b in ((u, v), (u[1:], u[:-1]), (v[1:], v[:-1]), (u[1:], v[:-1])):
             assert abs(np.corrcoef(a, b)[0, 1]) < 4.0 / math.sqrt(n), way
 

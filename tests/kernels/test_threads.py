@@ -16,10 +16,8 @@ def test_each_item_is_done_once(monkeypatch, count):
     done = []
     threads.each(done.append, range(20))
     assert sorted(done) == [*range(20)]
-
-
-def test_nothing_to_do():
-    threads.each(lambda item: pytest.fail(f"{item}"), [])
+    threads.each(done.append, [])
+    assert len(done) == 20
 
 
 def test_two_items_run_at_the_same_time(monkeypatch):
@@ -40,7 +38,7 @@ def test_an_error_is_raised(monkeypatch, count):
         threads.each(fail, range(4))
 
 
-def test_clients_are_divided_without_gap_or_overlap(monkeypatch):
+def test_clients_are_divided_without_gap_or_overlap_and_little_work_is_not(monkeypatch):
     monkeypatch.setattr(threads, "_LEAST_NUMBERS", 1)
     for clients, count in itertools.product([1, 2, 7, 30], [1, 2, 3, 8]):
         monkeypatch.setenv("NUMBA_NUM_THREADS", str(count))
@@ -48,13 +46,10 @@ def test_clients_are_divided_without_gap_or_overlap(monkeypatch):
         threads.in_ranges(lambda begin, end, to=ranges: to.append((begin, end)), clients, 10**6)
         assert len(ranges) == min(count, clients)
         assert sorted(i for begin, end in ranges for i in range(begin, end)) == [*range(clients)]
-
-
-def test_little_work_is_not_divided(monkeypatch):
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "8")
-    ranges = []
-    threads.in_ranges(lambda begin, end: ranges.append((begin, end)), 7, 1000)
-    assert ranges == [(0, 7)]
+    monkeypatch.undo()
+    little = []
+    threads.in_ranges(lambda begin, end: little.append((begin, end)), 7, 1000)
+    assert little == [(0, 7)]
 
 
 def test_what_is_told_is_taken_and_nonsense_is_not(monkeypatch):

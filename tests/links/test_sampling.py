@@ -49,13 +49,6 @@ def test_gaussian_rewards_are_finite_symmetric_and_rising():
     assert_array_equal(one[grid != 0.5], -other[grid != 0.5])
 
 
-def test_gaussian_moments():
-    u = (np.arange(1_000_000) + 0.5) / 1_000_000
-    rewards = fg.Identity().sample(2.0, u, 0.5)
-    assert_allclose(rewards.mean(), 2.0, atol=1e-9)
-    assert_allclose(rewards.std(), 0.5, rtol=1e-5)  # what lies beyond the outermost midpoints
-
-
 def test_poisson_against_scipy():
     rng = np.random.default_rng(4)
     mean = 10.0 ** rng.uniform(-3.0, math.log10(2000.0), 100_000)
@@ -114,15 +107,6 @@ def test_poisson_tiny_and_huge_means():
     for mean in (1e15, 1e100, np.exp(700.0)):
         k = fg.Poisson().sample(mean, u)
         assert (np.abs(k - mean) <= 7.0 * np.sqrt(mean) + 1e-15 * mean).all()
-
-
-def test_poisson_moments():
-    u = (np.arange(200_000) + 0.5) / 200_000
-    for mean in (0.5, 4.0, 300.0):
-        counts = fg.Poisson().sample(mean, u)
-        # a midpoint rule for a step function of ~10√mean steps: error below steps/200,000
-        assert_allclose(counts.mean(), mean, rtol=1e-4)
-        assert_allclose(counts.var(), mean, rtol=1e-3)
 
 
 def test_a_sampler_of_ones_own():

@@ -35,13 +35,6 @@ def test_the_norm_of_a_packed_matrix_is_frobenius(d):
     assert np.linalg.norm(numbers[d:]) == pytest.approx(np.linalg.norm(H), rel=1e-14)
 
 
-def test_the_triangle_is_packed_row_by_row():
-    H = np.array([[1.0, 2.0, 4.0], [2.0, 3.0, 5.0], [4.0, 5.0, 6.0]])
-    root = math.sqrt(2.0)
-    expected = [1.0, 2.0 * root, 3.0, 4.0 * root, 5.0 * root, 6.0]
-    np.testing.assert_array_equal(pack(np.zeros(3), H)[3:], expected)
-
-
 @pytest.mark.parametrize("d", [1, 3, 8])
 def test_unpacking_undoes_packing_up_to_half_a_unit(d):
     rng = np.random.default_rng(d)

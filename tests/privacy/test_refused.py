@@ -88,7 +88,7 @@ def test_rewards_without_a_bound_are_refused(link):
     [
         ("epsilon", 0.0), ("epsilon", -1.0), ("epsilon", math.nan), ("epsilon", math.inf),
         ("epsilon", "1"), ("delta", 0.0), ("delta", 1.0), ("delta", 1.5), ("delta", -1e-6),
-        ("noise", "local"), ("neighbours", "add"), ("contributions", 0), ("contributions", 1.5),
+        ("noise", "sum"), ("neighbours", "add"), ("contributions", 0), ("contributions", 1.5),
         ("honest", 0.0), ("honest", 1.01), ("hessian_share", 0.0), ("hessian_share", 1.0),
         ("reward_limit", 0.0), ("reward_limit", math.inf),
     ],
@@ -97,6 +97,7 @@ def test_numbers_out_of_range_are_refused_by_name(key, value):
     with pytest.raises(fg.InvalidInput) as error:
         fg.GaussianMechanism(**{"epsilon": 1.0, "delta": 1e-6, key: value})
     assert error.value.argument == key
+    assert key != "noise" or "did you mean sums" in str(error.value)
     with pytest.raises(fg.InvalidInput) as error:
         build("fedglb-private", {
             "updates": 3, "privacy": {"epsilon": 1.0, "delta": 1e-6, key: value},

@@ -50,11 +50,8 @@ def test_who_is_protected_from_whom():
     assert not any("honest" in sentence for sentence in silo.protects)
     assert any("secure sums" in sentence for sentence in sums.caveats)
     assert not any("secure sums" in sentence for sentence in silo.caveats)
-
-
-def test_simulated_noise_is_said():
     assert any("simulated noise" in note for note in stated(simulated=True).caveats)
-    assert not any("simulated" in note for note in stated().caveats)
+    assert not any("simulated" in note for note in sums.caveats)
 
 
 def test_the_text():

@@ -1,0 +1,50 @@
+"""The same bits without compilation: random numbers, elementary functions, decisions."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import math
+import numpy as np
+from fedglb.kernels.elementary import exp, log, on_circle
+from fedglb.kernels.philox import normals, philox, uniforms
+from fedglb.parts.choice import *
+from tests.parts.choice.decisions import learned, place, play
+
+print([int(w) for w in philox(1, 2, 3, 4, 5, 6)])
+for seed in (0, -3, 2**62 + 1):
+    out = np.empty(3)
+    normals(seed, 2**32 - 1, 2, 1, out)
+    print(uniforms(seed, 10**6, 4, 2**32 - 1, 0), out.tolist())
+for k in range(-40, 41):
+    x = 18.7 * k + 0.1
+    v = (k + 41) / 83
+    print(exp(x).hex(), log(v).hex(), *[c.hex() for c in on_circle(v)])
+print(exp(math.inf), exp(-math.inf), exp(math.nan))
+for at in (place(1, 3, 6), learned(2, 5, 4)):
+    for rule in (
+        Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=20), Thompson(draws=0),
+        Certified(Thompson(draws=5), 1.1), Certified(Ucb()), EpsilonGreedy(0.5, Certified(Bayes())),
+    ):
+        print(rule, [play(rule, at, number=n)[:3] for n in range(3)])
+"""
+
+
+@pytest.mark.slow
+def test_the_same_bits_without_compilation():
+    def output(**environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", SCRIPT],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout
+
+    compiled = output()
+    assert len(compiled.splitlines()) == 4 + 82 + 18
+    assert output(NUMBA_DISABLE_JIT="1") == compiled
