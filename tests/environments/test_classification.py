@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 import os
 import pickle
@@ -162,8 +163,6 @@ def test_k_means_runs_once(own_cache, monkeypatch):
 
 
 def saved(**arrays):
-    import io
-
     content = io.BytesIO()
     np.savez(content, **arrays)
     return content.getvalue()
@@ -377,8 +376,7 @@ def test_offered_are_the_smallest_of_as_many_uniforms(offered):
     assert_array_equal(chosen, np.sort(np.argsort(uniforms)[..., :offered]))
 
 
-@pytest.mark.parametrize("offered", [None, 4])
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(("mode", "offered"), [("centroid", None), ("centroid", 4), ("member", 4)])
 def test_rewards_are_as_frequent_as_labels(mode, offered):
     env = environment(mode, offered, clients=20)
     arms, _, rewards, _ = whole(env, 1000, seed=3)
@@ -404,16 +402,6 @@ def test_members_pay_their_own_label_and_come_equally_often():
         statistic = ((counts - expected) ** 2 / expected).sum()
         spread = np.sqrt(2 * (data.sizes[k] - 1))
         assert abs(statistic - (data.sizes[k] - 1)) < 5 * spread
-
-
-def test_regret_in_member_mode_counts_rows_with_label_0_chosen_where_1_was_on_offer():
-    """So it and the reward say the same: by rates, who chooses better among rows may look worse."""
-    env = environment("member", clients=5)
-    run = fg.simulate(fg.fedglb_auto(), env, horizon=60, seed=2)
-    _, _, labels, _ = whole(env, 60, seed=2)
-    could = labels.max(axis=-1).sum()
-    assert run.regret == could - run.reward
-    assert 0 < run.regret < could
 
 
 def test_the_largest_uniform_stays_in_its_cluster():
@@ -447,6 +435,8 @@ def test_regret_is_the_best_offered_rate_less_the_chosen_one(mode, offered):
     assert_allclose(run.regret, (means.max(axis=2) - played[0]).sum())
     assert run.regret > 1.0
     assert run.reward == played[1].sum()
+    if mode == "member":  # so regret and reward say the same
+        assert run.regret == rewards.max(axis=2).sum() - run.reward
 
 
 @pytest.mark.parametrize("link", [fg.Logistic(), fg.Identity(), fg.Probit(), fg.Poisson()])
@@ -506,9 +496,3 @@ def test_real_data(raw_files, name, mode):
     arms, *_ = whole(env, 20, seed=1)
     assert arms.shape == (20, 4, 16, data.dim)
     assert np.linalg.norm(arms, axis=-1).max() <= 1.0 + 1e-12
-
-
-def test_import_stays_quick():
-    code = "import sys, fedglb; print([m for m in ('sklearn', 'pooch') if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"

@@ -105,8 +105,8 @@ def project(A, S, theta):
     return ball.project(A, np.linalg.inv(A), S, theta, ball.projection(len(theta)))
 
 
-def test_projection_against_a_general_solver():
-    """Nearest in the A-norm; compared by the distance itself."""
+def test_projection():
+    """By the optimality conditions; `test_krylov` compares with extended precision."""
     rng = np.random.default_rng(18)
     active = 0
     for k in range(300):
@@ -123,11 +123,6 @@ def test_projection_against_a_general_solver():
         active += 1
         assert nu > 0.0
         assert abs(np.linalg.norm(theta) - S) <= 2.0 * EPS * S
-        other = by_slsqp(A, A @ point, S)
-        ours, theirs = (theta - point) @ A @ (theta - point), (other - point) @ A @ (other - point)
-        # what is minimised is ½θᵀAθ − (Ap)ᵀθ: the distance is good to that one's rounding
-        size = np.linalg.norm(A, 2) * S * (S + np.linalg.norm(point))
-        assert ours <= theirs * (1.0 + 1e-13) + 16.0 * EPS * size, k
         residual = A @ (theta - point) + nu * theta
         assert np.linalg.norm(residual) <= resolution(A, nu) * np.linalg.norm(A @ point), k
     assert active > 100

@@ -140,10 +140,3 @@ def test_the_audit_finds_missing_noise():
 def test_the_audit_finds_wasted_noise():
     found, promised = audited("silo", "zero-out", factor=1.25, seeds=4_000)
     assert found < 0.9 * promised
-
-
-def test_shares_are_made_for_the_honest_clients():
-    plan = algorithm("sums", "zero-out").setting(PROBLEM, CLIENTS, None).noise
-    assert plan.honest == 2
-    assert plan.vector_share == pytest.approx(plan.vector_noise / np.sqrt(2))
-    assert plan.matrix_share == pytest.approx(plan.matrix_noise / np.sqrt(2))
