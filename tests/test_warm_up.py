@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from fedglb.kernels.cache import cache
 from tests.kernels.cache_in_process import run
 from tests.studies.tiny import toml
 
@@ -43,8 +45,6 @@ from fedglb.federation.preload import preload
 for algorithm in (fg.fedglb_ucb(1.0, fg.Newton()), fg.fedglb_mix(1.0), fg.fedglb_auto()):
     preload(Agreement(fg.Problem(dim=6), algorithm, 3))
 """
-
-
 SWEEP = """
 import fedglb as fg
 fg.sweep(fg.read_experiment({!r}), {!r}, jobs=2)
@@ -56,6 +56,22 @@ def warm_up(folder, *options):
         [sys.executable, "-m", "fedglb", "warm-up", *options], capture_output=True, text=True,
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)}, check=False,
     )  # fmt: skip
+
+
+def test_a_presets_runs_use_every_kernel_that_other_runs_of_it_do():
+    script = """
+import fedglb as fg
+from fedglb.kernels.cache import counts
+from fedglb.warm_up import runs
+for name, run in runs():
+    if name.startswith("fedglb-ucb, "):
+        run()
+warm = counts.compiled + counts.loaded
+for engine in ("compiled", "reference"):
+    fg.simulate(fg.fedglb_ucb(1.0), fg.Synthetic(fg.Problem(dim=5), 3, 7), 20, engine=engine)
+assert counts.compiled + counts.loaded == warm > 10
+"""
+    run(script, Path(cache().folder).parent)
 
 
 @pytest.mark.slow
