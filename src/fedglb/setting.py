@@ -12,37 +12,14 @@ from fedglb.problem import Problem
 
 @dataclass(frozen=True)
 class Setting:
-    """The problem and the numbers that every part of an algorithm may use.
-
-    Parameters
-    ----------
-    problem
-        What is known about the rewards.
-    clients
-        N in δ/N: the most clients that the federation ever has.
-    horizon
-        T, the number of steps, or None where it is not known in advance.
-    ridge
-        λ, the weight of the ridge penalty.
-    delta
-        δ, the probability that the confidence set of some client fails in some step.
-    noise
-        The noise that clients add to their sums for privacy; None: none.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> setting = fg.fedglb_ucb(threshold=1.0).setting(fg.Problem(dim=2), clients=4, horizon=None)
-    >>> setting.delta, round(setting.prior_width, 3)
-    (0.01, 2.255)
-    """
+    """The problem and the numbers that every part of an algorithm may use."""
 
     problem: Problem
-    clients: int
-    horizon: int | None
-    ridge: float
-    delta: float
-    noise: NoisePlan | None = None
+    clients: int  # N in δ/N: the most clients that the federation ever has
+    horizon: int | None  # T, the number of steps; None where it is not known in advance
+    ridge: float  # λ, the weight of the ridge penalty
+    delta: float  # δ, the probability that the confidence set of some client fails in some step
+    noise: NoisePlan | None = None  # what clients add to their sums for privacy
 
     def in_force(self, model: SharedModel | None) -> Setting:
         """Return the setting with the λ of the last shared model, where a rule chose one."""

@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import TypeVar
 
+from fedglb.provenance import cores
+
 T = TypeVar("T")
 
 #: A range of clients is not divided for fewer numbers to draw than this per thread.
@@ -19,9 +21,8 @@ _LEAST_NUMBERS = 100_000
 
 def threads() -> int:
     """Return how many threads this process may use; joblib sets NUMBA_NUM_THREADS for workers."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     told = os.environ.get("NUMBA_NUM_THREADS", "")
-    return max(int(told) if told.isdecimal() else cores or 1, 1)
+    return max(int(told), 1) if told.isdecimal() else cores()
 
 
 def each(do: Callable[[T], None], items: Iterable[T]) -> None:

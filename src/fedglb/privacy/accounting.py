@@ -1,33 +1,9 @@
 """From noise to ε and δ, and back: Gaussian differential privacy, and zCDP beside it.
 
 All releases of a stream together are one Gaussian mechanism whose parameter is μ: sensitivity over
-standard deviation. That holds for streams that depend on earlier releases, too (Smith and Thakurta
-2022, *Fully adaptive composition for Gaussian differential privacy*).
-
-**The closed form also holds for the discrete noise that is really added.** Let D(σ²) be the
-discrete Gaussian on the whole numbers, P(k) ∝ exp(−k²/2σ²), and η(σ) = 3 exp(−2π²σ²). "Up to η"
-means: up to a factor between (1 − η)/(1 + η) and its inverse.
-
-1. *Shifted sums.* By Poisson's summation formula, for every real c and σ ≥ 1,
-   Σ_k exp(−(k − c)²/2σ²) = σ√(2π)·(1 + 2Σ_{j≥1} exp(−2π²σ²j²) cos 2πjc). That lies in
-   σ√(2π)·[1 − η(σ), 1 + η(σ)].
-2. *Shares.* The sum of D(σ²) and D(ρ²) is k with a probability ∝ exp(−k²/2(σ² + ρ²)) ·
-   Σ_j exp(−(j − c_k)²/2τ²), where 1/τ² = 1/σ² + 1/ρ² and c_k = kσ²/(σ² + ρ²). By 1 it is
-   D(σ² + ρ²) up to η(τ). So the sum of h shares D(σ²) is D(hσ²) up to η(σ/√2), h − 1 times.
-3. *Discrete from continuous.* Draw Y from the normal law of variance σ² − s², then a whole number X
-   with P(X = k | Y = y) = exp(−(k − y)²/2s²)/Σ_j exp(−(j − y)²/2s²). By 1 the denominator is
-   constant up to η(s); with a constant there, the mean over y is ∝ exp(−k²/2σ²). So X is D(σ²) up
-   to η(s).
-4. *Privacy.* The step from Y to X looks at no data, and for a whole number q the same step leads
-   from q + Y to q + X. So a mechanism that adds D(σ²) to whole numbers is post-processing of one
-   that adds normal noise of variance σ² − s², up to a factor e^{±a} on every probability: a is less
-   than 3η·h for each number that is drawn. Then P(E) − e^ε Q(E) ≤ e^a (P̂(E) − e^{ε−2a} Q̂(E)) for
-   every event E: δ(ε) becomes at most e^a δ(ε − 2a).
-
-`NoisePlan` adds `SMOOTHING` = 32 to the variance of every share, in units of the last place. So
-σ/√2 in 2 is at least 4, and with s = 4 the normal noise in 4 has at least the σ² that the closed
-form asks for. η(4) < 10⁻¹³⁶: with fewer than 10¹⁰⁰ numbers and shares, ε and δ are right to 30
-digits.
+standard deviation, also for streams that depend on earlier releases (Smith and Thakurta 2022,
+*Fully adaptive composition for Gaussian differential privacy*). docs/privacy.md, section
+Accounting, proves that the closed form also holds for the discrete noise that is really added.
 """
 
 from __future__ import annotations
@@ -39,7 +15,8 @@ import numpy as np
 from fedglb.errors import number
 from fedglb.typing import FloatArray
 
-#: What a share's variance has beyond its part of σ², in squared units of the last place.
+#: What a share's variance has beyond its part of σ², in squared units of the last place: then the
+#: discrete noise is no less private than the continuous one, to 30 digits.
 SMOOTHING = 32
 
 # Gauss and Legendre's rule; twelve nodes are exact to the last digits on intervals below 0.1.

@@ -1,13 +1,7 @@
 """How much one sample can change the sums: its largest vector and its largest matrix.
 
-A sample (x, y), seen at z = xᵀθ with |z| ≤ S, adds v = x(y − μ(z) + μ′(z)z) and H = μ′(z)xxᵀ. With
-‖x‖ ≤ 1, ‖v‖ ≤ G_v = max |y − h(z)|, where h(z) = μ(z) − μ′(z)z, and ‖H‖_F ≤ k_μ.
-
-Two samples: ‖v − v′‖ ≤ 2G_v, and ‖H − H′‖_F² = ‖H‖² + ‖H′‖² − 2 tr(HH′) ≤ 2k_μ², because the
-trace of a product of two positive semidefinite matrices is not negative.
-
-The two bounds are not reached by the same sample. What counts for privacy is the norm of (v/σ_v,
-H/σ_H) together: `joint` says by how much it is below that of both bounds.
+A sample (x, y), seen at z = xᵀθ with |z| ≤ S, adds v = x(y − μ(z) + μ′(z)z) and H = μ′(z)xxᵀ. The
+proofs are in docs/privacy.md, section Sensitivity.
 """
 
 from __future__ import annotations
@@ -29,15 +23,8 @@ _GRID = 20_001
 def residual_bound(link: Link, radius: float, rewards: tuple[float, float]) -> float:
     """Return G_v, the largest |y − μ(z) + μ′(z)z| for |z| ≤ S and rewards in a range.
 
-    With h(z) = μ(z) − μ′(z)z it is max(high − min h, max h − low). Because h′(z) = −μ″(z)z:
-
-    - logistic and probit: μ″(z)z ≤ 0, so h increases, and its range is [h(−S), h(S)];
-    - Poisson: h = e^z(1 − z) has its maximum 1 at 0 and its minimum e^S(1 − S) at S;
-    - identity: h = 0.
-
-    For any other link h is searched on a grid, and the largest step between neighbours of the grid
-    is added on each side. That is no proof, so a client also clips y − μ + μ′z to ±G_v, and
-    μ′ to k_μ: then the bounds hold whatever the link is.
+    With h(z) = μ(z) − μ′(z)z it is max(high − min h, max h − low). A client also clips
+    y − μ + μ′z to ±G_v, and μ′ to k_μ: then the bounds hold whatever the link is.
     """
     low, high = rewards
     least, most = _intercepts(link, radius)
@@ -45,13 +32,17 @@ def residual_bound(link: Link, radius: float, rewards: tuple[float, float]) -> f
 
 
 def _intercepts(link: Link, radius: float) -> tuple[float, float]:
-    """Return the smallest and the largest h(z) for |z| ≤ S."""
+    """Return the smallest and the largest h(z) for |z| ≤ S; h′(z) = −μ″(z)z.
+
+    For a user's own link h is searched on a grid, and the largest step between neighbours of the
+    grid is added on each side: no proof.
+    """
     kind = type(link)  # a subclass may have another mean
     if kind is Identity:
         return 0.0, 0.0
-    if kind is Poisson:
+    if kind is Poisson:  # h = e^z(1 − z) is largest at 0 and smallest at S
         return link.mean(radius) * (1.0 - radius), 1.0
-    if kind in (Logistic, Probit):
+    if kind in (Logistic, Probit):  # μ″(z)z ≤ 0: h increases
         ends = np.array([-radius, radius])
         least, most = link.mean(ends) - link.variance(ends) * ends
         return float(least), float(most)
@@ -87,15 +78,12 @@ def joint(
     With Δ_v and Δ_H as in `sensitivities` for one interaction, and s the share of H,
     (1 − s)‖v‖²/Δ_v² + s‖H‖²/Δ_H² ≤ J² for every change of one interaction.
 
-    For zero-out neighbours ‖v‖ ≤ a(z) and ‖H‖ ≤ w(z), with w = μ′ and a the largest |y − μ + μ′z|;
-    z is one number, and where a is largest w is not. For replace, with c the cosine of the two
-    arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² = w² + w′² − 2ww′c²: opposite arms make
-    v differ most, and H least. Shorter arms differ less: lengthen the longer to 1, and both norms
-    grow; of the other's length q only a′²q², w′²q⁴ and c′ = cq are left, and with the same c′ the
-    first two are largest for q = 1. The largest c is known in closed form, z and z′ are searched on
-    a grid. Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its
-    step and |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound. It is 1
-    for a link that is not the package's own or has no bound on μ″.
+    For zero-out neighbours ‖v‖ ≤ a(z) and ‖H‖ ≤ w(z), with w = μ′ and a the largest |y − μ + μ′z|.
+    For replace, with c the cosine of the two arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² =
+    w² + w′² − 2ww′c². The largest c is known in closed form, z and z′ are searched on a grid.
+    Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its step and
+    |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound. It is 1 for a link
+    that is not the package's own or has no bound on μ″.
     """
     concordance = link.self_concordance(radius)
     if type(link) not in (Identity, Logistic, Poisson, Probit) or concordance is None:
