@@ -158,20 +158,15 @@ def test_a_schedule_says_who_acts():
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_the_size_of_a_block_does_not_matter(name, monkeypatch):
+def test_draws_depend_on_the_seed_and_not_on_the_size_of_a_block(name, monkeypatch):
     env = CHANGES[name](PLAIN)
     at_once = whole(env)
+    same(whole(CHANGES[name](fg.Synthetic(PROBLEM, N, K))), at_once)
+    assert not np.array_equal(at_once["means"], whole(env, seed=2)["means"])
+    assert_array_equal(at_once["arms"], whole(PLAIN)["arms"])
     monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 7 * N * K * D)
     assert len(list(env.blocks(20, 1))) == 3
     same(whole(env), at_once)
-
-
-@pytest.mark.parametrize("name", CHANGES)
-def test_seeds_give_what_they_gave_and_nothing_else(name):
-    env = CHANGES[name](PLAIN)
-    same(whole(env), whole(CHANGES[name](fg.Synthetic(PROBLEM, N, K))))
-    assert not np.array_equal(whole(env)["means"], whole(env, seed=2)["means"])
-    assert_array_equal(whole(env)["arms"], whole(PLAIN)["arms"])
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -208,13 +203,10 @@ def test_they_compose_in_any_order():
     described = "Delayed(Partial(Heterogeneous(Synthetic, spread=0.3), participation=0.5)"
     assert run.parameters["environment"].startswith("Heterogeneous(Partial(Delayed(Synthetic")
     assert one.described() == described + ", steps=(0, 5))"
-
-
-def test_heterogeneous_around_a_drifting_one():
-    env = fg.Heterogeneous(fg.Drifting(PLAIN, 0.1), 0.3)
-    assert env.parameter(1) is None
-    assert_allclose(np.linalg.norm(env.parameters(1, 5, 3), axis=2), 1.5)
-    assert fg.simulate(fg.fedglb_auto(), env, 20).regret > 0
+    moving = fg.Heterogeneous(fg.Drifting(PLAIN, 0.1), 0.3)
+    assert moving.parameter(1) is None
+    assert_allclose(np.linalg.norm(moving.parameters(1, 5, 3), axis=2), 1.5)
+    assert fg.simulate(fg.fedglb_auto(), moving, 20).regret > 0
 
 
 def recorded(rewards=False, follow=False, **given):

@@ -243,30 +243,23 @@ def test_numeric_columns_alone_are_a_table_without_the_others():
     assert fg.clustered(both, 3).dim == 5
 
 
-def test_axes_of_the_arms_keep_every_inner_product_with_fewer_coordinates():
+@pytest.mark.parametrize("mode", MODES)
+def test_axes_of_the_arms_keep_every_inner_product_with_fewer_coordinates(mode):
+    """The levels of a categorical column add up to the constant feature: members have a span."""
     rng = np.random.default_rng(3)
-    columns = {f"x{j}": rng.normal(size=300) for j in range(12)}
+    columns = {f"c{j}": rng.choice(["a", "b", "c"], 300) for j in range(3)}
+    columns |= {f"x{j}": rng.normal(size=300) for j in range(2)}
     rows = fg.Table(columns, rng.integers(2, size=300))
-    wide, narrow = fg.clustered(rows, 5), fg.clustered(rows, 5, axes="arms")
-    assert (wide.dim, narrow.dim) == (13, 5)
-    np.testing.assert_allclose(narrow.arms @ narrow.arms.T, wide.arms @ wide.arms.T, atol=1e-14)
-    np.testing.assert_array_equal(narrow.rates, wide.rates)
+    wide, narrow = (fg.clustered(rows, 5, mode, axes=axes) for axes in ("features", "arms"))
+    assert (wide.dim, narrow.dim) == (12, 5 if mode == "centroid" else 9)
+    arms = [data.arms if mode == "centroid" else data.members for data in (wide, narrow)]
+    assert_allclose(*(each @ each.T for each in arms), atol=1e-14)
+    assert np.linalg.norm(arms[1], axis=1).max() <= 1.0
+    assert_array_equal(narrow.rates, wide.rates)
+    assert_array_equal(narrow.labels, wide.labels)
     assert narrow != wide
     twice = fg.Table({"x": columns["x0"], "again": columns["x0"]}, rows.labels)  # rank 2 of 3
-    assert fg.clustered(twice, 4, axes="arms").dim == 2
-
-
-def test_rows_have_a_common_span_where_columns_depend_on_each_other():
-    """The levels of a categorical column add up to the constant feature."""
-    rng = np.random.default_rng(5)
-    columns = {f"c{j}": rng.choice(["a", "b", "c"], 200) for j in range(3)}
-    rows = fg.Table(columns, rng.integers(2, size=200))
-    wide, narrow = (fg.clustered(rows, 5, "member", axes=axes) for axes in ("features", "arms"))
-    assert (wide.dim, narrow.dim) == (10, 7)
-    products = [data.members @ data.members.T for data in (wide, narrow)]
-    np.testing.assert_allclose(*products, atol=1e-14)
-    np.testing.assert_array_equal(wide.labels, narrow.labels)
-    assert np.linalg.norm(narrow.members, axis=1).max() <= 1.0
+    assert fg.clustered(twice, 4, mode, axes="arms").dim == 2
 
 
 @pytest.mark.parametrize("mode", ["centroid", "member"])
@@ -368,14 +361,6 @@ def test_subsets_are_drawn_uniformly_without_replacement(mode):
     assert (whole(env, 500, seed=2)[1] != means).any()
 
 
-@pytest.mark.parametrize("offered", [1, 2, 150, 299])
-def test_offered_are_the_smallest_of_as_many_uniforms(offered):
-    env = environment("centroid", offered, K=300)  # few are sorted even if only a part need be
-    chosen = env._clusters(base.generator(4, "arms"), (200, 3))
-    uniforms = base.generator(4, "arms").random((200, 3, 300))
-    assert_array_equal(chosen, np.sort(np.argsort(uniforms)[..., :offered]))
-
-
 @pytest.mark.parametrize(("mode", "offered"), [("centroid", None), ("centroid", 4), ("member", 4)])
 def test_rewards_are_as_frequent_as_labels(mode, offered):
     env = environment(mode, offered, clients=20)
@@ -452,13 +437,6 @@ def test_both_engines_agree(mode, offered, link):
     assert_array_equal(one.choices, other.choices)
     assert (one.regret, one.reward) == (other.regret, other.reward)
     assert one.syncs == other.syncs > 0
-
-
-def test_something_is_learnt():
-    env = environment("centroid", clients=5)
-    run = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton(), exploration=0.3), env, 400, seed=1)
-    random = 400 * 5 * (env.data.rates.max() - env.data.rates.mean())
-    assert run.regret < random / 2
 
 
 class Percent(fg.Logistic):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -12,7 +14,6 @@ from fedglb.kernels.krylov import MOST_VECTORS, project_by_products
 from fedglb.kernels.linalg import add_sample, invert
 from tests.kernels.test_ball import EPS, resolution
 
-DIMENSIONS = [1, 2, 3, 5, 8, 16, SMALL, SMALL + 1, 50, 100, 200]
 LONG = np.longdouble
 
 
@@ -78,28 +79,31 @@ def check(A, S, point, theta, nu):
     assert np.linalg.norm((theta - true).astype(float)) <= 4.0 * wide * S
 
 
-@pytest.mark.some(4)
-@pytest.mark.parametrize("length", [1.0 + 1e-15, 1.0 + 1e-6, 1.5, 30.0, 1e8])
-@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6, 1e12])
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_against_extended_precision(d, condition, length):
-    rng = np.random.default_rng([d, int(np.log10(condition)), int(length)])
-    S = 10.0 ** rng.uniform(-3.0, 3.0)
-    values = np.geomspace(1.0, condition, d) * 10.0 ** rng.uniform(-3.0, 3.0)
-    A, inverse = matrix(rng, values)
-    point = outside(rng, d, S * length)
-    if np.linalg.norm(point) <= S:
-        point *= 1.0 + 2.0 * EPS
-    theta = point.copy()
-    nu = project(A, inverse, S, theta)
-    check(A, S, point, theta, nu)
-    theta = point.copy()
-    found = project_by_products(A, inverse, S, theta)
-    if found < 0.0:  # refused, and left as it was: I + νA⁻¹ must be badly conditioned
-        assert_array_equal(theta, point)
-        assert nu > 10.0 * values[0]
-    else:
-        check(A, S, point, theta, found)
+SLOW = [pytest.param(d, marks=pytest.mark.slow) for d in (2, 5, SMALL, 50, 100, 200)]
+CONDITIONS = [1.0, 1e3, 1e6, 1e12]
+LENGTHS = [1.0 + 2 * EPS, 1.0 + 1e-15, 1.0 + 1e-6, 1.5, 30.0, 1e8, 1e100]
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 16, SMALL + 1, *SLOW])
+def test_against_extended_precision(d):
+    for condition, length in itertools.product(CONDITIONS, LENGTHS):
+        rng = np.random.default_rng([d, int(np.log10(condition)), int(np.log10(length))])
+        S = 10.0 ** rng.uniform(-3.0, 3.0)
+        values = np.geomspace(1.0, condition, d) * 10.0 ** rng.uniform(-3.0, 3.0)
+        A, inverse = matrix(rng, values)
+        point = outside(rng, d, S * length)
+        if np.linalg.norm(point) <= S:
+            point *= 1.0 + 2.0 * EPS
+        theta = point.copy()
+        nu = project(A, inverse, S, theta)
+        check(A, S, point, theta, nu)
+        theta = point.copy()
+        found = project_by_products(A, inverse, S, theta)
+        if found < 0.0:  # refused, and left as it was: I + νA⁻¹ must be badly conditioned
+            assert_array_equal(theta, point)
+            assert nu > 10.0 * values[0]
+        else:
+            check(A, S, point, theta, found)
 
 
 @pytest.mark.some(1)

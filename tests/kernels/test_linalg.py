@@ -51,19 +51,13 @@ def test_products(d):
     assert_allclose(dot(x, y), x @ y, atol=atol)
     assert_allclose(norm(x), np.linalg.norm(x), rtol=d * EPS)
     assert_allclose(quadratic(A, x), x @ A @ x, atol=d * atol)
-
-
-@pytest.mark.parametrize("d", DIMENSIONS)
-def test_add_outer_keeps_exact_symmetry(d):
-    rng = np.random.default_rng(d)
-    A = np.zeros((d, d))
-    expected = np.zeros((d, d))
+    total, expected = np.zeros((2, d, d))
     for weight in (1.0, 0.3, -0.7, 1e-9):
         x = rng.standard_normal(d)
-        add_outer(A, x, weight)
+        add_outer(total, x, weight)
         expected += weight * np.outer(x, x)
-        assert_array_equal(A, A.T)
-    assert_allclose(A, expected, rtol=1e-13, atol=1e-14)
+        assert_array_equal(total, total.T)  # exactly
+    assert_allclose(total, expected, rtol=1e-13, atol=1e-14)
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e4, 1e9])
@@ -193,8 +187,8 @@ def test_ten_thousand_updates(case):
 
 
 def test_weights():
-    rng = np.random.default_rng(8)
-    X, weights = stream(8, 3000, 5, clustered=False), rng.uniform(0.01, 3.0, 3000)
+    X = stream(8, 3000, 5, clustered=False)
+    weights = np.random.default_rng(8).uniform(0.01, 3.0, 3000)
     A, inverse, total = run(X, 0.1, weights=weights)
     assert_allclose(A, 0.1 * np.eye(5) + (X.T * weights) @ X, rtol=1e-12, atol=1e-12)
     assert_allclose(total, np.linalg.slogdet(A)[1] - 5 * math.log(0.1), rtol=1e-12)
