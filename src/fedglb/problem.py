@@ -68,8 +68,8 @@ class Problem:
             raise InvalidInput(
                 "noise",
                 None,
-                f"a finite number > 0: {self.link.name} rewards have no sub-Gaussian parameter "
-                "of their own, so say how much noise to expect, e.g. noise=1.0",
+                f"a finite number > 0: {self.link.name} rewards have no sub-Gaussian parameter, "
+                "so say how much noise to expect, e.g. noise=1.0",
             )
         if self.curvature is not None:
             number("curvature", self.curvature, above=0.0)

@@ -181,7 +181,7 @@ class Environment(ABC):
 
     @property
     def horizon(self) -> int | None:
-        """The number of steps that the environment has; None: as many as are asked for."""
+        """The number of steps that the environment has; None: no limit."""
         return None
 
     @property

@@ -51,7 +51,7 @@ class Changed(Environment):
 
     @property
     def horizon(self) -> int | None:
-        """The number of steps that the environment has; None: as many as are asked for."""
+        """The number of steps that the environment has; None: no limit."""
         return self.env.horizon
 
     @property

@@ -119,7 +119,7 @@ class Partial(Changed):
 
 
 def _who(answer: Any, clients: int) -> BoolArray:
-    """Return who acts, as a function said."""
+    """Return what a schedule returned: which clients act."""
     said = np.asarray(answer)
     if said.dtype != np.bool_ or said.shape != (clients,):
         given = f"{said.dtype} array of shape {said.shape}"

@@ -109,7 +109,7 @@ class Recorded(Environment):
 
 
 def _copy(argument: str, value: ArrayLike) -> FloatArray:
-    """Return the values as the environment's own array, which nobody else can change."""
+    """Return a copy, so that later changes of the caller's array have no effect."""
     try:
         return np.array(value, dtype=np.float64, order="C")
     except (TypeError, ValueError):

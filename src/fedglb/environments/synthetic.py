@@ -79,7 +79,7 @@ class Synthetic(Environment):
 
         Only their means are looked at, as they can be infinite (Poisson, with a huge radius).
         """
-        if type(self).blocks is not Synthetic.blocks:  # somebody's own
+        if type(self).blocks is not Synthetic.blocks:  # a user's subclass
             yield from super().checked_blocks(horizon, seed)
             return
         for block in self.blocks(horizon, seed):

@@ -22,7 +22,7 @@ from fedglb.typing import FloatArray
 _MAX_STEPS = 200
 #: Relative distance from the sphere below which the last steps need no new factorisation.
 _CLOSE = 1e-4
-#: Up to so many features a projection by factorising is the faster one.
+#: Up to this number of features, projecting by factorisation is faster.
 SMALL = 32
 
 

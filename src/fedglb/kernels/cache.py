@@ -25,7 +25,7 @@ from fedglb.provenance import source_digest
 #: be stopped, by Ctrl-Z for example; no kernel takes nearly as long.
 PATIENCE = 120.0
 _LOOK_EVERY = 0.02
-#: Set in the environment once it was said that kernels are not kept: children do not repeat it.
+#: Set in the environment after the warning that kernels are not kept: children do not repeat it.
 _SAID = "FEDGLB_SAID_KERNELS_ARE_NOT_KEPT"
 
 

@@ -88,7 +88,7 @@ def native_address(dispatcher: Any, name: str) -> int:
 
 
 class _PartLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The code of a part, for entries to link: tidied up, but no machine code of its own."""
+    """The code of a part, for entries to link: tidied up, but not translated to machine code."""
 
     def _optimize_final_module(self) -> None:
         pass
@@ -130,7 +130,7 @@ class _SetEnvironments(_Step):
     _name = "fedglb_set_environments"
 
     def run_pass(self, state: Any) -> bool:
-        if state.flags.no_compile:  # a C function: it is finished later, and is all of its own
+        if state.flags.no_compile:  # a C function: it is finished later, and has no parts
             return False
         for variable in state.library._final_module.global_variables:
             environment = lookup_environment(variable.name)

@@ -91,7 +91,7 @@ def add_blocks(
 ) -> None:
     """Do as `add_derivatives` does, with room for a block of samples in `scratch`.
 
-    A row of X counts as often as `times` says, once if that is empty; y is the sum of its rewards.
+    Row s of X counts `times`[s] times (once if `times` is empty); y[s] is the sum of its rewards.
     The rows of `scratch`, `SCRATCH_ROWS` + d of them, have the length of a block. They hold xᵀθ,
     the residuals and μ′; with a Hessian also two rows of weighted features, and X's columns.
     """

@@ -21,8 +21,8 @@ _LEAST_NUMBERS = 100_000
 
 def threads() -> int:
     """Return how many threads this process may use; joblib sets NUMBA_NUM_THREADS for workers."""
-    told = os.environ.get("NUMBA_NUM_THREADS", "")
-    return max(int(told), 1) if told.isdecimal() else cores()
+    limit = os.environ.get("NUMBA_NUM_THREADS", "")
+    return max(int(limit), 1) if limit.isdecimal() else cores()
 
 
 def each(do: Callable[[T], None], items: Iterable[T]) -> None:

@@ -164,12 +164,12 @@ def _caveats(gaussian: GaussianMechanism, simulated: bool, learns: bool) -> tupl
         "who took part, and when updates were, is public",
     ]
     if gaussian.noise == "sums":
-        notes.append("it rests on secure sums: whoever sees single clients' messages sees more")
+        notes.append("it rests on secure sums: single clients' messages reveal more")
     if learns:
         notes.append(
             "clients choose by their own samples between updates: what is promised is for "
             "recorded interactions with all others held fixed"
         )
     if simulated:
-        notes.append("simulated noise: it comes from a seed, and whoever has that can subtract it")
+        notes.append("simulated noise comes from a seed: anyone who has the seed can subtract it")
     return tuple(notes)

@@ -214,8 +214,8 @@ def load(name: str, progress: Progress | None = None) -> Table:
     * CoverType: 10 numeric and 2 categorical columns (the latter from the 44 indicator columns
       of the file); label 1 is class 1, Spruce/Fir.
     * MagicTelescope: 10 numeric columns; label 1 is g, gamma.
-    * Mushroom: 22 categorical columns, where a missing value, "?", is a level of its own; label 1
-      is e, edible.
+    * Mushroom: 22 categorical columns, where "?", a missing value, is a level; label 1 is e,
+      edible.
 
     Parameters
     ----------
