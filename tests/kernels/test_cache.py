@@ -13,6 +13,7 @@ import pytest
 
 from fedglb.kernels import cache as module
 from fedglb.kernels.cache import KernelLock, KernelsNotKept, say_if_not_kept
+from fedglb.kernels.compile import kernel
 from tests.kernels.cache_in_process import ONE_KERNEL, finish, run, start
 
 NOBODY = "compiled kernels are not kept"
@@ -47,20 +48,14 @@ def test_a_second_process_loads_what_the_first_has_compiled(tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_one_process_compiles_and_if_it_is_killed_another_one_does(tmp_path, killed):
     first = holding(ONE_KERNEL, tmp_path)
     others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
-    first.communicate("\n", timeout=600)
-    assert [finish(other)[:2] for other in others] == [(0, 1), (0, 1)]
-
-
-@pytest.mark.slow
-def test_if_the_one_that_compiles_is_killed_another_one_does_it(tmp_path):
-    first = holding(ONE_KERNEL, tmp_path)
-    others = [start(ONE_KERNEL, tmp_path) for _ in range(2)]
-    os.kill(first.pid, signal.SIGKILL)
-    first.communicate(timeout=600)
-    assert sorted(finish(other)[:2] for other in others) == [(0, 1), (1, 0)]
+    if killed:
+        os.kill(first.pid, signal.SIGKILL)
+    first.communicate(None if killed else "\n", timeout=600)
+    assert sorted(finish(other)[:2] for other in others) == [(0, 1), (1, 0) if killed else (0, 1)]
     assert run(ONE_KERNEL, tmp_path)[:2] == (0, 1)
 
 
@@ -114,6 +109,7 @@ def test_a_thread_does_not_release_the_lock_of_another(tmp_path):
     assert KernelLock._held is lock
     lock.release()
     assert KernelLock._held is None
+    assert not KernelLock(str(tmp_path / "missing" / "kernel.lock")).acquire()  # no folder
 
 
 def test_who_has_waited_long_enough_compiles_for_itself(tmp_path, monkeypatch):
@@ -127,10 +123,6 @@ def test_who_has_waited_long_enough_compiles_for_itself(tmp_path, monkeypatch):
     lock = KernelLock(path)
     assert lock.acquire()
     lock.release()
-
-
-def test_a_folder_without_locks(tmp_path):
-    assert not KernelLock(str(tmp_path / "missing" / "kernel.lock")).acquire()
 
 
 @pytest.mark.slow
@@ -204,35 +196,23 @@ subprocess.run([sys.executable, "-c", child], check=True)
     assert said.count(NOBODY) == 1
 
 
-@pytest.fixture
-def other_folder(monkeypatch, tmp_path):
-    """Nothing was said in this process yet, and the folder is another one."""
-    monkeypatch.delenv("FEDGLB_SAID_KERNELS_ARE_NOT_KEPT", raising=False)
+def test_before_workers_start_it_is_said_once_that_nothing_will_be_kept(monkeypatch, tmp_path):
+    say_if_not_kept()  # nothing is said of a folder that can be written to
+    monkeypatch.setenv(module._SAID, "1")  # so that it is as it was afterwards
+    monkeypatch.delenv(module._SAID)
+    monkeypatch.setattr(module, "cache", module.cache.__wrapped__)
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "folder"))
-    module.cache.cache_clear()
-    yield
-    monkeypatch.undo()
-    module.cache.cache_clear()
-
-
-@pytest.mark.usefixtures("other_folder")
-def test_before_workers_start_it_is_said_too():
     with pytest.warns(KernelsNotKept, match="cannot be made"):
         say_if_not_kept()
     say_if_not_kept()  # a second one would be an error here
 
 
-def test_nothing_is_said_of_a_folder_that_can_be_written_to():
-    say_if_not_kept()
-
-
 # -- entries and their parts ----------------------------------------------------------------------
 
 
-def test_a_part_that_raises_in_an_entry_is_reported(tmp_path):
+def test_a_part_that_raises_in_an_entry_is_reported():
     """An entry has the environments of its parts, from the compiler and from disk."""
-    from fedglb.kernels.compile import kernel
 
     @kernel
     def part(n: int) -> float:
@@ -251,8 +231,6 @@ def test_a_part_that_raises_in_an_entry_is_reported(tmp_path):
 
 
 def test_a_lock_is_free_after_a_kernel_that_does_not_compile():
-    from fedglb.kernels.compile import kernel
-
     @kernel
     def wrong(x: float) -> float:
         return x.nothing  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""The stream of random numbers: the published vectors, the laws, and that only the place counts."""
+"""The stream of random numbers: the published vectors, and the laws along every way."""
 
 from __future__ import annotations
 
@@ -108,38 +108,6 @@ def test_uniforms_are_uniform_and_neighbours_uncorrelated_along_every_way_throug
             assert stats.kstest(values, "uniform").pvalue > 1e-3, way
         for a, b in ((u, v), (u[1:], u[:-1]), (v[1:], v[:-1]), (u[1:], v[:-1])):
             assert abs(np.corrcoef(a, b)[0, 1]) < 4.0 / math.sqrt(n), way
-
-
-def test_two_clients_two_draws_and_two_steps_have_unrelated_sequences():
-    n = 20_000
-    first = [uniforms(3, i, 0, 0, 0)[0] for i in range(1, n)]
-    others = {
-        "client": [uniforms(3, i, 1, 0, 0)[0] for i in range(1, n)],
-        "draw": [uniforms(3, i, 0, 1, 0)[0] for i in range(1, n)],
-        "block": [uniforms(3, i, 0, 0, 1)[0] for i in range(1, n)],
-        "step and client changed for each other": [uniforms(3, 0, i, 0, 0)[0] for i in range(1, n)],
-    }
-    for name, other in others.items():
-        assert abs(np.corrcoef(first, other)[0, 1]) < 4.0 / math.sqrt(n), name
-
-
-def test_normals_are_normal_and_independent():
-    n = 20_000
-    drawn = np.array([filled(5, 2, t, 1, 0) for t in range(n)])
-    for column in drawn.T:
-        assert stats.kstest(column, "norm").pvalue > 1e-3
-    off = np.corrcoef(drawn.T) - np.eye(5)
-    assert np.abs(off).max() < 4.5 / math.sqrt(n)
-    squares = np.corrcoef((drawn**2).T) - np.eye(5)  # a pair shares its length
-    assert np.abs(squares).max() < 4.5 / math.sqrt(n)
-
-
-def test_the_order_of_the_calls_does_not_matter():
-    places = [(8, t, i, draw, 0) for t in range(1, 6) for i in range(3) for draw in range(3)]
-    in_order = {where: uniforms(*where) for where in places}
-    assert len(set(in_order.values())) == len(places)
-    for k in np.random.default_rng(0).permutation(len(places)):
-        assert uniforms(*places[k]) == in_order[places[k]]
 
 
 def test_pairs_of_normals_do_not_depend_on_how_many_are_asked_for():

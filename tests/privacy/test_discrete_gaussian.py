@@ -11,13 +11,7 @@ import pytest
 from scipy import stats
 
 import fedglb as fg
-from fedglb.privacy.discrete_gaussian import (
-    _bernoulli,
-    _exponential,
-    _laplace,
-    _words,
-    sample,
-)
+from fedglb.privacy.discrete_gaussian import _bernoulli, sample
 
 
 def seeded(seed):
@@ -56,22 +50,6 @@ def test_the_law_of_wide_noise():
     scaled = np.array(sample(variance, 20_000, seeded(2)), dtype=float) / math.sqrt(variance)
     assert stats.kstest(scaled, "norm").pvalue > 1e-9
     assert np.mean(scaled**2) == pytest.approx(1.0, abs=6.0 * math.sqrt(2.0 / 20_000))
-
-
-def test_the_law_of_its_proposals():
-    words = _words(seeded(3))
-    draws = [_laplace(words, 3) for _ in range(40_000)]
-    ratio = math.exp(-1.0 / 3.0)
-    law = lambda k: (1.0 - ratio) / (1.0 + ratio) * ratio ** abs(k)  # noqa: E731
-    assert fits(draws, law, 15) > 1e-9
-
-
-@pytest.mark.parametrize("gamma", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(17, 5)])
-def test_the_probability_of_an_exponential_coin(gamma):
-    words = _words(seeded(4))
-    p = math.exp(-gamma)
-    hits = sum(_exponential(words, *gamma.as_integer_ratio()) for _ in range(40_000))
-    assert abs(hits - 40_000 * p) <= 6.5 * math.sqrt(40_000 * p * (1.0 - p))
 
 
 def test_a_coin_is_compared_word_by_word():

@@ -228,11 +228,6 @@ def test_nothing_is_printed(use):
     assert asked == ["/a.zip"]
 
 
-def test_an_unknown_name():
-    with pytest.raises(fg.InvalidInput, match=r"name = 'mushrom' .* did you mean mushroom"):
-        fetch("mushrom")
-
-
 def test_every_data_set_has_the_archive_first_and_a_wheel():
     for name, known in DATASETS.items():
         assert known.name == name
