@@ -35,6 +35,14 @@ def use(monkeypatch, own_cache, tmp_path):
 
 
 @pytest.fixture
+def archive(use):
+    """The tiny data set in an archive on the web: its address, and the list of requests for it."""
+    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
+        use(Archive(f"{address}/a.zip", "tiny.data"))
+        yield f"{address}/a.zip", asked
+
+
+@pytest.fixture
 def own_folder(tmp_path, monkeypatch):
     folder = tmp_path / "own"
     folder.mkdir()
@@ -73,41 +81,37 @@ def test_the_users_folder_comes_first(use, own_cache, own_folder, suffix, pack):
     ],
 )
 def test_a_damaged_file_of_the_user_is_refused_and_left_alone(
-    use, own_cache, own_folder, name, content, said
+    archive, own_cache, own_folder, name, content, said
 ):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
-        use(Archive(f"{address}/a.zip", "tiny.data"))
-        (own_folder / name).write_bytes(content)
-        with pytest.warns(UserWarning, match="refused") as warned:
-            assert fetch("tiny") == cached(own_cache)
-        assert len(warned) == 1
-        assert str(own_folder / name) in str(warned[0].message)
-        assert said in str(warned[0].message)
-        assert asked == ["/a.zip"]
+    (own_folder / name).write_bytes(content)
+    with pytest.warns(UserWarning, match="refused") as warned:
+        assert fetch("tiny") == cached(own_cache)
+    assert len(warned) == 1
+    assert str(own_folder / name) in str(warned[0].message)
+    assert said in str(warned[0].message)
+    assert archive[1] == ["/a.zip"]
     assert (own_folder / name).read_bytes() == content
     assert os.listdir(own_folder) == [name]
     assert cached(own_cache).read_bytes() == RAW
 
 
 @pytest.mark.parametrize("content", [RAW[:100], RAW + b"\n", b""])
-def test_a_damaged_file_in_the_cache_is_refused_and_fetched_again(use, own_cache, content):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
-        use(Archive(f"{address}/a.zip", "tiny.data"))
-        cached(own_cache).parent.mkdir(parents=True)
-        cached(own_cache).write_bytes(content)
-        assert find("tiny", lambda _: None) is None
-        lines = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert fetch("tiny", lines.append) == cached(own_cache)
-        assert str(cached(own_cache)) in lines[0]
-        assert hashlib.sha256(content).hexdigest() in lines[0]
-        assert SHA in lines[0]
-        assert "downloading" in lines[1]
-        assert cached(own_cache).read_bytes() == RAW
-        fetch("tiny", lines.append)
-        assert len(asked) == 1
-        assert len(lines) == 2
+def test_a_damaged_file_in_the_cache_is_refused_and_fetched_again(archive, own_cache, content):
+    cached(own_cache).parent.mkdir(parents=True)
+    cached(own_cache).write_bytes(content)
+    assert find("tiny", lambda _: None) is None
+    lines = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fetch("tiny", lines.append) == cached(own_cache)
+    assert str(cached(own_cache)) in lines[0]
+    assert hashlib.sha256(content).hexdigest() in lines[0]
+    assert SHA in lines[0]
+    assert "downloading" in lines[1]
+    assert cached(own_cache).read_bytes() == RAW
+    fetch("tiny", lines.append)
+    assert len(archive[1]) == 1
+    assert len(lines) == 2
 
 
 def test_an_archive_in_an_archive_and_lines_that_end_otherwise(use, own_cache):
@@ -183,49 +187,43 @@ fetch("tiny")
 """
 
 
-def test_killed_half_way_leaves_nothing_that_counts(use, own_cache):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, _):
-        url = f"{address}/a.zip"
-        dead = subprocess.run([sys.executable, "-c", KILLED + FETCHED, url], check=False)
-        assert dead.returncode == -signal.SIGKILL
-        (rest,) = cached(own_cache).parent.iterdir()
-        assert rest.name.startswith(".unfinished-")
-        use(Archive(url, "tiny.data"))
-        assert find("tiny") is None
-        os.utime(rest, (0, 0))
-        assert fetch("tiny").read_bytes() == RAW
+def test_killed_half_way_leaves_nothing_that_counts(archive, own_cache):
+    dead = subprocess.run([sys.executable, "-c", KILLED + FETCHED, archive[0]], check=False)
+    assert dead.returncode == -signal.SIGKILL
+    (rest,) = cached(own_cache).parent.iterdir()
+    assert rest.name.startswith(".unfinished-")
+    assert find("tiny") is None
+    os.utime(rest, (0, 0))
+    assert fetch("tiny").read_bytes() == RAW
     assert os.listdir(cached(own_cache).parent) == ["tiny.data"]  # an old rest is removed
 
 
-def test_refresh_downloads_again_and_keeps_the_old_where_it_cannot(use, own_cache):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
-        use(Archive(f"{address}/a.zip", "tiny.data"))
-        fetch("tiny")
-        fetch("tiny")
-        assert len(asked) == 1
+def test_refresh_downloads_again_and_keeps_the_old_where_it_cannot(archive, use, own_cache):
+    address, asked = archive
+    fetch("tiny")
+    fetch("tiny")
+    assert len(asked) == 1
+    fetch("tiny", refresh=True)
+    assert len(asked) == 2
+    use(Archive(address.replace("a.zip", "gone.zip"), "tiny.data"))
+    with pytest.raises(fg.DataUnavailable):
         fetch("tiny", refresh=True)
-        assert len(asked) == 2
-        use(Archive(f"{address}/gone.zip", "tiny.data"))
-        with pytest.raises(fg.DataUnavailable):
-            fetch("tiny", refresh=True)
     assert fetch("tiny").read_bytes() == RAW
 
 
-def test_a_cache_that_cannot_be_written(use, monkeypatch, tmp_path):
+@pytest.mark.usefixtures("archive")
+def test_a_cache_that_cannot_be_written(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, _):
-        use(Archive(f"{address}/a.zip", "tiny.data"))
-        with pytest.raises(fg.DataUnavailable, match=r"cannot be written.*XDG_CACHE_HOME"):
-            fetch("tiny")
+    with pytest.raises(fg.DataUnavailable, match=r"cannot be written.*XDG_CACHE_HOME"):
+        fetch("tiny")
 
 
-def test_nothing_is_printed(use):
-    with served({"/a.zip": zipped(**{"tiny.data": RAW})}) as (address, asked):
-        command = [sys.executable, "-c", FETCHED, f"{address}/a.zip"]
-        out = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_nothing_is_printed(archive):
+    command = [sys.executable, "-c", FETCHED, archive[0]]
+    out = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
-    assert asked == ["/a.zip"]
+    assert archive[1] == ["/a.zip"]
 
 
 def test_every_data_set_has_the_archive_first_and_a_wheel():

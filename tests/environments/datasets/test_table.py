@@ -204,18 +204,6 @@ def test_a_row_of_covertype_with_two_soils_or_none_is_refused(place):
             read(DATASETS["covertype"], as_csv(rows))
 
 
-def test_magic_and_mushroom():
-    table = read(DATASETS["magic"], b"1,2,3,4,5,6,7,8,9,10.5,h\n1,2,3,4,5,6,7,8,9,-1,g\n")
-    assert table.columns["fDist"].tolist() == [10.5, -1.0]
-    assert table.labels.tolist() == [0.0, 1.0]
-    letters = "xsntpfcnkeesswwpwopksu"
-    rows = f"p,{','.join(letters)}\ne,{','.join(letters).replace('e', '?')}\n"
-    table = read(DATASETS["mushroom"], rows.encode())
-    assert table.labels.tolist() == [0.0, 1.0]
-    assert table.columns["stalk-root"].tolist() == ["e", "?"]
-    assert table.columns["habitat"].tolist() == ["u", "u"]
-
-
 @pytest.mark.parametrize(
     ("name", "columns", "first"),
     [
