@@ -81,8 +81,6 @@ class ReferenceEngine(Engine):
         self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
         due = t if block.delays is None else t + int(block.delays[step, i])
         self.pending[i].append((due, arms[arm], reward))
-        if self.algorithm.centralised:
-            self.coordinator.count_centralised(1, self.env.clients)
 
     def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
         """Return the samples of client i that become known in step t, in the order of choices."""

@@ -12,8 +12,9 @@ import polars as pl
 from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
-from fedglb.protocol import Coordinator, UpdateRecord
+from fedglb.protocol import Coordinator
 from fedglb.protocol.choosing import Choosing, Chosen
+from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.play import Log
 from fedglb.typing import FloatArray, IntArray
 
@@ -284,37 +285,13 @@ class Run:
 
 
 class Recorder:
-    """Collects the results of a run, step by step.
+    """Collects the results of a run of T steps and N clients; θ* is None where not known.
 
-    Parameters
-    ----------
-    horizon
-        T, the number of steps.
-    clients
-        N, the number of clients.
-    parameter
-        θ*, shape (d,); None where it is not known.
-    randomised
-        Whether arms are chosen at random, so that propensities are kept.
-
-    Attributes
-    ----------
-    log
-        Choices, and the totals of regret and reward at the end of each step.
-    counts
-        The totals of syncs, rounds, transfers and scalars at the end of each step, shape (4, T).
-    updates
-        One row per global update.
-    regrets
-        The regret of each choice, shape (T, N).
+    Propensities are kept where arms are chosen at random.
     """
 
     def __init__(
-        self,
-        horizon: int,
-        clients: int,
-        parameter: FloatArray | None,
-        randomised: bool = False,
+        self, horizon: int, clients: int, parameter: FloatArray | None, randomised: bool
     ) -> None:
         self.log = Log(
             choices=np.full((horizon, clients), -1, dtype=np.int64),
@@ -324,9 +301,10 @@ class Recorder:
             totals=np.zeros(3),
             propensities=np.full((horizon, clients, 2) if randomised else (0, 0, 2), np.nan),
         )
+        # syncs, rounds, transfers and scalars up to the end of each step
         self.counts = np.zeros((4, horizon), dtype=np.int64)
-        self.updates: list[tuple[Any, ...]] = []
-        self.regrets = np.zeros((horizon, clients))
+        self.updates: list[tuple[Any, ...]] = []  # one row per global update
+        self.regrets = np.zeros((horizon, clients))  # of each choice
         self.parameter = parameter
 
     def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
@@ -351,12 +329,14 @@ class Recorder:
 
     def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
         """Enter one global update; the state may be that of any client that has the new model."""
-        alpha = choosing.alpha(state)
+        alpha, inside = choosing.alpha(state), None
+        if self.parameter is not None:
+            confidence = choosing.algorithm.confidence
+            inside = confidence.contains(choosing.setting, state, alpha, self.parameter)
         self.updates.append(
             (
                 record.t, record.client, record.samples, record.rounds, record.gradient_norm,
-                record.gap, record.projected, alpha, holds(choosing, state, self.parameter, alpha),
-                choosing.setting.ridge,
+                record.gap, record.projected, alpha, inside, choosing.setting.ridge,
             )
         )  # fmt: skip
 
@@ -383,13 +363,3 @@ class Recorder:
     def update_frame(self) -> pl.DataFrame:
         """Return one row per global update."""
         return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
-
-
-def holds(
-    choosing: Choosing, state: LocalState, parameter: FloatArray | None, alpha: float
-) -> bool | None:
-    """Return whether the sets of radius α contain θ*; None if θ* is not known."""
-    if parameter is None:
-        return None
-    confidence = choosing.algorithm.confidence
-    return confidence.contains(choosing.setting, state, alpha, parameter)

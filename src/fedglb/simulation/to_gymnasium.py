@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer
-from fedglb.simulation.compare import known_horizon
+from fedglb.simulation.simulate import known_horizon
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
