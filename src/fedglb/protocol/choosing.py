@@ -23,23 +23,13 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Choosing:
-    """What the choices of a client need of the last model; it is the same until the next one.
-
-    Parameters
-    ----------
-    algorithm, setting, seed
-        The client's; the setting has the λ in force.
-    constants
-        The numbers that the confidence needs and that no sample changes.
-    terms
-        What the confidence derives from the model.
-    """
+    """What the choices of a client need of the last model; it is the same until the next one."""
 
     algorithm: Algorithm
-    setting: Setting
+    setting: Setting  # with the λ in force
     seed: int
-    constants: FloatArray
-    terms: FloatArray
+    constants: FloatArray  # what the confidence needs and no sample changes
+    terms: FloatArray  # what the confidence derives from the model
 
     @classmethod
     def after(
@@ -51,24 +41,15 @@ class Choosing:
         return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
 
     def alpha(self, state: LocalState) -> float:
-        """Return the radius by which a client in this state chooses its next arm.
-
-        Raises
-        ------
-        InvalidInput
-            If it is too large for a double.
-        """
+        """Return the radius by which a client in this state chooses; raise if it is infinite."""
         confidence = self.algorithm.confidence
         if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
             radius = confidence.radius(self.setting, state)
         else:
             radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
         if not math.isfinite(radius):
-            raise InvalidInput(
-                "radius",
-                radius,
-                "a problem within the range of doubles: a smaller S, a larger ridge or curvature",
-            )
+            allowed = "a problem within the range of doubles: smaller S, larger ridge or curvature"
+            raise InvalidInput("radius", radius, allowed)
         return radius * self.algorithm.exploration if confidence.scalable else radius
 
     @functools.cached_property
@@ -84,26 +65,13 @@ class Choosing:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An arm, and how it was chosen.
+    """An arm, and how it was chosen."""
 
-    Parameters
-    ----------
-    arm
-        The index of the arm.
-    score
-        Its score, by which the rule ranks arms: an upper confidence bound for `Ucb`.
-    width
-        The score less the prediction xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid.
-    propensity, propensity_error
-        The probability with which this arm was chosen, and the standard error of that number: 0
-        where it is exact. Both are nan where the rule does not estimate it.
-    """
-
-    arm: int
-    score: float
-    width: float
-    propensity: float
-    propensity_error: float
+    arm: int  # its index
+    score: float  # by which the rule ranks arms: an upper confidence bound for `Ucb`
+    width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
+    propensity: float  # the probability of this arm; nan where the rule does not estimate it
+    propensity_error: float  # its standard error: 0 where it is exact, nan as above
 
 
 def stream_of(client: ClientId) -> int:

@@ -109,44 +109,21 @@ def _check_room(
 
 @dataclass(frozen=True)
 class Release:
-    """What a client sends in one update, and what it is made of.
-
-    Parameters
-    ----------
-    update
-        The update's number.
-    samples
-        How many of the client's samples are in batches then, the oldest ones.
-    batch
-        The sums of the batch that the update takes in. Without noise also those of earlier batches
-        whose updates led to no model.
-    numbers
-        The message: weighted sums of all batches, with the client's noise.
-    """
+    """What a client sends in one update, and what it is made of."""
 
     update: int
-    samples: int
+    samples: int  # how many of the client's samples are in batches then, the oldest ones
+    #: The sums of the batch that the update takes in. Without noise also those of earlier batches
+    #: whose updates led to no model.
     batch: IntArray
-    numbers: IntArray
+    numbers: IntArray  # the message: weighted sums of all batches, with the client's noise
 
 
 class Batches:
-    """A client's batches, and what it has released of them: once for an update, and in order.
-
-    Parameters
-    ----------
-    client, algorithm, setting
-        The client, and the algorithm and the setting of the federation.
-    source
-        Where noise comes from; needed where there is privacy.
-    """
+    """A client's batches, and what it has released of them: once for an update, and in order."""
 
     def __init__(
-        self,
-        client: ClientId,
-        algorithm: Algorithm,
-        setting: Setting,
-        source: NoiseSource | None = None,
+        self, client: ClientId, algorithm: Algorithm, setting: Setting, source: NoiseSource
     ) -> None:
         self._client, self._setting, self._source = client, setting, source
         self._most = algorithm.max_updates
@@ -184,7 +161,6 @@ class Batches:
             if self.last is not None and adopted < self.last.update:  # that update was lost
                 batch = batch + self.last.batch
             return Release(update, frozen, batch, batch)
-        assert self._source is not None
         numbers = plan.encoded({**self.closed, update: batch}, update)
         numbers += self._source.draw(self._client, update, plan)
         return Release(update, frozen, batch, numbers)
@@ -230,18 +206,10 @@ class SumOfReleases:
 
 @dataclass
 class OnePassUpdate(Update):
-    """An update in progress that ends when all participants have sent their sums.
+    """An update in progress that ends when all participants have sent their sums."""
 
-    Parameters
-    ----------
-    earlier
-        The sums of the updates before, by their numbers.
-    total
-        The sum over all participants; None until it is known.
-    """
-
-    earlier: Mapping[int, SumOfReleases] = field(default_factory=dict)
-    total: SumOfReleases | None = None
+    earlier: Mapping[int, SumOfReleases] = field(default_factory=dict)  # by the update's number
+    total: SumOfReleases | None = None  # over all participants; None until it is known
 
     @property
     def phase(self) -> int:
@@ -326,10 +294,8 @@ class OnePassUpdate(Update):
     def record(self) -> UpdateRecord:
         """Return the record of this update; the number of samples is omitted for privacy."""
         assert self.solution is not None
-        nan = float("nan")
-        return UpdateRecord(
-            self.t, self.asked_by, 0, self.rounds, nan, nan, self.solution.projected
-        )
+        projected = self.solution.projected
+        return UpdateRecord(self.t, self.asked_by, 0, self.rounds, math.nan, math.nan, projected)
 
 
 def check_numbers(numbers: IntArray, setting: Setting) -> None:
