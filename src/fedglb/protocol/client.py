@@ -39,28 +39,15 @@ _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 
 @dataclass
 class Adoption:
-    """A client's state after it has adopted a shared model, prepared before the client holds it.
+    """A client's state after it has adopted a shared model, prepared before the client holds it."""
 
-    Parameters
-    ----------
-    update, covered
-        The update that made the model, and how many of the client's oldest samples it covers.
-    choosing
-        What follows from the model.
-    base
-        The state before any own sample, as `to_arrays` returns it, for `Client.from_samples`.
-    state, sums
-        The state and, where the solver starts at the model, the sums there, with the samples so
-        far.
-    """
-
-    update: int
-    covered: int
+    update: int  # that made the model
+    covered: int  # how many of the client's oldest samples the model covers
     choosing: Choosing
-    base: Arrays
-    state: LocalState
-    sums: OwnSums | None
-    taken: int = -1
+    base: Arrays  # the state before any own sample, for `Client.from_samples`
+    state: LocalState  # with the samples so far
+    sums: OwnSums | None  # of the samples so far, where the solver starts at the model
+    taken: int = -1  # how many samples are in `state`
 
     def catch_up(self, samples: Samples) -> None:
         """Learn the samples that the model does not cover, up to the newest.
@@ -166,17 +153,13 @@ class Client(Learner):
         Parameters
         ----------
         message
-            A `SumsRequest`, an `Evaluate` or a `NewModel`.
+            A `SumsRequest`, an `Evaluate` or a `NewModel`; `InvalidInput` if its content is
+            impossible, or it is another one.
 
         Returns
         -------
         list of Message
             For the coordinator: an answer, or nothing.
-
-        Raises
-        ------
-        InvalidInput
-            If the message is not one that goes down, or its content is impossible.
         """
         match message:
             case SumsRequest():
@@ -301,8 +284,7 @@ class Client(Learner):
         Raises
         ------
         InvalidInput
-            If the model does not fit the algorithm and the setting, or covers more samples than
-            the client has.
+            If the model is impossible, or covers more samples than the client has.
         """
         if message.update <= self.adopted:
             return None  # delivered twice
@@ -386,14 +368,12 @@ class Client(Learner):
 
         Parameters
         ----------
-        id, algorithm, setting, seed
-            As for a new client.
+        id, algorithm, setting, seed, **numbers
+            As for `with_state`.
         samples
             All of its samples, in the order in which they came. The client appends to this object.
         base
             `Adoption.base` of the last model; None before the first.
-        **numbers
-            As for `with_state`.
 
         Returns
         -------

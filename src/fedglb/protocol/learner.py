@@ -20,26 +20,7 @@ from fedglb.typing import FloatArray
 
 
 class Learner:
-    """Chooses arms by the last shared model and its own samples since: a `Client` without updates.
-
-    Parameters
-    ----------
-    id, algorithm, setting, seed
-        As for `Client`.
-
-    Attributes
-    ----------
-    agreed
-        The setting that the federation agreed on.
-    choosing
-        What follows from the last shared model, the λ in force among it.
-    samples, state
-        All own samples, and the local update's state.
-    adopted
-        The number of the update that made the shared model; 0: there is none yet.
-    last_t
-        The newest step of an own sample.
-    """
+    """Chooses by the last shared model and its own samples since: a `Client` without updates."""
 
     def __init__(
         self,
@@ -52,9 +33,9 @@ class Learner:
         self.algorithm, self.agreed = algorithm, setting
         self.samples = Samples(setting.problem.dim)
         self.state: LocalState = algorithm.local_update.begin(setting)
-        self.choosing = Choosing.after(algorithm, setting, None, seed)
-        self.adopted = 0
-        self.last_t = 0
+        self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
+        self.adopted = 0  # the update that made the shared model; 0: there is none yet
+        self.last_t = 0  # the newest step of an own sample
 
     @property
     def setting(self) -> Setting:
@@ -63,13 +44,7 @@ class Learner:
 
     @property
     def alpha(self) -> float:
-        """The radius by which the next arm is chosen.
-
-        Raises
-        ------
-        InvalidInput
-            If it is too large for a double.
-        """
+        """The radius by which the next arm is chosen; `InvalidInput` if that is infinite."""
         return self.choosing.alpha(self.state)
 
     def choose(self, arms: ArrayLike, t: int | None = None) -> int:
@@ -106,11 +81,7 @@ class Learner:
         return max(self.last_t, self.state.t_last)
 
     def decide(
-        self,
-        columns: FloatArray,
-        t: int,
-        number: int | None = None,
-        stream: int | None = None,
+        self, columns: FloatArray, t: int, number: int | None = None, stream: int | None = None
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
 
@@ -160,11 +131,6 @@ class Learner:
         array
             The largest xᵀθ within the confidence set, for each arm x: xᵀθ + α‖x‖_{A⁻¹} with the
             centre θ of an ellipsoid; shape (K,).
-
-        Raises
-        ------
-        InvalidInput
-            If `arms` is not allowed, as for `choose`.
         """
         columns, choosing, state = self._columns(arms), self.choosing, self.state
         work = np.empty((5, columns.shape[1]))
@@ -240,7 +206,7 @@ class Learner:
         Returns
         -------
         bool
-            The trigger's `fires`.
+            Whether it fires.
         """
         trigger, state = self.algorithm.trigger, self.state
         if not trigger.own_samples:  # a user's trigger may take only these three

@@ -12,7 +12,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.problem import Problem
 from fedglb.protocol import Client
-from fedglb.protocol.messages import ClientId, Message
+from fedglb.protocol.messages import Message
 from fedglb.simulation.engine import Engine, Progress
 from fedglb.typing import FloatArray
 
@@ -36,13 +36,11 @@ class ReferenceEngine(Engine):
         super().__init__(algorithm, env, horizon, seed)
         self.observer = observer
         self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(env.clients)]
-        if algorithm.centralised:
-            shared = Client(0, algorithm, self.setting, seed, self.noise)
-            self.clients = [shared] * env.clients
-        else:
-            self.clients = [
-                Client(i, algorithm, self.setting, seed, self.noise) for i in range(env.clients)
-            ]
+        learners = [
+            Client(i, algorithm, self.setting, seed, self.noise)
+            for i in range(self.setting.clients)
+        ]
+        self.clients = learners * env.clients if algorithm.centralised else learners
 
     def client(self, i: int) -> Client:
         """Return client i."""
@@ -97,16 +95,12 @@ class ReferenceEngine(Engine):
             if message.upward:
                 queue.extend(self.coordinator.receive(message))
             else:
-                queue.extend(self._addressee(message.client).receive(message))
+                queue.extend(self.clients[int(message.client)].receive(message))
         if self.coordinator.syncs > before:
             record = self.coordinator.last_update
             assert record is not None
             client = self.client(self.holder(record))
             self.recorder.updated(record, client.choosing, client.state)
-
-    def _addressee(self, client: ClientId) -> Client:
-        assert isinstance(client, int)
-        return self.clients[client]
 
 
 def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:

@@ -33,6 +33,8 @@ _UPDATES = {
     "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
     "alpha": pl.Float64, "theta_star_inside": pl.Boolean, "ridge": pl.Float64,
 }  # fmt: skip
+#: Attributes of a run that are totals at the horizon.
+TOTALS = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
 #: Columns in which a value can be missing, and pandas' types for them, with `pd.NA`.
 _NULLABLE = {"client": "Int64", "theta_star_inside": "boolean"}
 
@@ -152,10 +154,9 @@ class Run:
 
     def summary(self) -> dict[str, Any]:
         """Return parameters, totals and caveats in one dict, for scripts."""
-        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
         return {
             **self.parameters,
-            **{name: getattr(self, name) for name in totals},
+            **{name: getattr(self, name) for name in TOTALS},
             "caveats": list(self.caveats),
         }
 
@@ -276,8 +277,7 @@ class Run:
             f"{of['algorithm']} on {of['environment']}: {of['clients']:,} clients, "
             f"{of['arms']} arms, d = {of['dim']}, T = {of['horizon']:,}, seed {of['seed']}"
         )
-        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
-        rows = [[name, short(getattr(self, name))] for name in totals]
+        rows = [[name, short(getattr(self, name))] for name in TOTALS]
         worst, best = self.client_regret.max(), self.client_regret.min()
         rows.append(["regret of a client", f"{short(best)} … {short(worst)}"])
         curve = Curve(self.trace["t"].to_list(), self.trace["regret"].to_list())
