@@ -115,9 +115,10 @@ def test_bad_samples_change_nothing():
     assert_array_equal(c.samples.X, samples(5)[0])
 
 
-def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypatch):
+def test_samples_that_come_while_a_model_is_prepared_or_before_it_is_installed(monkeypatch):
+    """Each is learned once, as if it had come after the model."""
     algorithm = fg.fedglb_ucb(np.inf, fg.Newton())
-    X, y = samples(10)
+    X, y = samples(11)
     model = SharedModel(3, 4.0 * np.eye(D), np.array([1.0]), np.full(D, 0.1), None, None)
     message, local = NewModel(0, 1, 0, model), type(algorithm.local_update)
     one, other = client(algorithm), client(algorithm)
@@ -134,7 +135,9 @@ def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypat
     monkeypatch.setattr(local, "replay", interrupted)
     adoption = one.prepare(message)
     monkeypatch.undo()
+    one.observe_unchecked(X[10], y[10], t=5)  # learned by the old state, and by the new one
     one.install(adoption)
-    other.observe_unchecked(X[9], y[9], t=4)
     other.receive(message)
+    for k in (9, 10):
+        other.observe_unchecked(X[k], y[k], t=k - 5)
     assert equal_arrays(one.to_arrays(), other.to_arrays())

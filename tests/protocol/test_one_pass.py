@@ -15,7 +15,7 @@ from fedglb.privacy import SimulatedNoise
 from fedglb.protocol.messages import BatchSums, Message, NewModel, SumsRequest
 from fedglb.protocol.persistence import to_arrays
 from tests import plain, plain_one_pass
-from tests.protocol.driver import Federation, equal_arrays, one_pass
+from tests.protocol.driver import equal_arrays
 
 D, N, B = 2, 3, 6
 M = D + D * (D + 1) // 2
@@ -335,29 +335,6 @@ def test_a_bad_answer_is_refused_and_changes_nothing(numbers):
     for request in requests:
         models = world.coordinator.receive(world.clients[request.client].receive(request)[0])
     assert len(models) == N
-
-
-@pytest.mark.parametrize("name", one_pass())
-def test_restarting_before_every_message_changes_nothing(name):
-    """The coordinator's file has all of it, an update in progress included."""
-    steady, restarting = (
-        Federation(one_pass()[name], fg.Problem(3), N, 12, noise=SimulatedNoise(1))
-        for _ in range(2)
-    )
-
-    def restart(message):
-        arrays = restarting.coordinator.to_arrays()
-        restarting.coordinator = fg.Coordinator.from_arrays(
-            restarting.algorithm, restarting.setting, arrays
-        )
-        assert equal_arrays(restarting.coordinator.to_arrays(), arrays)
-
-    restarting.hook = restart
-    steady.run()
-    restarting.run()
-    assert steady.coordinator.syncs == 5
-    assert restarting.choices == steady.choices
-    assert equal_arrays(restarting.coordinator.to_arrays(), steady.coordinator.to_arrays())
 
 
 def test_a_model_reveals_nothing_about_who_sent_how_much():

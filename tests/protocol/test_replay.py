@@ -65,37 +65,6 @@ def test_a_client_is_its_samples_and_its_last_model(name):
         assert equal_arrays(a.to_arrays(), b.to_arrays())
 
 
-def test_samples_that_come_while_a_model_is_prepared_are_taken_in_when_it_is_installed():
-    algorithm, problem = fg.fedglb_ucb(float("inf"), fg.Newton()), fg.Problem(D)
-    setting = algorithm.setting(problem, 1, None)
-    rng = np.random.default_rng(3)
-    X = rng.normal(size=(40, D))
-    X /= np.linalg.norm(X, axis=1, keepdims=True)
-    y = rng.integers(0, 2, 40).astype(float)
-    early, late = (fg.Client(0, algorithm, setting) for _ in range(2))
-    coordinator = fg.Coordinator(algorithm, setting, [0])
-    for client in (early, late):
-        for k in range(20):
-            client.observe(X[k], y[k], t=k + 1)
-    queue, model = coordinator.begin(20), None
-    while model is None:
-        message = queue.pop()
-        if isinstance(message, NewModel):
-            model = message
-        else:
-            queue += (coordinator if message.upward else early).receive(message)
-    late.update, late.frozen = early.update, early.frozen
-    adoption = late.prepare(model)
-    for k in range(20, 40):  # learned by the old state, and once more on top of the new one
-        late.observe(X[k], y[k], t=k + 1)
-    late.install(adoption)
-    early.receive(model)
-    for k in range(20, 40):
-        early.observe(X[k], y[k], t=k + 1)
-    assert late.covered == 20
-    assert equal_arrays(late.to_arrays(), early.to_arrays())
-
-
 @dataclass(frozen=True)
 class Plain(Ons):
     """A user's local update, in plain Python."""
