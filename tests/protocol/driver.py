@@ -12,6 +12,8 @@ from fedglb.privacy import NoiseSource
 from fedglb.protocol.messages import Message
 from fedglb.protocol.persistence import to_arrays
 
+SEED = 7  # of random choices
+
 
 class Federation:
     """N clients and a coordinator over a random stream; messages pass through `hook`."""
@@ -27,7 +29,7 @@ class Federation:
     ):
         self.algorithm, self.noise = algorithm, noise
         self.setting = algorithm.setting(problem, N, T)
-        self.clients = [fg.Client(i, algorithm, self.setting, noise=noise) for i in range(N)]
+        self.clients = [fg.Client(i, algorithm, self.setting, SEED, noise) for i in range(N)]
         self.coordinator = fg.Coordinator(algorithm, self.setting, range(N))
         self.rng = np.random.default_rng(seed)
         self.T, self.d = T, problem.dim

@@ -11,7 +11,14 @@ import fedglb as fg
 from fedglb.privacy import SimulatedNoise
 from fedglb.protocol.messages import NewModel
 from fedglb.protocol.update import GATHERING, SOLVING
-from tests.protocol.driver import Federation, communicating, equal_arrays, one_pass, same_model
+from tests.protocol.driver import (
+    SEED,
+    Federation,
+    communicating,
+    equal_arrays,
+    one_pass,
+    same_model,
+)
 
 D, N, T = 3, 3, 12
 
@@ -42,11 +49,11 @@ class Restarting(Federation):
             self.phases.add("gradient and Hessian rounds in one solve")
         self.coordinator = fg.Coordinator.from_arrays(self.algorithm, self.setting, arrays)
         assert equal_arrays(through_a_file(self.coordinator.to_arrays()), arrays)
-        if self.noise is not None:  # a restored client draws its noise from the system
-            return
         i = message.client
         saved = through_a_file(self.clients[i].to_arrays())
-        self.clients[i] = fg.Client.from_arrays(i, self.algorithm, self.setting, saved)
+        self.clients[i] = fg.Client.from_arrays(
+            i, self.algorithm, self.setting, saved, SEED, self.noise
+        )
         assert equal_arrays(through_a_file(self.clients[i].to_arrays()), saved)
 
 

@@ -12,7 +12,7 @@ from fedglb.parts.local_update import Ons
 from fedglb.parts.trigger import Event
 from fedglb.protocol.messages import NewModel
 from fedglb.samples import Samples
-from tests.protocol.driver import Federation, communicating, equal_arrays
+from tests.protocol.driver import SEED, Federation, communicating, equal_arrays
 
 D, N, T = 3, 3, 14
 ALGORITHMS = {**communicating(T), "n-ons-glm": fg.n_ons_glm(), "n-ucb-glm": fg.n_ucb_glm()}
@@ -44,7 +44,7 @@ class Rebuilding(Federation):
             twin = fg.Client.from_samples(
                 i, self.algorithm, self.setting,
                 Samples.over(client.samples.X.copy(), client.samples.y.copy(), len(client.samples)),
-                base=self.base[i],
+                base=self.base[i], seed=SEED,
                 **{k: getattr(client, k) for k in ("covered", "frozen", "update", "adopted")},
                 last_t=client.last_t,
             )  # fmt: skip

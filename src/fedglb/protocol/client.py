@@ -316,42 +316,14 @@ class Client(Learner):
 
     # -- state -----------------------------------------------------------------------------------
 
-    @classmethod
-    def with_state(
-        cls,
-        id: ClientId,  # noqa: A002
-        algorithm: Algorithm,
-        setting: Setting,
-        samples: Samples,
-        state: LocalState,
-        numbers: Mapping[str, int],
-        seed: int = 0,
-        noise: NoiseSource | None = None,
-    ) -> Client:
-        """Return the client with these samples and this state, neither of which is copied.
-
-        Parameters
-        ----------
-        id, algorithm, setting, seed, noise
-            As for a new client.
-        samples, state
-            All of its samples, and the state after them.
-        numbers
-            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
-
-        Returns
-        -------
-        Client
-            With the sums that follow; of batches it knows nothing.
-        """
-        client = cls(id, algorithm, setting, seed, noise)
-        client.samples, client.state = samples, state
+    def _hold(self, samples: Samples, state: LocalState, numbers: Mapping[str, int]) -> None:
+        """Hold these samples, the state after them and these numbers, and the sums that follow."""
+        self.samples, self.state = samples, state
         for name, value in numbers.items():
-            setattr(client, name, value)
-        client.choosing = Choosing.after(algorithm, setting, state.base, seed)
-        client.sums = OwnSums(algorithm, setting, state.base, client.covered)
-        client.sums.add(samples)
-        return client
+            setattr(self, name, value)
+        self.choosing = Choosing.after(self.algorithm, self.agreed, state.base, self.seed)
+        self.sums = OwnSums(self.algorithm, self.agreed, state.base, self.covered)
+        self.sums.add(samples)
 
     @classmethod
     def from_samples(
@@ -368,12 +340,14 @@ class Client(Learner):
 
         Parameters
         ----------
-        id, algorithm, setting, seed, **numbers
-            As for `with_state`.
+        id, algorithm, setting, seed
+            As for a new client.
         samples
             All of its samples, in the order in which they came. The client appends to this object.
         base
             `Adoption.base` of the last model; None before the first.
+        **numbers
+            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
 
         Returns
         -------
@@ -382,7 +356,8 @@ class Client(Learner):
         """
         local = algorithm.local_update
         state = local.begin(setting) if base is None else from_arrays(local.state_type, base)
-        client = cls.with_state(id, algorithm, setting, samples, state, numbers, seed)
+        client = cls(id, algorithm, setting, seed)
+        client._hold(samples, state, numbers)
         local.replay(client.setting, client.state, samples, client.covered)
         return client
 
@@ -405,12 +380,14 @@ class Client(Learner):
         algorithm: Algorithm,
         setting: Setting,
         arrays: Mapping[str, NDArray[Any]],
+        seed: int = 0,
+        noise: NoiseSource | None = None,
     ) -> Client:
         """Return a twin of the client whose state `to_arrays` returned.
 
         Parameters
         ----------
-        id, algorithm, setting
+        id, algorithm, setting, seed, noise
             As for a new client, and the same as the other's.
         arrays
             From `to_arrays`.
@@ -423,8 +400,8 @@ class Client(Learner):
         X, y = np.array(arrays["X"]), np.array(arrays["y"])
         state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
-        samples = Samples.over(X, y, len(y))
-        client = cls.with_state(id, algorithm, setting, samples, state, numbers)
+        client = cls(id, algorithm, setting, seed, noise)
+        client._hold(Samples.over(X, y, len(y)), state, numbers)
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client

@@ -79,7 +79,6 @@ class Update:
     replies: dict[ClientId, Derivatives] = field(default_factory=dict)  # of this round so far
     solve: Solve | None = None  # None until all contributions have arrived
     _limits: dict[tuple[bytes, bool, bool], Limits] = field(default_factory=dict)
-    _batches: dict[ClientId, Batch] = field(default_factory=dict)  # of `gathered`, for its rounds
 
     @property
     def phase(self) -> int:
@@ -162,19 +161,14 @@ class Update:
             assert not isinstance(kept, ModelSums)
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
         self.gathered[client] = message
-        self._batches.pop(client, None)
 
     def _batch(self, client: ClientId) -> Batch:
-        """Return what a client's derivatives are checked against, the same in all rounds."""
-        if client not in self._batches:
-            part, kept = self.gathered[client], self.kept.get(client)
-            if isinstance(part, ModelSums):
-                found = Batch.of_hessian(part, self._limits_at(self._first_query).slope)
-            else:
-                assert not isinstance(kept, ModelSums)
-                found = Batch.of(part, kept)
-            self._batches[client] = found
-        return self._batches[client]
+        """Return what a client's derivatives are checked against."""
+        part, kept = self.gathered[client], self.kept.get(client)
+        if isinstance(part, ModelSums):
+            return Batch.of_hessian(part, self._limits_at(self._first_query).slope)
+        assert not isinstance(kept, ModelSums)
+        return Batch.of(part, kept)
 
     @cached_property
     def _first_query(self) -> Query:

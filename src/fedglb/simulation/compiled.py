@@ -34,6 +34,7 @@ from fedglb.protocol.messages import (
     SyncRequest,
 )
 from fedglb.protocol.one_pass import Release, sums_of
+from fedglb.protocol.persistence import prefixed, to_arrays
 from fedglb.protocol.update import Update
 from fedglb.samples import Samples
 from fedglb.simulation.engine import Engine
@@ -324,18 +325,17 @@ class CompiledEngine(Engine):
 
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
+        samples = self._samples(i)
         numbers = {
-            "covered": int(self._covered[i]), "frozen": int(self._frozen[i]),
-            "update": int(self._took_part[i]), "adopted": int(self._adopted[i]),
-            "last_t": self._last_step(i),
+            "covered": self._covered[i], "frozen": self._frozen[i], "update": self._took_part[i],
+            "adopted": self._adopted[i], "last_t": self._last_step(i),
+            "batches.taken": self._frozen[i],
         }  # fmt: skip
-        client = Client.with_state(
-            i, self.algorithm, self.setting, self._samples(i), self._state(i), numbers, self.seed,
-            self.noise,
-        )  # fmt: skip
+        arrays = {name: np.array(value) for name, value in numbers.items()}
+        arrays |= {"X": samples.X, "y": samples.y, **prefixed(to_arrays(self._state(i)), "state")}
+        client = Client.from_arrays(i, self.algorithm, self.setting, arrays, self.seed, self.noise)
         if client.batches is not None and len(self._last_batch):
             client.batches.closed = {j: each[i] for j, each in self._batches.items()}
-            client.batches.taken = client.frozen
             client.batches.last = Release(
                 client.update, client.frozen, self._last_batch[i], self._last_release[i]
             )
