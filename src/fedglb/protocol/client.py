@@ -16,8 +16,7 @@ from fedglb.kernels.sums import sum_over_clients
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
-from fedglb.protocol.choosing import Choosing
-from fedglb.protocol.learner import Learner
+from fedglb.protocol.learner import Choosing, Learner
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,

@@ -22,7 +22,7 @@ from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
-from fedglb.protocol.choosing import Choosing
+from fedglb.protocol.learner import Choosing
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,

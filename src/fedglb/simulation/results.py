@@ -13,7 +13,7 @@ from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
 from fedglb.protocol import Coordinator
-from fedglb.protocol.choosing import Choosing, Chosen
+from fedglb.protocol.learner import Choosing, Chosen
 from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.play import Log
 from fedglb.typing import FloatArray, IntArray
@@ -71,18 +71,12 @@ class Run:
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act.
-    propensities, propensity_errors
-        The probability with which each of these arms was chosen, and the standard error of that
-        number, shape (T, N); nan where a client did not act, or the rule does not estimate it.
-        They are 1 and 0 where the choice is not random, and the error is 0 where the number is
-        exact; for Thompson sampling it is an estimate.
     drawn
-        These two numbers side by side, shape (T, N, 2), where the choice is random; else empty.
+        `propensities` and `propensity_errors` side by side, shape (T, N, 2), where the choice is
+        random; else empty.
     regrets
         The regret of each of these choices, shape (T, N): the highest mean offered less the mean
         chosen; 0 where a client did not act.
-    client_regret
-        The regret of each client, shape (N,): the sum of its column of `regrets`.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -140,14 +134,18 @@ class Run:
 
     @property
     def propensities(self) -> FloatArray:
-        """The probability with which each arm was chosen, shape (T, N)."""
+        """The probability with which each arm was chosen, shape (T, N).
+
+        nan where a client did not act, or the rule does not estimate it; 1 where the choice is not
+        random; for Thompson sampling an estimate.
+        """
         if self.drawn.size > 0:
             return self.drawn[:, :, 0]
         return np.where(self.choices >= 0, 1.0, np.nan)
 
     @property
     def propensity_errors(self) -> FloatArray:
-        """The standard errors of `propensities`, shape (T, N)."""
+        """The standard errors of `propensities`, shape (T, N); 0 where they are exact."""
         if self.drawn.size > 0:
             return self.drawn[:, :, 1]
         return np.where(self.choices >= 0, 0.0, np.nan)
@@ -253,16 +251,6 @@ class Run:
         ------
         InvalidInput
             Where the file's folder does not exist.
-
-        Examples
-        --------
-        >>> import fedglb as fg
-        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
-        >>> run = fg.simulate(fg.n_ons_glm(), env, horizon=20)
-        >>> path = getfixture("tmp_path") / "one.run"
-        >>> run.save(path)
-        >>> fg.load_run(path).regret == run.regret
-        True
         """
         from fedglb.simulation.run_file import write_run
 
