@@ -151,7 +151,12 @@ NEWER = {
     },
     "DisLinUCB, rule of the ridge": dataclasses.replace(fg.dislinucb(0.3), ridge=fg.Evidence()),
 }
-EVERY = ALGORITHMS | NEWER
+SOLVED = {
+    f"{preset.__name__}, {name}": preset(size, solver, 0.2)
+    for preset, size in ((fg.fedglb_ucb, 1.0), (fg.fedglb_ucb_1, 4))
+    for name, solver in SOLVERS.items()
+}
+EVERY = ALGORITHMS | SOLVED | NEWER
 
 
 def play(algorithm, env, horizon=T, seed=3):
@@ -203,7 +208,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.some(100)
+@pytest.mark.some(125)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
     run = agree(*play(EVERY[name], fg.Synthetic(LINKS[link], N, K)))
@@ -212,16 +217,6 @@ def test_every_algorithm_and_link(name, link):
     assert run.syncs > 0 or name not in NEWER
     sure = (run.propensities == 1.0).all() and (run.propensity_errors == 0.0).all()
     assert sure == (not EVERY[name].choice.randomised)
-
-
-@pytest.mark.some(15)
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("name", SOLVERS)
-def test_every_solver(name, link):
-    solver = SOLVERS[name]
-    env = fg.Synthetic(LINKS[link], N, K)
-    for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
-        agree(*play(algorithm, env))
 
 
 def from_a_pool(size, steps):
