@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -159,19 +158,13 @@ def test_bad_input(name):
     call, parts = CASES[name]
     with pytest.raises(fg.InvalidInput) as caught:
         call()
+    assert isinstance(caught.value, ValueError)
     for part in parts:
         assert part in str(caught.value)
 
 
 def test_a_norm_within_rounding_of_1_is_fine():
     assert client().choose([[1.0 + 1e-10, 0.0], [0.0, 0.5]]) == 0
-
-
-def test_the_exception_is_a_value_error_and_survives_a_process_boundary():
-    error = fg.InvalidInput("ridge", -1.0, "a number > 0")
-    assert isinstance(error, ValueError)
-    again = pickle.loads(pickle.dumps(error))
-    assert (again.argument, again.value, str(again)) == ("ridge", -1.0, str(error))
 
 
 def test_poisson_counts_below_zero_are_refused():

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.model import SharedModel
+from fedglb.protocol.learner import stream_of
 from fedglb.protocol.messages import NewModel, SyncRequest
 from tests.protocol.driver import equal_arrays
 
@@ -75,6 +76,11 @@ def test_choosing_changes_nothing(name):
     arm = c.choose(arms)
     assert equal_arrays(before, c.to_arrays())
     assert c.scores(arms)[arm] >= c.scores(arms).max() - 1e-12 * max(1.0, c.scores(arms).max())
+
+
+def test_each_client_has_a_stream_of_random_numbers():
+    assert stream_of(3) == 3
+    assert stream_of("shop-1") == stream_of("shop-1") != stream_of("shop-2")
 
 
 def test_any_number_of_arms_each_time():

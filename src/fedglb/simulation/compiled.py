@@ -92,6 +92,7 @@ class CompiledEngine(Engine):
             X=np.empty((L, capacity, d)),
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
+            last=np.zeros(L, dtype=np.int64),
         )
         late = env.longest_delay
         places = late + 1 if late else 0
@@ -99,7 +100,6 @@ class CompiledEngine(Engine):
             X=np.empty((env.clients, places, d)),
             y=np.empty((env.clients, places)),
             due=np.zeros((env.clients, places), dtype=np.int64),
-            last=np.zeros(L, dtype=np.int64),
         )
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
@@ -328,7 +328,7 @@ class CompiledEngine(Engine):
         samples = self._samples(i)
         numbers = {
             "covered": self._covered[i], "frozen": self._frozen[i], "update": self._took_part[i],
-            "adopted": self._adopted[i], "last_t": self._last_step(i),
+            "adopted": self._adopted[i], "last_t": self.learners.last[i],
             "batches.taken": self._frozen[i],
         }  # fmt: skip
         arrays = {name: np.array(value) for name, value in numbers.items()}
@@ -340,15 +340,6 @@ class CompiledEngine(Engine):
                 client.update, client.frozen, self._last_batch[i], self._last_release[i]
             )
         return client
-
-    def _last_step(self, i: int) -> int:
-        """Return the last step in which client i got a reward (any client, if centralised)."""
-        if self.env.longest_delay:
-            return int(self.pending.last[i])
-        choices = self.recorder.log.choices
-        centralised = self.algorithm.centralised
-        acted = (choices >= 0).any(axis=1) if centralised else choices[:, i] >= 0
-        return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 
 def _address(part: object, name: str, signature: Signature) -> int:

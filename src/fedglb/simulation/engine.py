@@ -16,6 +16,7 @@ from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
 
+_PARTS = ("local_update", "global_update", "trigger", "confidence", "choice")
 #: Called with the number of steps done.
 Progress: TypeAlias = Callable[[int], None]
 
@@ -103,11 +104,7 @@ class Engine(ABC):
         algorithm, problem = self.algorithm, self.env.problem
         return {
             "algorithm": algorithm.name,
-            "local_update": repr(algorithm.local_update),
-            "global_update": repr(algorithm.global_update),
-            "trigger": repr(algorithm.trigger),
-            "confidence": repr(algorithm.confidence),
-            "choice": repr(algorithm.choice),
+            **{name: repr(getattr(algorithm, name)) for name in _PARTS},
             "exploration": algorithm.exploration,
             "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,

@@ -57,6 +57,7 @@ class LearnerArrays(NamedTuple):
     X: FloatArray  # room for samples, (L, ·, d)
     y: FloatArray  # (L, ·)
     counts: IntArray  # how many rows of X and y are samples, (L,)
+    last: IntArray  # the step in which each learner got its last reward, (L,)
 
 
 class Pending(NamedTuple):
@@ -69,7 +70,6 @@ class Pending(NamedTuple):
     X: FloatArray  # the arms that were played, (N, M, d)
     y: FloatArray  # their rewards, (N, M)
     due: IntArray  # the steps in which the rewards become known, (N, M)
-    last: IntArray  # the last step in which each learner got a reward, (L,)
 
 
 class Log(NamedTuple):
@@ -173,10 +173,10 @@ def play(
                     for j in range(pending.X.shape[2]):
                         X[k, n, j] = pending.X[i, place, j]
                     y[k, n] = pending.y[i, place]
-                    pending.last[k] = t
                     n += 1
             for m in range(first, n):
                 learners.counts[k] = m + 1
+                learners.last[k] = t
                 status = call_step(
                     params.step, vectors, matrices, counters,
                     X[k, : m + 1], y[k, : m + 1], params.functions, params.step_constants,
