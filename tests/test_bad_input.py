@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -55,9 +54,6 @@ CASES = {
     "B > T": (
         lambda: fg.simulate(fg.fedglb_ucb_2(11), ENV, 10), ["updates = 11", "B = T = 10"],
     ),
-    "B > T, variant 3": (
-        lambda: fg.simulate(fg.fedglb_ucb_3(11), ENV, 10), ["updates = 11", "B = T = 10"],
-    ),
     "λ too small": (
         lambda: fg.simulate(fg.n_ons_glm(ridge=1e-18), ENV, 5), ["ridge = 1e-18", "rounding"],
     ),
@@ -100,10 +96,6 @@ CASES = {
     "arms nan": (
         lambda: fg.Recorded(P, changed(ARMS, (3, 1, 2, 0), np.nan), MEANS, UNIFORMS),
         ["arms[3, 1, 2, 0] = nan", "finite"],
-    ),
-    "arms infinite": (
-        lambda: fg.Recorded(P, changed(ARMS, (0, 0, 0, 0), np.inf), MEANS, UNIFORMS),
-        ["arms[0, 0, 0, 0] = inf", "finite"],
     ),
     "arms of another d": (
         lambda: fg.Recorded(P, np.zeros((4, 2, 3, 3)), MEANS, UNIFORMS),
@@ -159,19 +151,13 @@ def test_bad_input(name):
     call, parts = CASES[name]
     with pytest.raises(fg.InvalidInput) as caught:
         call()
+    assert isinstance(caught.value, ValueError)
     for part in parts:
         assert part in str(caught.value)
 
 
 def test_a_norm_within_rounding_of_1_is_fine():
     assert client().choose([[1.0 + 1e-10, 0.0], [0.0, 0.5]]) == 0
-
-
-def test_the_exception_is_a_value_error_and_survives_a_process_boundary():
-    error = fg.InvalidInput("ridge", -1.0, "a number > 0")
-    assert isinstance(error, ValueError)
-    again = pickle.loads(pickle.dumps(error))
-    assert (again.argument, again.value, str(again)) == ("ridge", -1.0, str(error))
 
 
 def test_poisson_counts_below_zero_are_refused():

@@ -50,37 +50,25 @@ def test_packages_are_imported_where_they_are_used(script, not_loaded):
     assert (done.returncode, done.stdout) == (0, "\n"), done.stderr
 
 
-def test_an_agent_on_its_own_needs_no_package_of_the_federation(tmp_path):
+def test_without_the_packages_of_the_federation_only_a_bundle_fails(tmp_path):
     script = f"""
 import sys
-from pathlib import Path
 sys.modules["nats"] = sys.modules["cryptography"] = None  # an import of these fails
 import fedglb as fg
 
-with fg.Agent.open({str(tmp_path / "shop.db")!r}, fg.Problem(dim=2)) as agent:
+path, problem = {str(tmp_path / "shop.db")!r}, fg.Problem(dim=2)
+with fg.Agent.open(path, problem) as agent:
     decision = agent.choose([[1.0, 0.0], [0.0, 1.0]])
     agent.observe(decision.id, 1.0)
     print(agent.export()["reward"].to_list())
-"""
-    done = python(script)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "[1.0]\n"
-
-
-def test_a_bundle_needs_them_and_says_so(tmp_path):
-    script = f"""
-import sys
-from pathlib import Path
-sys.modules["nats"] = sys.modules["cryptography"] = None
-import fedglb as fg
-
 try:
-    fg.Agent.open({str(tmp_path / "shop.db")!r}, fg.Problem(dim=2), bundle="shop")
+    fg.Agent.open(path, problem, bundle="shop")
 except fg.InvalidInput as error:
     print(error)
 """
     done = python(script)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("[1.0]\n")
     assert "install fedglb[federation]" in done.stdout
 
 

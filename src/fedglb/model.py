@@ -20,14 +20,6 @@ class SharedModel:
     gradient_matrix: Symmetric | None = None  # the covariance of gradients of variant 3
     ridge: float | None = None  # λ of this fit until the next one, where a rule chooses it
 
-    def scalars(self) -> int:
-        """Return how many numbers the model is when sent (clocks are free, see `Ledger`)."""
-        vectors = sum(v.size for v in (self.radius_terms, self.theta, self.b) if v is not None)
-        matrices = sum(
-            triangle_size(m.shape[0]) for m in (self.matrix, self.gradient_matrix) if m is not None
-        )
-        return vectors + matrices + (0 if self.ridge is None else 1)
-
 
 def triangle_size(d: int) -> int:
     """Return d(d+1)/2, how many numbers a symmetric d×d matrix has."""

@@ -19,7 +19,7 @@ from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.protocol.choosing import stream_of
+from fedglb.protocol.learner import stream_of
 from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.in_process import same
 from tests.protocol.driver import equal_arrays

@@ -116,7 +116,7 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     file.close()
     kept = Coordinator.from_arrays(agreement.algorithm, agreement.setting, arrays)
     order = ["message", "direction"]
-    wanted = expected.ledger.frame().sort(order)
+    wanted = expected.coordinator.ledger.frame().sort(order)
     assert_frame_equal(kept.ledger.frame().sort(order), wanted)
     assert kept.rounds == expected.coordinator.rounds
     assert updates["update"].to_list() == list(range(1, len(models) + 1))

@@ -10,6 +10,9 @@ import numpy as np
 import fedglb as fg
 from fedglb.privacy import NoiseSource
 from fedglb.protocol.messages import Message
+from fedglb.protocol.persistence import to_arrays
+
+SEED = 7  # of random choices
 
 
 class Federation:
@@ -24,9 +27,9 @@ class Federation:
         seed: int = 0,
         noise: NoiseSource | None = None,
     ):
-        self.algorithm = algorithm
+        self.algorithm, self.noise = algorithm, noise
         self.setting = algorithm.setting(problem, N, T)
-        self.clients = [fg.Client(i, algorithm, self.setting, noise=noise) for i in range(N)]
+        self.clients = [fg.Client(i, algorithm, self.setting, SEED, noise) for i in range(N)]
         self.coordinator = fg.Coordinator(algorithm, self.setting, range(N))
         self.rng = np.random.default_rng(seed)
         self.T, self.d = T, problem.dim
@@ -111,3 +114,8 @@ def equal_arrays(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
         x.dtype == b[k].dtype and x.shape == b[k].shape and x.tobytes() == b[k].tobytes()
         for k, x in a.items()
     )
+
+
+def same_model(one: fg.Coordinator, other: fg.Coordinator) -> bool:
+    """Return whether two coordinators have the same model, to the bit."""
+    return equal_arrays(to_arrays(one.model), to_arrays(other.model))

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 
 import fedglb as fg
 from fedglb.model import SharedModel
+from fedglb.protocol.learner import stream_of
 from fedglb.protocol.messages import NewModel, SyncRequest
 from tests.protocol.driver import equal_arrays
 
@@ -77,6 +78,11 @@ def test_choosing_changes_nothing(name):
     assert c.scores(arms)[arm] >= c.scores(arms).max() - 1e-12 * max(1.0, c.scores(arms).max())
 
 
+def test_each_client_has_a_stream_of_random_numbers():
+    assert stream_of(3) == 3
+    assert stream_of("shop-1") == stream_of("shop-1") != stream_of("shop-2")
+
+
 def test_any_number_of_arms_each_time():
     c = client(fg.n_ons_glm())
     for K in (1, 2, 40):
@@ -115,9 +121,10 @@ def test_bad_samples_change_nothing():
     assert_array_equal(c.samples.X, samples(5)[0])
 
 
-def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypatch):
+def test_samples_that_come_while_a_model_is_prepared_or_before_it_is_installed(monkeypatch):
+    """Each is learned once, as if it had come after the model."""
     algorithm = fg.fedglb_ucb(np.inf, fg.Newton())
-    X, y = samples(10)
+    X, y = samples(11)
     model = SharedModel(3, 4.0 * np.eye(D), np.array([1.0]), np.full(D, 0.1), None, None)
     message, local = NewModel(0, 1, 0, model), type(algorithm.local_update)
     one, other = client(algorithm), client(algorithm)
@@ -134,7 +141,9 @@ def test_a_sample_that_comes_while_a_model_is_prepared_is_learned_once(monkeypat
     monkeypatch.setattr(local, "replay", interrupted)
     adoption = one.prepare(message)
     monkeypatch.undo()
+    one.observe_unchecked(X[10], y[10], t=5)  # learned by the old state, and by the new one
     one.install(adoption)
-    other.observe_unchecked(X[9], y[9], t=4)
     other.receive(message)
+    for k in (9, 10):
+        other.observe_unchecked(X[k], y[k], t=k - 5)
     assert equal_arrays(one.to_arrays(), other.to_arrays())

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.model import SharedModel
 from fedglb.protocol.messages import (
     MESSAGES,
     BatchSums,
@@ -17,7 +16,6 @@ from fedglb.protocol.messages import (
     Evaluate,
     MaskedSum,
     ModelSums,
-    NewModel,
 )
 from tests.protocol.driver import Federation, communicating, one_pass
 
@@ -177,11 +175,6 @@ def test_no_release_is_a_sample(name):
         assert (np.abs(first.numbers - closed) > 2**20).all()
 
 
-def test_a_loss_is_one_scalar_more():
-    with_loss = Derivatives(0, 1, 1, np.zeros(D), None, 1.5)
-    assert with_loss.scalars() == D + 1
-
-
 class UnknownCurvature(fg.Poisson):
     """A link without self-concordance: Newton's steps need losses."""
 
@@ -206,8 +199,3 @@ def test_one_ucb_glm_has_the_papers_count():
     assert run.ledger.height == 1
     last = run.trace.row(-1, named=True)
     assert (last["transfers"], last["syncs"]) == (N * N * T, N * T)
-
-
-def test_model_scalars_leave_the_clock_out():
-    model = SharedModel(t=9, matrix=np.eye(D), radius_terms=np.zeros(2), theta=np.zeros(D))
-    assert NewModel(0, 1, 3, model).scalars() == D + TRIANGLE + 2

@@ -1,17 +1,31 @@
-"""State to arrays and back, exactly, at any moment between messages."""
+"""State to arrays and back, exactly, at any moment between messages.
+
+A client made of its samples and its last model is the one that met them, to the bit.
+"""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.parts.local_update import Ons
+from fedglb.parts.trigger import Event
+from fedglb.privacy import SimulatedNoise
 from fedglb.protocol.messages import NewModel
-from fedglb.protocol.persistence import to_arrays
 from fedglb.protocol.update import GATHERING, SOLVING
-from tests.protocol.driver import Federation, communicating, equal_arrays
+from fedglb.samples import Samples
+from tests.protocol.driver import (
+    SEED,
+    Federation,
+    communicating,
+    equal_arrays,
+    one_pass,
+    same_model,
+)
 
 D, N, T = 3, 3, 12
 
@@ -26,12 +40,16 @@ def through_a_file(arrays):
 
 
 class Restarting(Federation):
-    """Restores coordinator and client from plain arrays before every single delivery."""
+    """Restores coordinator and client from plain arrays before every single delivery.
+
+    Models are adopted in two steps, and after every step clients are rebuilt from their samples.
+    """
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.hook = self.restart
         self.phases = set()
+        self.base = dict.fromkeys(range(len(self.clients)))
 
     def restart(self, message):
         arrays = through_a_file(self.coordinator.to_arrays())
@@ -42,44 +60,76 @@ class Restarting(Federation):
             self.phases.add("gradient and Hessian rounds in one solve")
         self.coordinator = fg.Coordinator.from_arrays(self.algorithm, self.setting, arrays)
         assert equal_arrays(through_a_file(self.coordinator.to_arrays()), arrays)
-        i = message.client
+        self.restart_client(message.client)
+
+    def restart_client(self, i):
         saved = through_a_file(self.clients[i].to_arrays())
-        self.clients[i] = fg.Client.from_arrays(i, self.algorithm, self.setting, saved)
+        self.clients[i] = fg.Client.from_arrays(
+            i, self.algorithm, self.setting, saved, SEED, self.noise
+        )
         assert equal_arrays(through_a_file(self.clients[i].to_arrays()), saved)
 
+    def pass_on(self, message):
+        if not isinstance(message, NewModel):
+            return super().pass_on(message)
+        client = self.clients[message.client]
+        before = client.to_arrays()
+        adoption = client.prepare(message)
+        assert equal_arrays(client.to_arrays(), before), "preparing changes nothing"
+        client.install(adoption)
+        assert client.prepare(message) is None
+        self.base[message.client] = adoption.base
+        return []
 
-@pytest.mark.some(3)
-@pytest.mark.parametrize("name", communicating())
+    def step(self, t):
+        super().step(t)
+        for i, client in enumerate(self.clients):
+            self.restart_client(i)
+            if client.batches is not None:  # an agent keeps these apart
+                continue
+            twin = fg.Client.from_samples(
+                i, self.algorithm, self.setting,
+                Samples.over(client.samples.X.copy(), client.samples.y.copy(), len(client.samples)),
+                base=self.base[i], seed=SEED,
+                **{k: getattr(client, k) for k in ("covered", "frozen", "update", "adopted")},
+                last_t=client.last_t,
+            )  # fmt: skip
+            assert equal_arrays(twin.to_arrays(), client.to_arrays())
+            self.clients[i] = twin
+
+
+ALONE = {"n-ons-glm": fg.n_ons_glm(), "n-ucb-glm": fg.n_ucb_glm(), "one-ucb-glm": fg.one_ucb_glm()}
+ALGORITHMS = one_pass() | communicating() | ALONE
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "lbfgs, then newton" else [])
+        for name in ALGORITHMS
+    ],
+)
 def test_restarting_before_every_message_changes_nothing(name):
-    algorithm, problem = communicating()[name], fg.Problem(D)
-    steady, restarting = Federation(algorithm, problem, N, T), Restarting(algorithm, problem, N, T)
+    """The coordinator's file has all of it, an update in progress included."""
+    noise = SimulatedNoise(1) if name in one_pass() else None
+    problem, clients = fg.Problem(D, fg.Probit() if name in ALONE else fg.Logistic()), N
+    if name == "one-ucb-glm":
+        clients = 1
+    steady, restarting = (
+        kind(ALGORITHMS[name], problem, clients, T, noise=noise)
+        for kind in (Federation, Restarting)
+    )
     steady.run()
     restarting.run()
     assert restarting.choices == steady.choices
-    assert steady.coordinator.syncs > 1
-    a, b = steady.coordinator.to_arrays(), restarting.coordinator.to_arrays()
-    assert equal_arrays(a, b)
+    assert (steady.coordinator.syncs > 1) == (name not in ALONE)
+    assert equal_arrays(steady.coordinator.to_arrays(), restarting.coordinator.to_arrays())
     for one, other in zip(steady.clients, restarting.clients, strict=True):
         assert equal_arrays(one.to_arrays(), other.to_arrays())
     if name == "lbfgs, then newton":
         assert "gradient and Hessian rounds in one solve" in restarting.phases
-    if name != "dislinucb":
+    if name in communicating() and name != "dislinucb":
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
-
-
-@pytest.mark.parametrize("preset", [fg.n_ucb_glm, fg.n_ons_glm, fg.one_ucb_glm])
-def test_clients_that_never_communicate_too(preset):
-    algorithm, problem = preset(), fg.Problem(D, fg.Probit())
-    steady = Federation(algorithm, problem, 1, T)
-    halfway = Federation(algorithm, problem, 1, T)
-    steady.run()
-    for t in range(1, T + 1):
-        halfway.step(t)
-        saved = through_a_file(halfway.clients[0].to_arrays())
-        restored = fg.Client.from_arrays(0, algorithm, halfway.setting, saved)
-        halfway.clients[0] = restored
-    assert halfway.choices == steady.choices
-    assert equal_arrays(halfway.clients[0].to_arrays(), steady.clients[0].to_arrays())
 
 
 def test_names_as_identities():
@@ -126,6 +176,36 @@ def test_outstanding_requests_are_asked_again_after_a_restart():
             continue
         queue += lossy.pass_on(message)
     assert lost > 3
-    for name, value in to_arrays(steady.coordinator.model).items():
-        assert value.tobytes() == to_arrays(lossy.coordinator.model)[name].tobytes()
+    assert same_model(steady.coordinator, lossy.coordinator)
     assert lossy.coordinator.ledger == steady.coordinator.ledger  # each message once
+
+
+@dataclass(frozen=True)
+class Plain(Ons):
+    """A user's local update, in plain Python."""
+
+    def observe(self, setting, state, samples, index):
+        state.theta[:] += samples.y[index] * samples.X[index]
+
+
+def test_a_users_own_observe_is_what_replays():
+    algorithm = fg.Algorithm(
+        "plain", Plain(), fg.Newton(), Event(np.inf), fg.Fixed(0.1), exploration=1.0
+    )
+    setting = algorithm.setting(fg.Problem(D), 1, None)
+    client = fg.Client(0, algorithm, setting)
+    for t in range(1, 6):
+        client.observe([0.0, 0.5, 0.0], 1.0, t)
+    assert client.state.theta.tolist() == [0.0, 2.5, 0.0]
+    twin = fg.Client.from_samples(0, algorithm, setting, client.samples, last_t=5)
+    assert equal_arrays(twin.to_arrays(), client.to_arrays())
+
+
+def test_samples_grow_from_nothing_and_from_a_full_table():
+    for n in (0, 1, 17):
+        samples = Samples.over(np.ones((n, D)), np.ones(n), n)
+        for k in range(40):
+            samples.append(np.full(D, 0.1 * k), float(k))
+        assert len(samples) == n + 40
+        assert samples.y[n:].tolist() == [float(k) for k in range(40)]
+        assert samples.X[n + 3].tolist() == [0.1 * 3] * D

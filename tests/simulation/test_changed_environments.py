@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
-from tests.simulation.test_engines_agree import ALGORITHMS, LINKS, D, K, N, T, agree, play
+from tests.simulation.test_engines_agree import ALGORITHMS, EVERY, LINKS, D, K, N, T, agree, play
 
 PLAIN = fg.Synthetic(LINKS["logistic"], N, K)
 ENVIRONMENTS = {
@@ -21,6 +21,7 @@ ENVIRONMENTS = {
     ),
 }
 SOME = [name for name in ALGORITHMS if name not in ("FedGLB-UCB, proven radius", "always")]
+SOME += ["FedGLB-Auto, Thompson", "FedGLB-Auto, EpsilonGreedy"]  # whose choices are random
 
 
 @pytest.mark.some(20)
@@ -29,7 +30,7 @@ SOME = [name for name in ALGORITHMS if name not in ("FedGLB-UCB, proven radius",
 def test_the_engines_agree(kind, name, monkeypatch):
     # blocks of 5 steps: rewards come in a later block than the choices
     monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 5 * N * K * D)
-    agree(*play(ALGORITHMS[name], ENVIRONMENTS[kind]))
+    agree(*play(EVERY[name], ENVIRONMENTS[kind]))
 
 
 @pytest.mark.parametrize("link", LINKS)
@@ -39,12 +40,6 @@ def test_the_engines_agree_for_every_link(link):
     if LINKS[link].link.likelihood:
         for algorithm in (fg.fedglb_auto(), fg.fedglb_mix(0.3)):
             agree(*play(algorithm, env))
-
-
-@pytest.mark.parametrize("choice", [fg.Thompson(draws=2), fg.EpsilonGreedy(0.3)])
-def test_the_engines_agree_where_choices_are_random(choice):
-    env = fg.Delayed(fg.Partial(PLAIN, 0.7), (0, 4))
-    agree(*play(fg.fedglb_auto(choice=choice), env))
 
 
 @pytest.mark.parametrize("clients", [N, 1])

@@ -108,6 +108,56 @@ ALGORITHMS = {
 
 PRIVATE = [name for name in ALGORITHMS if name.startswith("FedGLB-Private")]
 
+RULES = {
+    "Ucb": fg.Ucb(),
+    "Greedy": fg.Greedy(),
+    "Sigma": fg.Sigma(2.0),
+    "Bayes": fg.Bayes(),
+    "Thompson": fg.Thompson(draws=7),
+    "Certified": fg.Certified(fg.Bayes(), 8.0),
+    "Certified Thompson": fg.Certified(fg.Thompson(draws=3), 1.5),
+    "EpsilonGreedy": fg.EpsilonGreedy(0.3),
+    "EpsilonGreedy, Ucb": fg.EpsilonGreedy(0.3, fg.Ucb()),
+    "EpsilonGreedy, Thompson": fg.EpsilonGreedy(0.3, fg.Thompson(draws=4)),
+    "Thompson without an estimate": fg.Thompson(0.5, draws=0),
+}
+RANDOM = [name for name, rule in RULES.items() if rule.randomised]
+FITS = {
+    "one exchange": None,
+    "one exchange, strict": fg.OneExchange(slack=1e-6),
+    "one exchange, free": fg.OneExchange(within="deviation"),
+    "one exchange, always": fg.OneExchange(math.inf, "deviation"),
+    **{name: SOLVERS[name] for name in ("newton", "lbfgs", "agd")},
+}
+#: Past the paper: every rule of choice, solver and rule of the ridge.
+NEWER = {
+    **{f"FedGLB-Mix, {name}": fg.fedglb_mix(0.5, rule) for name, rule in RULES.items()},
+    **{
+        f"FedGLB-Auto, {name}": fg.fedglb_auto(0.1, rule)
+        for name, rule in RULES.items()
+        if "Certified" not in name
+    },
+    "FedGLB-Auto": fg.fedglb_auto(),
+    **{
+        f"FedGLB-Mix, {name}, {ridge}": fg.fedglb_mix(1.0, solver=part, ridge=ridge)
+        for name, part in FITS.items()
+        for ridge in (1.0, fg.Evidence())
+        if part is None or part.in_ball  # Theorem M needs ‖θ‖ ≤ S
+    },
+    **{
+        f"FedGLB-Auto, {name}, {ridge}": fg.fedglb_auto(0.5, solver=part, ridge=ridge)
+        for name, part in FITS.items()
+        for ridge in (1.0, fg.Evidence())
+    },
+    "DisLinUCB, rule of the ridge": dataclasses.replace(fg.dislinucb(0.3), ridge=fg.Evidence()),
+}
+SOLVED = {
+    f"{preset.__name__}, {name}": preset(size, solver, 0.2)
+    for preset, size in ((fg.fedglb_ucb, 1.0), (fg.fedglb_ucb_1, 4))
+    for name, solver in SOLVERS.items()
+}
+EVERY = ALGORITHMS | SOLVED | NEWER
+
 
 def play(algorithm, env, horizon=T, seed=3):
     """Both engines after the whole run."""
@@ -149,30 +199,24 @@ def same(one, two):
 
 
 #: These need a likelihood (tests/algorithms/test_ofuglb.py, tests/confidence/test_one_pass.py).
+LIKELIHOOD = ("OFUGLB", "likelihood", "FedGLB-Mix")
 PAIRS = [
     (name, link)
-    for name in ALGORITHMS
+    for name in EVERY
     for link in LINKS
-    if not ("OFUGLB" in name or "likelihood" in name) or link not in ("probit", "user's own")
+    if not any(part in name for part in LIKELIHOOD) or link not in ("probit", "user's own")
 ]
 
 
-@pytest.mark.some(36)
+@pytest.mark.some(125)
 @pytest.mark.parametrize(("name", "link"), PAIRS)
 def test_every_algorithm_and_link(name, link):
-    run = agree(*play(ALGORITHMS[name], fg.Synthetic(LINKS[link], N, K)))
+    run = agree(*play(EVERY[name], fg.Synthetic(LINKS[link], N, K)))
     # after so few steps a proven set may be the whole ball, where all arms of norm 1 look alike
     assert len(np.unique(run.choices)) > 1 or "likelihood" in name
-
-
-@pytest.mark.some(15)
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("name", SOLVERS)
-def test_every_solver(name, link):
-    solver = SOLVERS[name]
-    env = fg.Synthetic(LINKS[link], N, K)
-    for algorithm in (fg.fedglb_ucb(1.0, solver, 0.2), fg.fedglb_ucb_1(4, solver, 0.2)):
-        agree(*play(algorithm, env))
+    assert run.syncs > 0 or name not in NEWER
+    sure = (run.propensities == 1.0).all() and (run.propensity_errors == 0.0).all()
+    assert sure == (not EVERY[name].choice.randomised)
 
 
 def from_a_pool(size, steps):
@@ -236,15 +280,18 @@ def recorded(rewards, active):
     )  # fmt: skip
 
 
-@pytest.mark.some(30)
+@pytest.mark.some(36)
 @pytest.mark.parametrize("rewards", [True, False])
 @pytest.mark.parametrize("active", [True, False])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", [*ALGORITHMS, *(f"FedGLB-Mix, {rule}" for rule in RANDOM)])
 def test_recorded_streams(name, rewards, active, monkeypatch):
     # blocks of 5 steps: the kernel stops and goes on many times
     monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 5 * N * K * D)
-    run = agree(*play(ALGORITHMS[name], recorded(rewards, active)))
-    assert ((run.choices == -1).any()) == active
+    run = agree(*play(EVERY[name], recorded(rewards, active)))
+    acted, choice = run.choices != -1, EVERY[name].choice
+    assert acted.all() == (not active)
+    known = acted & (not choice.randomised or choice.draws != 0)
+    assert_array_equal(np.isnan(run.propensities), ~known)
 
 
 @pytest.mark.parametrize("name", PRIVATE)
@@ -290,12 +337,16 @@ def test_many_features():
 
 def test_compare_gives_what_single_runs_give():
     env = fg.Synthetic(LINKS["logistic"], N, K)
-    algorithms = list(ALGORITHMS.values())
+    algorithms = [
+        *ALGORITHMS.values(),
+        *(NEWER[name] for name in NEWER if name.endswith(tuple(RULES))),
+    ]
     for algorithm, run in zip(algorithms, fg.compare(algorithms, env, T, 3), strict=True):
         alone = fg.simulate(algorithm, env, T, 3, engine="reference")
         assert_array_equal(alone.choices, run.choices)
         assert alone.trace.equals(run.trace)
         assert alone.ledger.equals(run.ledger)
+        same({"p": alone.propensities}, {"p": run.propensities})
 
 
 @kernel
@@ -307,11 +358,12 @@ class Exploding(fg.Fixed):
     formula = staticmethod(infinite_after_five)
 
 
-def test_a_radius_that_is_not_finite_raises_alike():
-    algorithm = fg.n_ons_glm(confidence=Exploding(1.0))
+@pytest.mark.parametrize("preset", [fg.n_ons_glm, fg.one_ucb_glm])
+def test_a_radius_that_is_not_finite_raises_alike(preset):
+    algorithm = preset(confidence=Exploding(1.0))
     for engine in ("compiled", "reference"):
         with pytest.raises(fg.InvalidInput, match="a problem within the range of doubles"):
-            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 20, engine=engine)
+            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 3, 3), 20, engine=engine)
 
 
 @kernel
@@ -351,13 +403,12 @@ class Odd(fg.Environment):
             first += size
 
 
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if "B=T" not in name])
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_an_environment_of_a_users_own(name):
-    agree(*play(ALGORITHMS[name], Odd(), horizon=16))
-
-
-def test_an_environment_of_a_users_own_with_an_update_after_every_step():
-    agree(*play(fg.fedglb_ucb_2(16, fg.Newton(), 0.2), Odd(), horizon=16))
+    algorithm = ALGORITHMS[name]
+    if "B=T" in name:
+        algorithm = dataclasses.replace(algorithm, trigger=Schedule(16))
+    agree(*play(algorithm, Odd(), horizon=16))
 
 
 class Short(Odd):
@@ -483,13 +534,6 @@ def test_constants_are_doubles_in_both_engines():
     agree(*play(algorithm, fg.Synthetic(LINKS["logistic"], N, K)))
 
 
-def test_the_one_learners_failures_are_told():
-    algorithm = fg.one_ucb_glm(confidence=Exploding(1.0))
-    for engine in ("compiled", "reference"):
-        with pytest.raises(fg.InvalidInput, match="a problem within the range of doubles"):
-            fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 3, 3), 20, engine=engine)
-
-
 def test_nobody_ever_acts():
     still = fg.Recorded(
         LINKS["logistic"], np.full((3, N, K, D), 0.1), np.full((3, N, K), 0.5),
@@ -556,3 +600,98 @@ def test_an_observer_needs_the_reference_engine():
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
     with pytest.raises(fg.InvalidInput, match="observer"):
         fg.simulate(fg.n_ons_glm(), env, 6, observer=lambda t, i, client: None)
+
+
+# -- parts past the paper --------------------------------------------------------------------------
+
+
+def test_proven_sets_need_a_solver_whose_models_lie_in_the_ball():
+    outside = [part for part in FITS.values() if part is not None and not part.in_ball]
+    assert outside
+    for part in outside:
+        with pytest.raises(fg.InvalidInput, match="models lie in the ball"):
+            fg.fedglb_mix(1.0, solver=part)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, math.inf])
+@pytest.mark.parametrize("clock", ["steps", "own samples"])
+def test_every_clock_and_threshold(clock, threshold):
+    env = fg.Synthetic(LINKS["identity"], N, K)
+    for preset in (fg.fedglb_mix, fg.fedglb_auto, fg.dislinucb):
+        run = agree(*play(preset(threshold, clock=clock), env, 18))
+        assert {0.0: run.syncs == N * 18, math.inf: run.syncs == 0}.get(threshold, run.syncs > 1)
+    ons = agree(*play(fg.fedglb_ucb(threshold, fg.Newton(), clock=clock), env, 18))
+    assert (ons.syncs > 0) == (threshold < math.inf)
+
+
+def test_the_clocks_differ():
+    """Where clients act now and then, steps since the model are more than own samples."""
+    few = recorded(rewards=True, active=True)
+    steps, own = (agree(*play(fg.fedglb_mix(6.0, clock=c), few)) for c in ("steps", "own samples"))
+    assert steps.updates["t"][0] < own.updates["t"][0]
+
+
+@pytest.mark.parametrize("solver", ["one exchange", "newton"])
+def test_a_ball_that_is_active(solver):
+    """S is half of what the rewards ask for, so that models lie on the sphere."""
+    rng = np.random.default_rng(4)
+    arms, means = np.tile(np.eye(2), (40, N, 1, 1)), np.tile([0.9, 0.1], (40, N, 1))
+    rewards = (rng.random((40, N, 2)) < means).astype(float)
+    strong = fg.Recorded(fg.Problem(2, radius=0.3), arms, means, rewards=rewards)
+    for ridge in (1.0, fg.Evidence()):
+        run = agree(*play(fg.fedglb_mix(0.5, solver=FITS[solver], ridge=ridge), strong, 40))
+        assert run.updates["projected"].any()
+        assert np.linalg.norm(run.theta) == pytest.approx(0.3, rel=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["newton", "agd", "lbfgs"])
+def test_the_rule_of_the_ridge_with_online_newton_steps(solver):
+    fixed = fg.Algorithm("x", Ons(), SOLVERS[solver], Event(0.3), FedGLBRadius(), exploration=0.2)
+    for link in ("logistic", "poisson"):
+        env = fg.Synthetic(LINKS[link], N, K)
+        run = agree(*play(dataclasses.replace(fixed, ridge=fg.Evidence()), env))
+        assert run.syncs > 1
+        other = fg.simulate(dataclasses.replace(fixed, ridge=1.0 / 64.0), env, T, 3)
+        if link == "logistic":  # (Poisson's models lie on the sphere, whatever λ)
+            assert np.abs(run.theta - other.theta).max() > 1e-3
+
+
+def test_the_rule_of_the_ridge_needs_a_fit_of_all_samples():
+    for algorithm in (fg.fedglb_ucb_3(5), fg.n_ons_glm(), fg.n_ucb_glm(), fg.one_ucb_glm()):
+        with pytest.raises(fg.InvalidInput, match="fit all samples again") as error:
+            dataclasses.replace(algorithm, ridge=fg.Evidence())
+        assert error.value.argument == "ridge"
+
+
+def test_rules_of_choice_with_the_algorithms_of_the_paper():
+    for algorithm in (
+        fg.fedglb_ucb(0.3, fg.Newton(), 0.2), fg.fedglb_ucb_1(4, fg.Newton()),
+        fg.fedglb_ucb_3(4), fg.dislinucb(0.3), fg.one_ucb_glm(), fg.n_ucb_glm(),
+    ):  # fmt: skip
+        for rule in ("Bayes", "EpsilonGreedy, Thompson", "Certified"):
+            changed = dataclasses.replace(algorithm, choice=RULES[rule])
+            agree(*play(changed, fg.Synthetic(LINKS["identity"], N, K), 18))
+
+
+def test_a_rule_draws_anew_with_another_seed_and_for_each_client():
+    """All clients are offered the same, and nobody learns: only the streams tell them apart."""
+    arms = np.tile(np.eye(3), (30, N, 1, 1))
+    means, uniforms = np.full((30, N, 3), 0.5), np.zeros((30, N))
+    still = fg.Recorded(fg.Problem(3), arms, means, uniforms)
+    algorithm = fg.fedglb_mix(math.inf, fg.EpsilonGreedy(1.0))
+    one, two = (fg.simulate(algorithm, still, 30, seed).choices for seed in (1, 2))
+    assert (one != two).any()
+    assert (one[:, 0] != one[:, 1]).any()
+    assert (one[:-1, 0] != one[1:, 0]).any()
+
+
+def test_propensities_are_those_of_the_rule():
+    env = fg.Synthetic(LINKS["logistic"], N, K)
+    run = fg.simulate(fg.fedglb_mix(0.5, fg.EpsilonGreedy(0.3, fg.Ucb())), env, 60, 1)
+    assert set(np.unique(run.propensities)) == {0.3 / K, 0.3 / K + 0.7}
+    assert (run.propensity_errors == 0.0).all()
+    thompson = fg.simulate(fg.fedglb_mix(0.5, fg.Thompson(draws=9)), env, 60, 1)
+    p, error = thompson.propensities, thompson.propensity_errors
+    assert_array_equal(np.unique(np.round(10 * p, 9) % 1.0), [0.0])
+    assert p.min() >= 0.1  # the arm that was played won once
+    np.testing.assert_allclose(error, np.sqrt(p * (1.0 - p) / 10.0), rtol=1e-12, atol=0.0)

@@ -25,16 +25,9 @@ def with_gaps() -> fg.Recorded:
     return fg.Recorded(PROBLEM, arms, means, rewards=(means > 0.5) * 1.0, active=active)
 
 
-# -- the way out ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("client", [0, 3, None])
-def test_gymnasium_checks_it(client):
-    check_env(fg.to_gymnasium(ENV, client, horizon=10), skip_render_check=True)
-
-
-def test_gymnasium_checks_a_recorded_one():
-    check_env(fg.to_gymnasium(with_gaps(), None), skip_render_check=True)
+@pytest.mark.parametrize(("env", "client"), [(ENV, 0), (ENV, 3), (ENV, None), (with_gaps(), None)])
+def test_gymnasium_checks_it(env, client):
+    check_env(fg.to_gymnasium(env, client, horizon=6), skip_render_check=True)
 
 
 def replayed(env, run, client=None):

@@ -18,10 +18,27 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.unchanged import federation_of_five, names, runs
+import click
+import typer
+
+import fedglb as fg
+from fedglb.cli import app
+from tests.unchanged import federation_of_five, runs
 
 HERE = Path(__file__).parent
 NAMES, RUNS = HERE / "names.json", HERE / "runs.json"
+
+
+def options() -> dict[str, list[str]]:
+    """Return the options of every command."""
+    return dict(sorted(_walk(typer.main.get_command(app), "fedglb")))
+
+
+def _walk(command: click.Command, name: str) -> Iterator[tuple[str, list[str]]]:
+    given = [p for p in command.params if p.param_type_name == "option"]
+    yield name, sorted(text for p in given for text in (*p.opts, *p.secondary_opts))
+    for key, below in getattr(command, "commands", {}).items():
+        yield from _walk(below, f"{name} {key}")
 
 
 def computed(columns: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -38,8 +55,8 @@ def computed(columns: Sequence[str] | None = None) -> tuple[dict[str, Any], dict
         digests["a sweep's two tables"] = runs.sweep_digests(result, columns or result.runs.columns)
         digests["a federation of five"] = federation_of_five.digests(Path(folder) / "federation")
     said = {
-        "import fedglb as fg": names.public_names(),
-        **names.options(),
+        "import fedglb as fg": sorted(fg.__all__),
+        **options(),
         "keys of a run's summary": sorted(summary),
         "kinds of messages in a ledger": sorted(kinds),
         "columns of a sweep's runs": result.runs.columns,

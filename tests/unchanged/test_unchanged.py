@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unchanged import federation_of_five, names, runs
-from tests.unchanged.make import NAMES, RUNS, missing, read
+import fedglb as fg
+from tests.unchanged import federation_of_five, runs
+from tests.unchanged.make import NAMES, RUNS, missing, options, read
 
 WRITTEN = read(RUNS)
 SAID = read(NAMES)
@@ -13,7 +14,7 @@ CASES = runs.cases()
 
 
 def test_names_and_options_are_still_there():
-    now = {"import fedglb as fg": names.public_names(), **names.options()}
+    now = {"import fedglb as fg": fg.__all__, **options()}
     users = {key: those for key, those in SAID.items() if "fedglb" in key}
     assert len(users) >= 14
     assert list(missing(users, now)) == []

@@ -32,6 +32,7 @@ MARGIN = 1e-3
 _UNIT = 2.0**-53
 _FAR = 700.0  # a link's functions may overflow at larger |z|
 _TINY = 1e-100  # of slopes
+_EVERYTHING = (-math.inf, math.inf)
 _UNDERFLOW = 1e-30  # ‖x‖² of a sample may round to 0 where x does not
 
 
@@ -62,31 +63,20 @@ def trace(matrix: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples that a sum ranges over, and what is known of their M = Σ x xᵀ.
+    """The samples that a sum ranges over, and what is known of their M = Σ x xᵀ."""
 
-    Parameters
-    ----------
-    samples
-        The number n.
-    lower, upper
-        lower ≼ M ≼ upper; the same array where M is known.
-    slack
-        An s for which M + sI, as computed and factored, is at least the true M + (s/2)I.
-    """
-
-    samples: int
-    lower: FloatArray
+    samples: int  # n
+    lower: FloatArray  # lower ≼ M ≼ upper; the same array where M is known
     upper: FloatArray
-    slack: float
+    slack: float  # an s for which M + sI, as computed and factored, is at least M + (s/2)I
 
     @classmethod
     def of(cls, part: Covariance, before: Covariance | None = None) -> Batch:
         """Return the samples of a covariance, less those of an earlier one."""
-        if before is None:
-            return cls(part.samples, part.matrix, part.matrix, _slack(part.samples, part.matrix))
-        matrix = part.matrix - before.matrix
-        slack = _slack(part.samples, part.matrix)
-        return cls(part.samples - before.samples, matrix, matrix, slack)
+        n, matrix, slack = part.samples, part.matrix, _slack(part.samples, part.matrix)
+        if before is not None:
+            n, matrix = n - before.samples, matrix - before.matrix
+        return cls(n, matrix, matrix, slack)
 
     @classmethod
     def of_hessian(cls, part: ModelSums, slope: tuple[float, float]) -> Batch:
@@ -108,24 +98,12 @@ def _slack(n: int, matrix: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sample can add to the sums of a query.
-
-    Parameters
-    ----------
-    query
-        The query.
-    residual
-        The largest |μ(z) − y|.
-    slope
-        The smallest and the largest μ′(z).
-    loss
-        The smallest and the largest m(z) − y z.
-    """
+    """What one sample can add to the sums of a query."""
 
     query: Query
-    residual: float = math.inf
-    slope: tuple[float, float] = (-math.inf, math.inf)
-    loss: tuple[float, float] = (-math.inf, math.inf)
+    residual: float = math.inf  # the largest |μ(z) − y|
+    slope: tuple[float, float] = _EVERYTHING  # the smallest and the largest μ′(z)
+    loss: tuple[float, float] = _EVERYTHING  # the smallest and the largest m(z) − y z
 
 
 def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
@@ -151,12 +129,11 @@ def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
     means = link.mean(-reach), link.mean(reach)
     size = max(abs(v) for v in (*means, *rewards))
     residual = max(means[1] - low, high - means[0]) + MARGIN * size
-    everything = (-math.inf, math.inf)
     return Limits(
         query,
         residual if math.isfinite(residual) else math.inf,
-        _slopes(link, reach) if query.hessian else everything,
-        _losses(link, reach, rewards) if query.loss and math.isfinite(size) else everything,
+        _slopes(link, reach) if query.hessian else _EVERYTHING,
+        _losses(link, reach, rewards) if query.loss and math.isfinite(size) else _EVERYTHING,
     )
 
 

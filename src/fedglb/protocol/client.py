@@ -16,8 +16,7 @@ from fedglb.kernels.sums import sum_over_clients
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
-from fedglb.protocol.choosing import Choosing
-from fedglb.protocol.learner import Learner
+from fedglb.protocol.learner import Choosing, Learner
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
@@ -39,28 +38,15 @@ _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 
 @dataclass
 class Adoption:
-    """A client's state after it has adopted a shared model, prepared before the client holds it.
+    """A client's state after it has adopted a shared model, prepared before the client holds it."""
 
-    Parameters
-    ----------
-    update, covered
-        The update that made the model, and how many of the client's oldest samples it covers.
-    choosing
-        What follows from the model.
-    base
-        The state before any own sample, as `to_arrays` returns it, for `Client.from_samples`.
-    state, sums
-        The state and, where the solver starts at the model, the sums there, with the samples so
-        far.
-    """
-
-    update: int
-    covered: int
+    update: int  # that made the model
+    covered: int  # how many of the client's oldest samples the model covers
     choosing: Choosing
-    base: Arrays
-    state: LocalState
-    sums: OwnSums | None
-    taken: int = -1
+    base: Arrays  # the state before any own sample, for `Client.from_samples`
+    state: LocalState  # with the samples so far
+    sums: OwnSums | None  # of the samples so far, where the solver starts at the model
+    taken: int = -1  # how many samples are in `state`
 
     def catch_up(self, samples: Samples) -> None:
         """Learn the samples that the model does not cover, up to the newest.
@@ -166,17 +152,13 @@ class Client(Learner):
         Parameters
         ----------
         message
-            A `SumsRequest`, an `Evaluate` or a `NewModel`.
+            A `SumsRequest`, an `Evaluate` or a `NewModel`; `InvalidInput` if its content is
+            impossible, or it is another one.
 
         Returns
         -------
         list of Message
             For the coordinator: an answer, or nothing.
-
-        Raises
-        ------
-        InvalidInput
-            If the message is not one that goes down, or its content is impossible.
         """
         match message:
             case SumsRequest():
@@ -301,8 +283,7 @@ class Client(Learner):
         Raises
         ------
         InvalidInput
-            If the model does not fit the algorithm and the setting, or covers more samples than
-            the client has.
+            If the model is impossible, or covers more samples than the client has.
         """
         if message.update <= self.adopted:
             return None  # delivered twice
@@ -334,42 +315,14 @@ class Client(Learner):
 
     # -- state -----------------------------------------------------------------------------------
 
-    @classmethod
-    def with_state(
-        cls,
-        id: ClientId,  # noqa: A002
-        algorithm: Algorithm,
-        setting: Setting,
-        samples: Samples,
-        state: LocalState,
-        numbers: Mapping[str, int],
-        seed: int = 0,
-        noise: NoiseSource | None = None,
-    ) -> Client:
-        """Return the client with these samples and this state, neither of which is copied.
-
-        Parameters
-        ----------
-        id, algorithm, setting, seed, noise
-            As for a new client.
-        samples, state
-            All of its samples, and the state after them.
-        numbers
-            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
-
-        Returns
-        -------
-        Client
-            With the sums that follow; of batches it knows nothing.
-        """
-        client = cls(id, algorithm, setting, seed, noise)
-        client.samples, client.state = samples, state
+    def _hold(self, samples: Samples, state: LocalState, numbers: Mapping[str, int]) -> None:
+        """Hold these samples, the state after them and these numbers, and the sums that follow."""
+        self.samples, self.state = samples, state
         for name, value in numbers.items():
-            setattr(client, name, value)
-        client.choosing = Choosing.after(algorithm, setting, state.base, seed)
-        client.sums = OwnSums(algorithm, setting, state.base, client.covered)
-        client.sums.add(samples)
-        return client
+            setattr(self, name, value)
+        self.choosing = Choosing.after(self.algorithm, self.agreed, state.base, self.seed)
+        self.sums = OwnSums(self.algorithm, self.agreed, state.base, self.covered)
+        self.sums.add(samples)
 
     @classmethod
     def from_samples(
@@ -393,7 +346,7 @@ class Client(Learner):
         base
             `Adoption.base` of the last model; None before the first.
         **numbers
-            As for `with_state`.
+            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
 
         Returns
         -------
@@ -402,7 +355,8 @@ class Client(Learner):
         """
         local = algorithm.local_update
         state = local.begin(setting) if base is None else from_arrays(local.state_type, base)
-        client = cls.with_state(id, algorithm, setting, samples, state, numbers, seed)
+        client = cls(id, algorithm, setting, seed)
+        client._hold(samples, state, numbers)
         local.replay(client.setting, client.state, samples, client.covered)
         return client
 
@@ -425,12 +379,14 @@ class Client(Learner):
         algorithm: Algorithm,
         setting: Setting,
         arrays: Mapping[str, NDArray[Any]],
+        seed: int = 0,
+        noise: NoiseSource | None = None,
     ) -> Client:
         """Return a twin of the client whose state `to_arrays` returned.
 
         Parameters
         ----------
-        id, algorithm, setting
+        id, algorithm, setting, seed, noise
             As for a new client, and the same as the other's.
         arrays
             From `to_arrays`.
@@ -443,8 +399,8 @@ class Client(Learner):
         X, y = np.array(arrays["X"]), np.array(arrays["y"])
         state = from_arrays(algorithm.local_update.state_type, nested(arrays, "state"))
         numbers = {name: int(arrays[name]) for name in _NUMBERS}
-        samples = Samples.over(X, y, len(y))
-        client = cls.with_state(id, algorithm, setting, samples, state, numbers)
+        client = cls(id, algorithm, setting, seed, noise)
+        client._hold(Samples.over(X, y, len(y)), state, numbers)
         if client.batches is not None:
             client.batches.restore(nested(arrays, "batches"))
         return client

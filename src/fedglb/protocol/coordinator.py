@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,14 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
 from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
-from fedglb.parts.global_update import Query, Sums
 from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind, reward_range
-from fedglb.protocol.ledger import Entry, Ledger
 from fedglb.protocol.messages import (
     BatchSums,
     ClientId,
     Covariance,
     Derivatives,
+    Entry,
+    Ledger,
     Message,
     ModelSums,
     NewModel,
@@ -59,10 +59,10 @@ class Holding:
 class Coordinator:
     """The coordinator of a federation: a state machine without input or output.
 
-    Every method returns the messages that are to be delivered. It sees sums over samples, never
-    a sample. It keeps each client's contribution to the model, so that an update can exclude a
-    client: A, n and F then range over the samples of those that answered to the end. Where the
-    solver's updates are `alone`, the client that asked is the only participant.
+    Its methods return the messages to deliver. It sees sums over samples, never a sample. It keeps
+    each client's contribution to the model, so that an update can exclude a client: A, n and F
+    then range over the samples of those that answered to the end. Where the solver's updates are
+    `alone`, the client that asked is the only participant.
 
     Parameters
     ----------
@@ -141,8 +141,7 @@ class Coordinator:
         Raises
         ------
         InvalidInput
-            If there are as many members as the setting has clients, or the identity is a name
-            where the others are numbers, or the reverse.
+            If the setting has no room for another client, or names and numbers would be mixed.
         """
         if client not in self.clients:
             ids = check_identities([*self.clients, client], self.setting.clients)
@@ -160,7 +159,7 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent to the others, as for `exclude`.
+            For the others, as for `exclude`.
         """
         self.clients.pop(client, None)
         return self.exclude(client)
@@ -178,7 +177,7 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent to the others, as for `exclude`.
+            For the others, as for `exclude`.
         """
         self.covered.pop(client, None)
         return self.exclude(client)
@@ -197,11 +196,6 @@ class Coordinator:
         -------
         NewModel or None
             None: there is no model yet.
-
-        Raises
-        ------
-        InvalidInput
-            If `client` is no member.
         """
         self._check_member(client)
         if self.model is None:
@@ -243,9 +237,7 @@ class Coordinator:
         return [] if self.update is None else [self.update.request(c) for c in self.missing()]
 
     def receive(self, message: Message) -> list[Message]:
-        """Handle a message from a client.
-
-        Stale replies are ignored.
+        """Handle a message from a client; stale replies are ignored.
 
         Parameters
         ----------
@@ -294,7 +286,7 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent: a request to every member, or nothing.
+            A request to every member, or nothing.
         """
         due = self.update is None and self.algorithm.trigger.due(self.setting, t)
         return self.begin(t) if due else []
@@ -313,11 +305,6 @@ class Coordinator:
         -------
         list of Message
             The new model, to every member.
-
-        Raises
-        ------
-        InvalidInput
-            If no such update is in progress, or these are other numbers.
         """
         if not isinstance(self.update, OnePassUpdate):
             raise InvalidInput("update", self.phase, "a one-pass update in progress")
@@ -339,7 +326,7 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent: a request to every member.
+            A request to every member.
 
         Raises
         ------
@@ -368,8 +355,7 @@ class Coordinator:
         Returns
         -------
         list of Message
-            What is to be sent, if no covariance of those left is missing: the next request, or
-            the model. Otherwise nothing.
+            The next request or the model, if no answer of those left is missing; else nothing.
         """
         leaving = [client for client in clients if client in self.participants]
         if self.update is None or not leaving:
@@ -387,7 +373,7 @@ class Coordinator:
             self.update = None
 
     def start_update(self, t: int, client: ClientId | None) -> Update:
-        """Start an update with all members, or alone, without sending any request.
+        """Start an update as `begin` does, without sending any request.
 
         Parameters
         ----------
@@ -398,11 +384,6 @@ class Coordinator:
         -------
         Update
             The update in progress.
-
-        Raises
-        ------
-        InvalidInput
-            As `begin`.
         """
         solver = self.algorithm.global_update
         if solver is None or self.update is not None:
@@ -412,68 +393,6 @@ class Coordinator:
         self.started, self.t = self.started + 1, t
         self.update = self._update(client)
         return self.update
-
-    def update_in_memory(
-        self,
-        t: int,
-        client: ClientId | None,
-        first: Mapping[ClientId, Message],
-        answer: Callable[[Query], Sums],
-    ) -> tuple[SharedModel, list[ClientId]]:
-        """Make a whole update at once, for an engine that holds all clients in memory.
-
-        The result and the ledger are the same as with messages. All participants' messages have
-        the same size, so one of each kind is built and counted for all.
-
-        Parameters
-        ----------
-        t, client
-            As for `begin`.
-        first
-            What each participant answers to the first request; it is not checked.
-        answer
-            Returns the sums over all participants: per client first, then in sorted order.
-
-        Returns
-        -------
-        tuple
-            The model, and the clients that get it.
-        """
-        count = self.ledger.count
-        if client is not None:
-            count(SyncRequest(client, t, self.finished))
-        update = self.start_update(t, client)
-        n, one = len(update.participants), next(iter(update.participants))
-        count(update.request(one), n)
-        count(first[one], n)
-        update.gathered = dict(first)
-        update.advance()
-        while (query := update.query) is not None:
-            count(update.request(one), n)
-            sums = answer(query)
-            reply = (update.number, update.rounds, sums.gradient, sums.hessian, sums.loss)
-            count(Derivatives(one, *reply), n)
-            update.tell(sums)
-        model, recipients = self.finish_update()
-        if recipients:
-            count(self._new_model(one, model), len(recipients))
-        return model, recipients
-
-    def count_centralised(self, interactions: int, clients: int) -> None:
-        """Count as the paper does for a centralised learner, which has no updates.
-
-        Each interaction is one update with one round, and a gradient to each client.
-
-        Parameters
-        ----------
-        interactions, clients
-            The new interactions, and the number of clients.
-        """
-        self.syncs += interactions
-        self.rounds += interactions
-        if interactions > 0:
-            dim = self.setting.problem.dim
-            self.ledger.add("Centralised", "down", clients * interactions, dim)
 
     def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
         """Return the model of the update in progress, which is solved and ends, and who gets it."""

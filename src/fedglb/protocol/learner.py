@@ -2,44 +2,90 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import math
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedglb.algorithms import Algorithm
-from fedglb.errors import arms_in_unit_ball, array, integer
-from fedglb.kernels.decide import decide, ellipsoid_bounds
+from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
+from fedglb.kernels.decide import ChoiceParams, decide, ellipsoid_bounds
 from fedglb.kernels.layout import SCORES, UPPER, WIDTHS
+from fedglb.model import SharedModel
+from fedglb.parts.choice import choice_params
+from fedglb.parts.confidence import Confidence
 from fedglb.parts.local_update import LocalState
-from fedglb.protocol.choosing import Choosing, Chosen, stream_of
 from fedglb.protocol.messages import ClientId, Message, SyncRequest
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
 
+@dataclass(frozen=True)
+class Choosing:
+    """What the choices of a client need of the last model; it is the same until the next one."""
+
+    algorithm: Algorithm
+    setting: Setting  # with the λ in force
+    seed: int
+    constants: FloatArray  # what the confidence needs and no sample changes
+    terms: FloatArray  # what the confidence derives from the model
+
+    @classmethod
+    def after(
+        cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
+    ) -> Choosing:
+        """Return what choices need of a model, or before the first one; its λ is in force."""
+        confidence, setting = algorithm.confidence, setting.in_force(model)
+        constants = np.array(confidence.constants(setting), dtype=float)
+        return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
+
+    def alpha(self, state: LocalState) -> float:
+        """Return the radius by which a client in this state chooses; raise if it is infinite."""
+        confidence = self.algorithm.confidence
+        if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
+            radius = confidence.radius(self.setting, state)
+        else:
+            radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
+        if not math.isfinite(radius):
+            allowed = "a problem within the range of doubles: smaller S, larger ridge or curvature"
+            raise InvalidInput("radius", radius, allowed)
+        return radius * self.algorithm.exploration if confidence.scalable else radius
+
+    @functools.cached_property
+    def params(self) -> ChoiceParams:
+        """The choice rule as the kernel `decide` takes it; compiles what it calls by address."""
+        algorithm, setting = self.algorithm, self.setting
+        choice, bounds = algorithm.choice, 0
+        if choice.needs_sets and type(algorithm.confidence).bounds is not ellipsoid_bounds:
+            bounds = algorithm.confidence.bounds_address
+        dispersion = algorithm.local_update.dispersion(setting)
+        return choice_params(choice, bounds, self.constants, setting, dispersion, self.seed)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An arm, and how it was chosen."""
+
+    arm: int  # its index
+    score: float  # by which the rule ranks arms: an upper confidence bound for `Ucb`
+    width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
+    propensity: float  # the probability of this arm; nan where the rule does not estimate it
+    propensity_error: float  # its standard error: 0 where it is exact, nan as above
+
+
+def stream_of(client: ClientId) -> int:
+    """Return the number under which a client draws: its id, or a hash of its name."""
+    if isinstance(client, int):
+        return client
+    return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
+
+
 class Learner:
-    """Chooses arms by the last shared model and its own samples since: a `Client` without updates.
-
-    Parameters
-    ----------
-    id, algorithm, setting, seed
-        As for `Client`.
-
-    Attributes
-    ----------
-    agreed
-        The setting that the federation agreed on.
-    choosing
-        What follows from the last shared model, the λ in force among it.
-    samples, state
-        All own samples, and the local update's state.
-    adopted
-        The number of the update that made the shared model; 0: there is none yet.
-    last_t
-        The newest step of an own sample.
-    """
+    """Chooses by the last shared model and its own samples since: a `Client` without updates."""
 
     def __init__(
         self,
@@ -52,9 +98,9 @@ class Learner:
         self.algorithm, self.agreed = algorithm, setting
         self.samples = Samples(setting.problem.dim)
         self.state: LocalState = algorithm.local_update.begin(setting)
-        self.choosing = Choosing.after(algorithm, setting, None, seed)
-        self.adopted = 0
-        self.last_t = 0
+        self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
+        self.adopted = 0  # the update that made the shared model; 0: there is none yet
+        self.last_t = 0  # the newest step of an own sample
 
     @property
     def setting(self) -> Setting:
@@ -63,13 +109,7 @@ class Learner:
 
     @property
     def alpha(self) -> float:
-        """The radius by which the next arm is chosen.
-
-        Raises
-        ------
-        InvalidInput
-            If it is too large for a double.
-        """
+        """The radius by which the next arm is chosen; `InvalidInput` if that is infinite."""
         return self.choosing.alpha(self.state)
 
     def choose(self, arms: ArrayLike, t: int | None = None) -> int:
@@ -106,11 +146,7 @@ class Learner:
         return max(self.last_t, self.state.t_last)
 
     def decide(
-        self,
-        columns: FloatArray,
-        t: int,
-        number: int | None = None,
-        stream: int | None = None,
+        self, columns: FloatArray, t: int, number: int | None = None, stream: int | None = None
     ) -> Chosen:
         """Choose among arms that the caller has checked; engines and agents call this.
 
@@ -160,11 +196,6 @@ class Learner:
         array
             The largest xᵀθ within the confidence set, for each arm x: xᵀθ + α‖x‖_{A⁻¹} with the
             centre θ of an ellipsoid; shape (K,).
-
-        Raises
-        ------
-        InvalidInput
-            If `arms` is not allowed, as for `choose`.
         """
         columns, choosing, state = self._columns(arms), self.choosing, self.state
         work = np.empty((5, columns.shape[1]))
@@ -240,7 +271,7 @@ class Learner:
         Returns
         -------
         bool
-            The trigger's `fires`.
+            Whether it fires.
         """
         trigger, state = self.algorithm.trigger, self.state
         if not trigger.own_samples:  # a user's trigger may take only these three

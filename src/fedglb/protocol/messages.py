@@ -1,18 +1,22 @@
-"""The messages between clients and coordinator. None carries a raw sample.
+"""The messages between clients and coordinator, and the ledger that counts them.
 
-A message is defined here and nowhere else: `federation.wire` derives its bytes from the types of
-its fields. `client` is the sender of a message that goes up, the addressee of one that goes down.
-Every message knows its direction and how many scalars it carries; ids, counts and clocks are not
-counted as scalars.
+No message carries a raw sample. A message is defined here and nowhere else: `federation.wire`
+derives its bytes from the types of its fields.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+import numpy as np
 
 from fedglb.model import SharedModel, triangle_size
 from fedglb.typing import Count, Integers, Symmetric, Vector
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ClientId: TypeAlias = int | str
 
@@ -21,7 +25,8 @@ ClientId: TypeAlias = int | str
 class Message:
     """Base of all messages.
 
-    `name` identifies the message on the wire and in ledgers: a change breaks both.
+    `name` identifies the message on the wire and in ledgers: a change breaks both. `client` is
+    the sender of a message that goes up, the addressee of one that goes down.
     """
 
     name: ClassVar[str]
@@ -29,8 +34,17 @@ class Message:
     client: ClientId
 
     def scalars(self) -> int:
-        """Return how many numbers the message carries; a symmetric matrix is its triangle."""
-        return 0
+        """Return how many numbers the message carries; ids, counts, clocks and flags are none."""
+        return _scalars(self)
+
+
+def _scalars(value: object) -> int:
+    """Return how many numbers these are; a symmetric matrix is its triangle."""
+    if isinstance(value, np.ndarray):
+        return triangle_size(len(value)) if value.ndim == 2 else value.size
+    if dataclasses.is_dataclass(value):
+        return sum(map(_scalars, vars(value).values()))
+    return 1 if isinstance(value, float) else 0
 
 
 @dataclass(frozen=True)
@@ -74,10 +88,6 @@ class Covariance(Message):
     matrix: Symmetric
     b: Vector | None = None
 
-    def scalars(self) -> int:
-        """Return d(d+1)/2, + d with b."""
-        return triangle_size(self.matrix.shape[0]) + (0 if self.b is None else self.b.size)
-
 
 @dataclass(frozen=True)
 class ModelSums(Message):
@@ -93,10 +103,6 @@ class ModelSums(Message):
     gradient: Vector
     hessian: Symmetric
 
-    def scalars(self) -> int:
-        """Return d + d(d+1)/2."""
-        return self.gradient.size + triangle_size(self.hessian.shape[0])
-
 
 @dataclass(frozen=True)
 class BatchSums(Message):
@@ -110,10 +116,6 @@ class BatchSums(Message):
     upward = True
     update: Count
     numbers: Integers
-
-    def scalars(self) -> int:
-        """Return d + d(d+1)/2."""
-        return self.numbers.size
 
 
 @dataclass(frozen=True)
@@ -129,10 +131,6 @@ class MaskedSum(Message):
     update: Count
     attempt: Count
     numbers: Integers
-
-    def scalars(self) -> int:
-        """Return d + d(d+1)/2."""
-        return self.numbers.size
 
 
 @dataclass(frozen=True)
@@ -152,10 +150,6 @@ class Evaluate(Message):
     hessian: bool
     loss: bool
 
-    def scalars(self) -> int:
-        """Return d."""
-        return self.theta.size
-
 
 @dataclass(frozen=True)
 class Derivatives(Message):
@@ -168,11 +162,6 @@ class Derivatives(Message):
     gradient: Vector
     hessian: Symmetric | None = None
     loss: float | None = None
-
-    def scalars(self) -> int:
-        """Return d, + d(d+1)/2 with the Hessian, + 1 with the loss."""
-        extra = 0 if self.hessian is None else triangle_size(self.hessian.shape[0])
-        return self.gradient.size + extra + (0 if self.loss is None else 1)
 
 
 @dataclass(frozen=True)
@@ -189,12 +178,64 @@ class NewModel(Message):
     covered: Count
     model: SharedModel
 
-    def scalars(self) -> int:
-        """Return what the model carries."""
-        return self.model.scalars()
-
 
 MESSAGES: tuple[type[Message], ...] = (
     SyncRequest, SumsRequest, Covariance, ModelSums, BatchSums, MaskedSum, Evaluate,
     Derivatives, NewModel,
 )  # fmt: skip
+
+
+@dataclass
+class Entry:
+    """Totals of one kind of message in one direction."""
+
+    messages: int = 0
+    transfers: int = 0
+    scalars: int = 0
+
+
+@dataclass
+class Ledger:
+    """Messages, transfers and scalars, by the name of the message and its direction.
+
+    A transfer is a message that carries numbers (the paper's C_T counts these).
+    """
+
+    entries: dict[tuple[str, str], Entry] = field(default_factory=dict)
+
+    def count(self, message: Message, times: int = 1) -> None:
+        """Count a message, or `times` messages of the same kind and size."""
+        direction, scalars = "up" if message.upward else "down", message.scalars()
+        entry = self.entries.setdefault((message.name, direction), Entry())
+        entry.messages += times
+        entry.transfers += times if scalars > 0 else 0
+        entry.scalars += times * scalars
+
+    @property
+    def messages(self) -> int:
+        """All messages."""
+        return sum(e.messages for e in self.entries.values())
+
+    @property
+    def transfers(self) -> int:
+        """Messages that carry numbers."""
+        return sum(e.transfers for e in self.entries.values())
+
+    @property
+    def scalars(self) -> int:
+        """Numbers carried."""
+        return sum(e.scalars for e in self.entries.values())
+
+    def frame(self) -> pl.DataFrame:
+        """Return one row per message type: message, direction, messages, transfers, scalars."""
+        import polars as pl
+
+        rows = [
+            (kind, direction, e.messages, e.transfers, e.scalars)
+            for (kind, direction), e in self.entries.items()
+        ]
+        schema = {
+            "message": pl.String, "direction": pl.String,
+            "messages": pl.Int64, "transfers": pl.Int64, "scalars": pl.Int64,
+        }  # fmt: skip
+        return pl.DataFrame(rows, schema=schema, orient="row")

@@ -44,19 +44,6 @@ _DEVIATIONS = 64.0  # of noise: more than any honest client ever draws
 # -- what a client releases --------------------------------------------------------------------
 
 
-def limits(setting: Setting) -> FloatArray:
-    """Return what samples are clipped to, as `kernels.one_pass` reads it."""
-    plan, unlimited = setting.noise, (-math.inf, math.inf)
-    low, high = unlimited if plan is None else plan.rewards
-    numbers = {
-        BALL: setting.problem.S, LEAST: low, MOST: high,
-        RESIDUAL: math.inf if plan is None else plan.residual_limit,
-        SLOPE: math.inf if plan is None else plan.slope_limit,
-        UNIT: 2.0**BITS, LARGEST: LARGEST_NUMBER,
-    }  # fmt: skip
-    return np.array(in_order(numbers))
-
-
 def sums_of(
     setting: Setting,
     theta: FloatArray,
@@ -73,8 +60,16 @@ def sums_of(
     """
     _check_room(setting, theta, y, first, last)
     numbers = np.zeros((len(X), size(setting.problem.dim)), dtype=np.int64)
-    functions = setting.problem.link.compiled_functions
-    if add_all_releases(X, y, first, last, theta, functions, limits(setting), numbers):
+    plan, functions = setting.noise, setting.problem.link.compiled_functions
+    low, high = (-math.inf, math.inf) if plan is None else plan.rewards
+    limits = {
+        BALL: setting.problem.S, LEAST: low, MOST: high,
+        RESIDUAL: math.inf if plan is None else plan.residual_limit,
+        SLOPE: math.inf if plan is None else plan.slope_limit,
+        UNIT: 2.0**BITS, LARGEST: LARGEST_NUMBER,
+    }  # fmt: skip
+    clipped_to = np.array(in_order(limits))
+    if add_all_releases(X, y, first, last, theta, functions, clipped_to, numbers):
         allowed = f"rewards within ±{LARGEST_NUMBER:g}: give them in a larger unit"
         raise InvalidInput("reward", "too large to be summed", allowed)
     return numbers
@@ -109,44 +104,21 @@ def _check_room(
 
 @dataclass(frozen=True)
 class Release:
-    """What a client sends in one update, and what it is made of.
-
-    Parameters
-    ----------
-    update
-        The update's number.
-    samples
-        How many of the client's samples are in batches then, the oldest ones.
-    batch
-        The sums of the batch that the update takes in. Without noise also those of earlier batches
-        whose updates led to no model.
-    numbers
-        The message: weighted sums of all batches, with the client's noise.
-    """
+    """What a client sends in one update, and what it is made of."""
 
     update: int
-    samples: int
+    samples: int  # how many of the client's samples are in batches then, the oldest ones
+    #: The sums of the batch that the update takes in. Without noise also those of earlier batches
+    #: whose updates led to no model.
     batch: IntArray
-    numbers: IntArray
+    numbers: IntArray  # the message: weighted sums of all batches, with the client's noise
 
 
 class Batches:
-    """A client's batches, and what it has released of them: once for an update, and in order.
-
-    Parameters
-    ----------
-    client, algorithm, setting
-        The client, and the algorithm and the setting of the federation.
-    source
-        Where noise comes from; needed where there is privacy.
-    """
+    """A client's batches, and what it has released of them: once for an update, and in order."""
 
     def __init__(
-        self,
-        client: ClientId,
-        algorithm: Algorithm,
-        setting: Setting,
-        source: NoiseSource | None = None,
+        self, client: ClientId, algorithm: Algorithm, setting: Setting, source: NoiseSource
     ) -> None:
         self._client, self._setting, self._source = client, setting, source
         self._most = algorithm.max_updates
@@ -184,7 +156,6 @@ class Batches:
             if self.last is not None and adopted < self.last.update:  # that update was lost
                 batch = batch + self.last.batch
             return Release(update, frozen, batch, batch)
-        assert self._source is not None
         numbers = plan.encoded({**self.closed, update: batch}, update)
         numbers += self._source.draw(self._client, update, plan)
         return Release(update, frozen, batch, numbers)
@@ -230,18 +201,10 @@ class SumOfReleases:
 
 @dataclass
 class OnePassUpdate(Update):
-    """An update in progress that ends when all participants have sent their sums.
+    """An update in progress that ends when all participants have sent their sums."""
 
-    Parameters
-    ----------
-    earlier
-        The sums of the updates before, by their numbers.
-    total
-        The sum over all participants; None until it is known.
-    """
-
-    earlier: Mapping[int, SumOfReleases] = field(default_factory=dict)
-    total: SumOfReleases | None = None
+    earlier: Mapping[int, SumOfReleases] = field(default_factory=dict)  # by the update's number
+    total: SumOfReleases | None = None  # over all participants; None until it is known
 
     @property
     def phase(self) -> int:
@@ -326,10 +289,8 @@ class OnePassUpdate(Update):
     def record(self) -> UpdateRecord:
         """Return the record of this update; the number of samples is omitted for privacy."""
         assert self.solution is not None
-        nan = float("nan")
-        return UpdateRecord(
-            self.t, self.asked_by, 0, self.rounds, nan, nan, self.solution.projected
-        )
+        projected = self.solution.projected
+        return UpdateRecord(self.t, self.asked_by, 0, self.rounds, math.nan, math.nan, projected)
 
 
 def check_numbers(numbers: IntArray, setting: Setting) -> None:
@@ -343,23 +304,16 @@ def check_numbers(numbers: IntArray, setting: Setting) -> None:
 def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
     """Raise unless one client may release this: no sum over clients may overflow 64 bits.
 
-    `samples` limits how many samples a client may have; None: as many as fit.
+    `samples` limits how many samples a client may have (None: as many as fit): then it may not
+    exceed what they can sum up to, and 64σ of noise.
     """
-    room = (2**63 - 1) // setting.clients
-    if samples is not None:
-        room = min(room, _most_of(setting, samples))
+    room, plan = (2**63 - 1) // setting.clients, setting.noise
+    if samples is not None and plan is None:
+        room = min(room, int(samples * LARGEST_NUMBER * 2.0**BITS))
+    elif samples is not None and plan is not None:
+        # Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
+        own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS
+        room = min(room, int(own + _DEVIATIONS * float(plan.scales().max())))
     largest = max(int(numbers.max()), -int(numbers.min()))  # whole numbers of any size
     if largest > room:
         raise InvalidInput("numbers", largest, f"whole numbers within ±{room}")
-
-
-def _most_of(setting: Setting, samples: int) -> int:
-    """Return what no honest client with this many samples exceeds: sums, and 64σ of noise.
-
-    Weights are at most 1, and |v| and |H| of a sample at most what they are clipped to.
-    """
-    top, plan = LARGEST_NUMBER, setting.noise
-    if plan is None:
-        return int(samples * top * 2.0**BITS)
-    own = samples * max(plan.residual_limit, plan.slope_limit) * 2.0**BITS
-    return int(own + _DEVIATIONS * float(plan.scales().max()))

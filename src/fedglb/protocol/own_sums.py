@@ -18,15 +18,9 @@ class OwnSums:
 
     They are Σ x xᵀ and Σ x y or, where the algorithm's solver starts at the last model, Hessian
     and gradient there: then a model that is adopted needs new ones, one pass over the samples.
-    So the reply to a request is cached. They are d(d+1) numbers; a sample costs O(d²).
-
-    Parameters
-    ----------
-    algorithm, setting
-        The algorithm and the setting of the federation.
-    model, covered
-        The model that the client holds, None before the first, and how many of its oldest
-        samples that covers; they are summed in one pass, the others one by one.
+    So the reply to a request is cached. A sample costs O(d²). `model` is the one that the client
+    holds, `covered` how many of its oldest samples that covers; they are summed in one pass, the
+    others one by one.
     """
 
     def __init__(

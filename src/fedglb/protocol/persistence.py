@@ -16,14 +16,7 @@ T = TypeVar("T")
 
 
 def to_arrays(value: object, prefix: str = "") -> Arrays:
-    """Flatten a dataclass of arrays, numbers, None and dataclasses; names are dotted.
-
-    Examples
-    --------
-    >>> from fedglb.protocol.ledger import Entry
-    >>> sorted(to_arrays(Entry(1, 2, 3)))
-    ['messages', 'scalars', 'transfers']
-    """
+    """Flatten a dataclass of arrays, numbers, None and dataclasses; names are dotted."""
     out: Arrays = {}
     for f in dataclasses.fields(value):  # type: ignore[arg-type]
         item, name = getattr(value, f.name), prefix + f.name

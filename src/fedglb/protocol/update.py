@@ -42,32 +42,16 @@ Contribution: TypeAlias = Covariance | ModelSums
 
 @dataclass(frozen=True)
 class UpdateRecord:
-    """What happened in one global update.
+    """What happened in one global update."""
 
-    Parameters
-    ----------
-    t, client
-        The step, and the client whose trigger fired (None: a schedule's).
-    samples
-        n, the number of samples of the clients that took part.
-    rounds
-        Derivative evaluations over all clients.
-    gradient_norm
-        ‖n∇F‖ at the model (for variant 3: of the batch, at the model before); nan where nobody
-        has evaluated it.
-    gap
-        The proven bound on F(θ) − min F (nan where there is none).
-    projected
-        Whether the constraint ‖θ‖ ≤ S was active.
-    """
-
-    t: int
-    client: ClientId | None
-    samples: int
-    rounds: int
+    t: int  # the step
+    client: ClientId | None  # whose trigger fired; None: a schedule's
+    samples: int  # n, of the clients that took part
+    rounds: int  # derivative evaluations over all clients
+    #: ‖n∇F‖ at the model (variant 3: of the batch, at the model before); nan: not evaluated.
     gradient_norm: float
-    gap: float
-    projected: bool
+    gap: float  # the proven bound on F(θ) − min F; nan where there is none
+    projected: bool  # whether the constraint ‖θ‖ ≤ S was active
 
 
 @dataclass
@@ -77,46 +61,24 @@ class Update:
     First all participants send their covariances, or their derivatives at the last model where
     the solver starts there; then the solver asks for derivatives, round by round, until it has a
     solution. `protocol.one_pass.OnePassUpdate` has another course.
-
-    Parameters
-    ----------
-    algorithm, setting
-        The algorithm, and the setting that the federation agreed on.
-    rewards
-        The smallest and the largest reward: they bound what an answer may be.
-    number, t, asked_by
-        Its number, its step, and the client whose trigger fired (None: a schedule's).
-    participants
-        The clients that take part, in sorted order; sums are added in this order.
-    previous, base
-        The model of the update before, None in the first, and the number of that update.
-    kept
-        Per client, the samples that `previous` covers and that are not fitted again; empty if every
-        update fits all samples.
-    rounds
-        How many rounds of derivatives have begun.
-    gathered, replies
-        The contributions so far, and the derivatives of this round so far.
-    solve
-        The solver; None until all contributions have arrived.
     """
 
     algorithm: Algorithm
-    setting: Setting
-    rewards: tuple[float, float]
+    setting: Setting  # that the federation agreed on
+    rewards: tuple[float, float]  # the smallest and the largest: they bound what an answer may be
     number: int
-    t: int
-    asked_by: ClientId | None
-    participants: dict[ClientId, None]
-    previous: SharedModel | None
-    base: int
+    t: int  # its step
+    asked_by: ClientId | None  # the client whose trigger fired; None: a schedule's
+    participants: dict[ClientId, None]  # in sorted order, in which sums are added
+    previous: SharedModel | None  # the model of the update before
+    base: int  # the number of that update
+    #: The samples that `previous` covers and that are not fitted again; empty if the solver refits.
     kept: Mapping[ClientId, Contribution]
-    rounds: int = 0
-    gathered: dict[ClientId, Any] = field(default_factory=dict)
-    replies: dict[ClientId, Derivatives] = field(default_factory=dict)
-    solve: Solve | None = None
+    rounds: int = 0  # how many rounds of derivatives have begun
+    gathered: dict[ClientId, Any] = field(default_factory=dict)  # contributions so far
+    replies: dict[ClientId, Derivatives] = field(default_factory=dict)  # of this round so far
+    solve: Solve | None = None  # None until all contributions have arrived
     _limits: dict[tuple[bytes, bool, bool], Limits] = field(default_factory=dict)
-    _batches: dict[ClientId, Batch] = field(default_factory=dict)  # of `gathered`, for its rounds
 
     @property
     def phase(self) -> int:
@@ -187,9 +149,9 @@ class Update:
         """Accept an expected answer; a bad one raises `InvalidInput` and changes nothing."""
         client = message.client
         if isinstance(message, Derivatives):
-            query = self.query
-            assert query is not None
-            check_derivatives(message, self._batch(client), self._limits_at(query), self.setting)
+            assert self.query is not None
+            allowed = self._limits_at(self.query)
+            check_derivatives(message, self._batch(client), allowed, self.setting)
             self.replies[client] = message
             return
         if isinstance(message, ModelSums):
@@ -199,19 +161,14 @@ class Update:
             assert not isinstance(kept, ModelSums)
             check_covariance(message, kept, self.rewards, self.algorithm, self.setting)
         self.gathered[client] = message
-        self._batches.pop(client, None)
 
     def _batch(self, client: ClientId) -> Batch:
-        """Return what a client's derivatives are checked against, the same in all rounds."""
-        if client not in self._batches:
-            part, kept = self.gathered[client], self.kept.get(client)
-            if isinstance(part, ModelSums):
-                found = Batch.of_hessian(part, self._limits_at(self._first_query).slope)
-            else:
-                assert not isinstance(kept, ModelSums)
-                found = Batch.of(part, kept)
-            self._batches[client] = found
-        return self._batches[client]
+        """Return what a client's derivatives are checked against."""
+        part, kept = self.gathered[client], self.kept.get(client)
+        if isinstance(part, ModelSums):
+            return Batch.of_hessian(part, self._limits_at(self._first_query).slope)
+        assert not isinstance(kept, ModelSums)
+        return Batch.of(part, kept)
 
     @cached_property
     def _first_query(self) -> Query:
@@ -300,9 +257,8 @@ class Update:
         """Return the model that all clients get."""
         assert self.solve is not None
         assert self.solve.solution is not None
-        fitted, solution, local = (
-            self.solve.objective, self.solve.solution, self.algorithm.local_update,
-        )  # fmt: skip
+        fitted, solution = self.solve.objective, self.solve.solution
+        local = self.algorithm.local_update
         if solution.ridge is not None:
             fitted = fitted.with_ridge(solution.ridge, local.prior)
         radius_terms = self.algorithm.confidence.radius_terms(fitted.setting, fitted, solution)

@@ -10,6 +10,7 @@ import html
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -24,13 +25,7 @@ _DRAW_EVERY = 0.2  # seconds, in a notebook: every drawing is a message to the b
 
 @contextmanager
 def bar(title: str) -> Iterator[Draw]:
-    """Yield a function that draws the progress, on whatever stderr is.
-
-    Examples
-    --------
-    >>> with bar("example") as draw:
-    ...     draw(5, 20, "step 5/20")
-    """
+    """Yield a function that draws the progress, on whatever stderr is."""
     from rich.console import Console
 
     console = Console(stderr=True, markup=False, emoji=False)
@@ -48,14 +43,7 @@ def bar(title: str) -> Iterator[Draw]:
 def steps_bar(
     progress: Callable[[int], None] | bool | None, title: str, steps: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """Yield what to call with the number of steps done: `progress`, a bar for True, or None.
-
-    Examples
-    --------
-    >>> with steps_bar(None, "example", 20) as tell:
-    ...     print(tell)
-    None
-    """
+    """Yield what to call with the number of steps done: `progress`, a bar for True, or None."""
     if progress is True:
         with bar(title) as draw:
             yield lambda done: draw(done, steps, f"step {done:,}/{steps:,}")
@@ -94,32 +82,18 @@ def _in_notebook(title: str) -> Iterator[Draw]:
 
 
 def as_html(title: str, done: int, total: int, text: str, seconds: float) -> str:
-    """Return the bar as HTML, in the colours of the page around it.
-
-    Examples
-    --------
-    >>> as_html("example", 5, 20, "step 5/20", 3.0)  # doctest: +ELLIPSIS
-    '<div ...example <progress value="5" max="20" ...></progress> step 5/20, 0:00:09 left</div>'
-    """
+    """Return the bar as HTML, in the colours of the page around it."""
     left = seconds * (total - done) / done if done else 0.0
-    rest = f"{clock(left)} left" if done < total else f"took {clock(seconds)}"
+    rest = (
+        f"{timedelta(seconds=round(left))} left"
+        if done < total
+        else f"took {timedelta(seconds=round(seconds))}"
+    )
     return (
         '<div style="font-variant-numeric:tabular-nums">'
         f'{html.escape(title)} <progress value="{done}" max="{max(total, 1)}" '
         f'style="width:16em;vertical-align:middle"></progress> {html.escape(text)}, {rest}</div>'
     )
-
-
-def clock(seconds: float) -> str:
-    """Return a duration as hours, minutes and seconds.
-
-    Examples
-    --------
-    >>> clock(3725.4)
-    '1:02:05'
-    """
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 @contextmanager

@@ -38,27 +38,10 @@ def card(
     measure: str,
     notes: Sequence[str] = (),
 ) -> str:
-    """Return the HTML.
+    """Return the HTML: a title, a figure of `measure` over time, a table, folded notes.
 
-    Parameters
-    ----------
-    title
-        What it is.
-    header, rows
-        The table; its first column is text, the others are numbers.
-    curves
-        What the figure shows, at most `MOST` of them. Where there are several, they belong to the
-        first rows of the table, which show how each is drawn.
-    measure
-        What the values of the curves are.
-    notes
-        Sentences below, folded.
-
-    Examples
-    --------
-    >>> text = card("a run", ["", "regret"], [["a", "2"]], [Curve([1, 2], [1, 2])], "regret")
-    >>> text.count("<tr"), text.count("<polyline")
-    (2, 1)
+    The first column of the table is text, the others are numbers. At most `MOST` curves are shown;
+    where there are several, they belong to the first rows, which show how each is drawn.
     """
     drawn = min(len(curves), MOST) if len(curves) > 1 else 0
     body = [_row(row, "td", _sample(i) if i < drawn else "") for i, row in enumerate(rows)]
@@ -150,8 +133,6 @@ def _thinned(points: int) -> list[int]:
 def short(value: float) -> str:
     """Return a number with three digits, or as many as it has before the point.
 
-    Examples
-    --------
     >>> short(0.12345), short(12345.6), short(1234567.0), short(2.0)
     ('0.123', '12,346', '1.23M', '2')
     """

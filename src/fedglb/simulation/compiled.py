@@ -22,9 +22,20 @@ from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.parts.trigger import Trigger
 from fedglb.protocol import Client
-from fedglb.protocol.choosing import Choosing
-from fedglb.protocol.messages import BatchSums, ClientId, Covariance, Message, ModelSums
+from fedglb.protocol.learner import Choosing
+from fedglb.protocol.messages import (
+    BatchSums,
+    ClientId,
+    Covariance,
+    Derivatives,
+    Message,
+    ModelSums,
+    NewModel,
+    SyncRequest,
+)
 from fedglb.protocol.one_pass import Release, sums_of
+from fedglb.protocol.persistence import prefixed, to_arrays
+from fedglb.protocol.update import Update
 from fedglb.samples import Samples
 from fedglb.simulation.engine import Engine
 from fedglb.simulation.play import (
@@ -81,6 +92,7 @@ class CompiledEngine(Engine):
             X=np.empty((L, capacity, d)),
             y=np.empty((L, capacity)),
             counts=np.zeros(L, dtype=np.int64),
+            last=np.zeros(L, dtype=np.int64),
         )
         late = env.longest_delay
         places = late + 1 if late else 0
@@ -88,7 +100,6 @@ class CompiledEngine(Engine):
             X=np.empty((env.clients, places, d)),
             y=np.empty((env.clients, places)),
             due=np.zeros((env.clients, places), dtype=np.int64),
-            last=np.zeros(L, dtype=np.int64),
         )
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
@@ -106,6 +117,11 @@ class CompiledEngine(Engine):
         self._adopted = np.zeros(L, dtype=np.int64)  # the update that made it
         self._t_last = np.zeros(L, dtype=np.int64)  # and its step
         self._counted = 0  # steps whose communication is in the trace
+        self._addresses = (
+            _address(algorithm.local_update, "step", STEP),
+            _address(algorithm.confidence, "formula", RADIUS),
+            env.problem.link.compiled_sample.address,
+        )
         self._hold(None)
 
     def _hold(self, model: SharedModel | None) -> None:
@@ -114,9 +130,7 @@ class CompiledEngine(Engine):
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
         self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
         self._params = KernelParams(
-            step=_address(local, "step", STEP),
-            radius=_address(confidence, "formula", RADIUS),
-            sample=problem.link.compiled_sample.address,
+            *self._addresses,
             choice=choosing.params,
             functions=problem.functions,
             step_constants=np.array(local.constants(choosing.setting), dtype=float),
@@ -125,7 +139,7 @@ class CompiledEngine(Engine):
             level=float(trigger.level),
             own_samples=trigger.own_samples,
             clocked=trigger.clocked,
-        )  # fmt: skip
+        )
 
     def play(self, block: BlockArrays) -> None:
         """Play the steps of a block."""
@@ -167,62 +181,66 @@ class CompiledEngine(Engine):
     def _count(self, last: int) -> None:
         """Record the communication of the steps up to `last`."""
         first, self._counted = self._counted + 1, max(self._counted, last)
-        if not self.algorithm.centralised:
-            self.recorder.counted(first, last, self.coordinator)
-            return
-        played = self.recorder.log.interactions
-        for t in range(first, last + 1):
-            new = int(played[t - 1]) - self.coordinator.syncs
-            self.coordinator.count_centralised(new, self.env.clients)
-            self.recorder.counted(t, t, self.coordinator)
+        self.recorder.counted(first, last, self.coordinator)
 
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
-        """Make a global update with all clients, or with `client` alone, and adopt its model."""
-        solver = self.algorithm.global_update
-        assert solver is not None
-        who = slice(None)
-        if solver.alone:
-            assert client is not None
-            who = slice(client, client + 1)
-        first = self._releases() if self.one_pass else self._contributions(who)
-        model, recipients = self.coordinator.update_in_memory(t, client, first, self._answer)
-        self._frozen[who], self._took_part[who] = (
-            self.learners.counts[who], self.coordinator.finished,
-        )  # fmt: skip
-        self._hold(model)
-        if solver.download_level is not None:
-            self.algorithm.local_update.uploaded(self._state(who.start))
-        if solver.alone:
-            for i in recipients:
-                assert isinstance(i, int)
-                self._adopt_alone(i, model)
-        else:
-            self._adopt(model)
-        if self.at_model:
-            self._summed[:] = -1  # they are sums at the model before
-        self._record()
+        """Make a global update with all clients, or with `client` alone, and adopt its model.
 
-    def _contributions(self, who: slice) -> dict[ClientId, Message]:
-        """Return what some clients answer to the request for an update; their sums go with it."""
-        self._sum_up()
-        number, counts = self.coordinator.started + 1, self.learners.counts.tolist()
-        M, vectors = self.matrices.copy(), self.vectors.copy()
-        ids = range(len(counts))[who]
+        The ledger is the same as with messages: those of all participants have the same size, so
+        one of each kind is built and counted for all.
+        """
+        coordinator, count = self.coordinator, self.coordinator.ledger.count
+        if client is not None:
+            count(SyncRequest(client, t, coordinator.finished))
+        update = coordinator.start_update(t, client)
+        n, one = len(update.participants), next(iter(update.participants))
+        count(update.request(one), n)
+        update.gathered = self._releases() if self.one_pass else self._contributions(update)
+        count(update.gathered[one], n)
+        update.advance()
+        while (query := update.query) is not None:
+            count(update.request(one), n)
+            sums = self._answer(query)
+            reply = (update.number, update.rounds, sums.gradient, sums.hessian, sums.loss)
+            count(Derivatives(one, *reply), n)
+            update.tell(sums)
+        model, recipients = coordinator.finish_update()
+        if recipients:
+            count(NewModel(one, update.number, 0, model), len(recipients))
+        self._adopt(model, update, [int(i) for i in recipients])
+
+    def _contributions(self, update: Update) -> dict[ClientId, Message]:
+        """Return what participants answer to the request for an update: their `OwnSums`."""
+        X, y, counts = self.learners.X, self.learners.y, self.learners.counts
+        if not self.at_model:
+            add_all_moments(X, y, self._summed, counts, self.matrices, self.vectors)
+        elif (self._summed != counts).any():
+            self.matrices[:], self.vectors[:] = 0.0, 0.0
+            add_all_model_sums(
+                X, y, self._covered, counts, self._shared_theta(),
+                self.env.problem.link.compiled_functions, self.vectors, self.matrices,
+            )  # fmt: skip
+        self._summed[:] = counts
+        samples, M, vectors = counts.tolist(), self.matrices.copy(), self.vectors.copy()
+        ids, number = [int(i) for i in update.participants], update.number
         if self.at_model:
-            return {i: ModelSums(i, number, counts[i], vectors[i], M[i]) for i in ids}
-        shared = self.algorithm.local_update.shares_moment
-        return {
-            i: Covariance(i, number, counts[i], M[i], vectors[i] if shared else None) for i in ids
-        }
+            return {i: ModelSums(i, number, samples[i], vectors[i], M[i]) for i in ids}
+        b = vectors if self.algorithm.local_update.shares_moment else [None] * len(counts)
+        return {i: Covariance(i, number, samples[i], M[i], b[i]) for i in ids}
+
+    def _shared_theta(self) -> FloatArray:
+        """Return θ of the last model, at which clients sum; 0 before the first."""
+        model = self.coordinator.model
+        if model is None or model.theta is None:
+            return np.zeros(self.env.problem.dim)
+        return model.theta
 
     def _releases(self) -> dict[ClientId, Message]:
         """Return what clients release in a one-pass update: all samples since the last."""
-        a, number, model = self.learners, self.coordinator.started + 1, self.coordinator.model
-        theta = np.zeros(a.X.shape[2]) if model is None else model.theta
-        assert theta is not None
-        batch = sums_of(self.setting, theta, a.X, a.y, self._frozen, a.counts)
+        a, number = self.learners, self.coordinator.started
+        batch = sums_of(self.setting, self._shared_theta(), a.X, a.y, self._frozen, a.counts)
         plan, releases = self.setting.noise, batch
         if plan is not None:
             self._batches[number] = batch
@@ -231,17 +249,29 @@ class CompiledEngine(Engine):
         self._last_batch, self._last_release = batch, releases
         return {i: BatchSums(i, number, numbers) for i, numbers in enumerate(releases)}
 
-    def _record(self) -> None:
-        record = self.coordinator.last_update
-        assert record is not None
-        holder, solver = self.holder(record), self.algorithm.global_update
-        if solver is not None and solver.alone:  # it may hold an older model than the newest
-            client = self.client(holder)
-            self.recorder.updated(record, client.choosing, client.state)
+    def _adopt(self, model: SharedModel, update: Update, recipients: list[int]) -> None:
+        """Let the recipients adopt the model of an update, and record the update."""
+        local, ids = self.algorithm.local_update, [int(i) for i in update.participants]
+        self._frozen[ids], self._took_part[ids] = self.learners.counts[ids], update.number
+        self._hold(model)
+        if update.solver.download_level is not None:
+            local.uploaded(self._state(ids[0]))
+        if update.solver.alone:
+            for i in recipients:
+                self._adopt_alone(i, model)
         else:
-            self.recorder.updated(record, self._choosing, self._state(holder))
+            self._adopt_together(model)
+        self._adopted[recipients], self._t_last[recipients] = update.number, model.t
+        if self.at_model:
+            self._summed[:] = -1  # they are sums at the model before
+        record, choosing = self.coordinator.last_update, self._choosing
+        assert record is not None
+        holder = self.holder(record)
+        if (held := self._models[holder]) is not model:
+            choosing = Choosing.after(self.algorithm, self.setting, held, self.seed)
+        self.recorder.updated(record, choosing, self._state(holder))
 
-    def _adopt(self, model: SharedModel) -> None:
+    def _adopt_together(self, model: SharedModel) -> None:
         """Let client 0 adopt the model, and copy its state to all others.
 
         `LocalUpdate.adopt` promises that the state depends on nothing but the models adopted so
@@ -256,38 +286,17 @@ class CompiledEngine(Engine):
                 allowed = f'engine="reference": the state after {local}.adopt depends on the client'
                 raise InvalidInput("engine", "compiled", allowed)
             stacked[1:] = stacked[0]
-        self._note(slice(None), model, self.learners.counts)
+        self._models[:] = [model] * len(self._models)
+        self._covered[:] = self.learners.counts
 
     def _adopt_alone(self, i: int, model: SharedModel) -> None:
         """Let client i adopt the model, and replay its samples that the model does not cover."""
-        a, state, covered = self.learners, self._state(i), self.coordinator.covered.get(i)
-        first = 0 if covered is None else covered.samples
-        local, setting = self.algorithm.local_update, self._choosing.setting
+        covered = self.coordinator.covered.get(i)
+        self._covered[i] = first = 0 if covered is None else covered.samples
+        local, setting, state = self.algorithm.local_update, self._choosing.setting, self._state(i)
         local.adopt(setting, state, model)
-        local.replay(setting, state, Samples.over(a.X[i], a.y[i], int(a.counts[i])), first)
-        self._note(slice(i, i + 1), model, first)
-
-    def _note(self, who: slice, model: SharedModel, covered: int | IntArray) -> None:
-        """Note which model some clients hold now, and how many of their samples it covers."""
-        self._models[who] = [model] * len(self._models[who])
-        self._adopted[who], self._t_last[who] = self.coordinator.finished, model.t
-        self._covered[who] = covered
-
-    def _sum_up(self) -> None:
-        """Bring the sums with which clients answer the request for an update up to date."""
-        X, y, counts = self.learners.X, self.learners.y, self.learners.counts
-        if not self.at_model:
-            add_all_moments(X, y, self._summed, counts, self.matrices, self.vectors)
-        elif (self._summed != counts).any():
-            model = self.coordinator.model
-            known = None if model is None else model.theta
-            theta = np.zeros(X.shape[2]) if known is None else known
-            self.matrices[:], self.vectors[:] = 0.0, 0.0
-            add_all_model_sums(
-                X, y, self._covered, counts, theta,
-                self.env.problem.link.compiled_functions, self.vectors, self.matrices,
-            )  # fmt: skip
-        self._summed[:] = counts
+        local.replay(setting, state, self._samples(i), first)
+        self._models[i] = model
 
     def _answer(self, query: Query) -> Sums:
         """Return the sums over all clients of what each of them would answer."""
@@ -310,34 +319,27 @@ class CompiledEngine(Engine):
         a = self.learners
         return type(self._begin)(a.vectors[i], a.matrices[i], a.counters[i], self._models[i])
 
+    def _samples(self, i: int) -> Samples:
+        """Return client i's samples; their arrays are the engine's own."""
+        return Samples.over(self.learners.X[i], self.learners.y[i], int(self.learners.counts[i]))
+
     def client(self, i: int) -> Client:
         """Return client i as the protocol's `Client`, in its present state."""
-        a = self.learners
+        samples = self._samples(i)
         numbers = {
-            "covered": int(self._covered[i]), "frozen": int(self._frozen[i]),
-            "update": int(self._took_part[i]), "adopted": int(self._adopted[i]),
-            "last_t": self._last_step(i),
+            "covered": self._covered[i], "frozen": self._frozen[i], "update": self._took_part[i],
+            "adopted": self._adopted[i], "last_t": self.learners.last[i],
+            "batches.taken": self._frozen[i],
         }  # fmt: skip
-        client = Client.with_state(
-            i, self.algorithm, self.setting, Samples.over(a.X[i], a.y[i], int(a.counts[i])),
-            self._state(i), numbers, self.seed, self.noise,
-        )  # fmt: skip
+        arrays = {name: np.array(value) for name, value in numbers.items()}
+        arrays |= {"X": samples.X, "y": samples.y, **prefixed(to_arrays(self._state(i)), "state")}
+        client = Client.from_arrays(i, self.algorithm, self.setting, arrays, self.seed, self.noise)
         if client.batches is not None and len(self._last_batch):
             client.batches.closed = {j: each[i] for j, each in self._batches.items()}
-            client.batches.taken = client.frozen
             client.batches.last = Release(
                 client.update, client.frozen, self._last_batch[i], self._last_release[i]
             )
         return client
-
-    def _last_step(self, i: int) -> int:
-        """Return the last step in which client i got a reward (any client, if centralised)."""
-        if self.env.longest_delay:
-            return int(self.pending.last[i])
-        choices = self.recorder.log.choices
-        centralised = self.algorithm.centralised
-        acted = (choices >= 0).any(axis=1) if centralised else choices[:, i] >= 0
-        return int(np.flatnonzero(acted)[-1]) + 1 if acted.any() else 0
 
 
 def _address(part: object, name: str, signature: Signature) -> int:

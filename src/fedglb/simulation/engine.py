@@ -10,10 +10,13 @@ from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.kernels.linalg import solve
 from fedglb.privacy import PrivacyStatement, SimulatedNoise, state
-from fedglb.protocol import Client, Coordinator, Ledger, UpdateRecord
+from fedglb.protocol import Client, Coordinator
+from fedglb.protocol.messages import Entry, Ledger
+from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.results import Recorder, Run
 from fedglb.typing import FloatArray
 
+_PARTS = ("local_update", "global_update", "trigger", "confidence", "choice")
 #: Called with the number of steps done.
 Progress: TypeAlias = Callable[[int], None]
 
@@ -42,12 +45,7 @@ class Engine(ABC):
         alone = solver is not None and solver.alone
         return record.client if alone and isinstance(record.client, int) else 0
 
-    @property
-    def ledger(self) -> Ledger:
-        """The communication so far."""
-        return self.coordinator.ledger
-
-    def shared_theta(self) -> FloatArray | None:
+    def _theta(self) -> FloatArray | None:
         """Return θ of the last model that all clients share; None if there was none."""
         if self.algorithm.centralised:
             return self.client(0).state.theta.copy()
@@ -62,24 +60,38 @@ class Engine(ABC):
     def result(self) -> Run:
         """Return the result of the run."""
         regret, reward, _ = self.recorder.log.totals
+        centralised = self.algorithm.centralised
+        ledger = self._count_centralised() if centralised else self.coordinator.ledger
+        syncs, rounds, transfers, scalars = self.recorder.counts[:, -1].tolist()
         return Run(
             regret=float(regret),
             reward=float(reward),
-            syncs=self.coordinator.syncs,
-            rounds=self.coordinator.rounds,
-            transfers=self.ledger.transfers,
-            scalars=self.ledger.scalars,
+            syncs=syncs,
+            rounds=rounds,
+            transfers=transfers,
+            scalars=scalars,
             trace=self.recorder.trace(),
             updates=self.recorder.update_frame(),
             choices=self.recorder.log.choices,
-            ledger=self.ledger.frame(),
-            theta=self.shared_theta(),
+            ledger=ledger.frame(),
+            theta=self._theta(),
             parameters=self._parameters(),
             caveats=self.algorithm.caveats(self.env.problem),
             drawn=self.recorder.log.propensities,
             regrets=self.recorder.regrets,
             privacy=self._privacy(),
         )
+
+    def _count_centralised(self) -> Ledger:
+        """Count as the paper does for a centralised learner, which has no updates.
+
+        Each interaction is one update with one round, and a gradient to each client.
+        """
+        interactions, d = self.recorder.log.interactions, self.env.problem.dim
+        transfers = self.env.clients * interactions
+        self.recorder.counts[:] = interactions, interactions, transfers, d * transfers
+        total = int(transfers[-1])
+        return Ledger({("Centralised", "down"): Entry(total, total, d * total)} if total else {})
 
     def _privacy(self) -> PrivacyStatement | None:
         privacy, plan = self.algorithm.privacy, self.setting.noise
@@ -92,11 +104,7 @@ class Engine(ABC):
         algorithm, problem = self.algorithm, self.env.problem
         return {
             "algorithm": algorithm.name,
-            "local_update": repr(algorithm.local_update),
-            "global_update": repr(algorithm.global_update),
-            "trigger": repr(algorithm.trigger),
-            "confidence": repr(algorithm.confidence),
-            "choice": repr(algorithm.choice),
+            **{name: repr(getattr(algorithm, name)) for name in _PARTS},
             "exploration": algorithm.exploration,
             "ridge": algorithm.ridge if algorithm.ridge_rule is None else repr(algorithm.ridge),
             "delta": algorithm.delta,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -15,20 +16,13 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.simulation.reference import reward_of
 from fedglb.typing import FloatArray
 
+Turn: TypeAlias = tuple[Block, int, int]  # an interaction: its block, step in the block, client
+
 
 class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
-    """Interactions of one client, or of all in turn, one per step.
+    """Interactions of one client, or of all in turn (None), one per step; T is the horizon.
 
-    Parameters
-    ----------
-    env
-        Where arms and rewards come from.
-    client
-        Whose interactions; None: everybody's.
-    horizon
-        T, the number of steps.
-    seed
-        The seed of the first episode, where reset gets none.
+    `seed` is that of the first episode, where reset gets none.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
@@ -40,9 +34,9 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         self.observation_space = spaces.Box(-1.0, 1.0, (env.arms, env.problem.dim), np.float64)
         self.action_space = spaces.Discrete(env.arms)
         self._next_seed, self._seed = seed, 0
-        self._block: Block | None = None  # the one that is being played
-        self._rest: Iterator[Block] | None = None  # those after it; None: to be made anew
-        self._place = (0, 0)  # step in the block, client
+        self._now: Turn | None = None
+        self._turns: Iterator[Turn] | None = None  # those to come; None: to be made anew
+        self._played = 0  # turns of this episode that were given out
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -55,7 +49,7 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         if seed is None:
             seed = int(self.np_random.integers(2**31))
         self._seed = integer("seed", seed, at_least=0)
-        self._block, self._rest, self._place = None, None, (-1, 0)
+        self._turns, self._played = None, 0
         if not self._forward():
             whose = "any client" if self.client is None else f"client {self.client}"
             allowed = f"a client that acts: {whose} does not in {self.horizon} steps"
@@ -64,65 +58,49 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
 
     def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Play an arm."""
-        if self._block is None:
+        if self._now is None:
             raise InvalidInput("step", "no episode", "a reset() first: there is no arm on offer")
         arm = integer("action", action, at_least=0, at_most=self.env.arms - 1)
-        step, client = self._place
-        means = self._block.means[step, client]
-        reward = reward_of(self.env.problem, self._block, step, client, arm)
+        block, step, client = self._now
+        means = block.means[step, client]
+        reward = reward_of(self.env.problem, block, step, client, arm)
         info = {"mean": float(means[arm]), "regret": float(means.max() - means[arm])}
         if not self._forward():
-            self._block = None
             return np.zeros((self.env.arms, self.env.problem.dim)), reward, False, True, info
         return self._offered(), reward, False, False, {**self._turn(), **info}
 
     def _offered(self) -> FloatArray:
         """Return the arms on offer, as an array of the caller's own."""
-        assert self._block is not None
+        assert self._now is not None
+        block, *place = self._now
         # an arm may be longer than 1 by a rounding error, and a coordinate with it
-        arms: FloatArray = np.clip(self._block.arms[self._place], -1.0, 1.0)
+        arms: FloatArray = np.clip(block.arms[tuple(place)], -1.0, 1.0)
         return arms.copy(order="C")
 
     def _turn(self) -> dict[str, Any]:
-        assert self._block is not None
-        step, client = self._place
-        means = self._block.means[step, client].copy()
-        return {"t": self._block.first + step, "client": client, "means": means}
+        assert self._now is not None
+        block, step, client = self._now
+        means = block.means[step, client].copy()
+        return {"t": block.first + step, "client": client, "means": means}
 
     def _forward(self) -> bool:
         """Go to the next interaction; return whether there is one."""
-        block, (step, client) = self._block, self._place
-        while True:
-            if block is None:
-                begin = 1 if self._block is None else self._block.first + len(self._block.arms)
-                block = self._following(begin)
-                if block is None:
-                    return False
-                step, client = 0, -1
-            if self.client is None:
-                client += 1
-                step, client = (step + 1, 0) if client == self.env.clients else (step, client)
-            else:
-                step, client = (step if client == -1 else step + 1), self.client
-            if step == len(block.arms):
-                self._block, block = block, None
-            elif block.active is None or block.active[step, client]:
-                self._block, self._place = block, (step, client)
-                return True
+        if self._turns is None:
+            self._turns = itertools.islice(self._all_turns(), self._played, None)
+        self._now = next(self._turns, None)
+        self._played += 1
+        return self._now is not None
 
-    def _following(self, first: int) -> Block | None:
-        """Return the block that begins with a step; None after the last one."""
-        if first > self.horizon:
-            return None
-        if self._rest is None:
-            self._rest = self.env.checked_blocks(self.horizon, self._seed)
-        for block in self._rest:
-            if block.first == first:
-                if block.arms.shape[2] != self.env.arms:
-                    allowed = f"{self.env.arms} arms in every step: the space of actions is fixed"
-                    raise InvalidInput("arms of a block", block.arms.shape[2], allowed)
-                return block
-        return None
+    def _all_turns(self) -> Iterator[Turn]:
+        """Yield the interactions of an episode."""
+        clients = range(self.env.clients) if self.client is None else [self.client]
+        for block in self.env.checked_blocks(self.horizon, self._seed):
+            if block.arms.shape[2] != self.env.arms:
+                allowed = f"{self.env.arms} arms in every step: the space of actions is fixed"
+                raise InvalidInput("arms of a block", block.arms.shape[2], allowed)
+            for step, client in itertools.product(range(len(block.arms)), clients):
+                if block.active is None or block.active[step, client]:
+                    yield block, step, client
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BanditEnv:
         """Return a copy that goes on by itself; blocks cannot be changed, and are shared."""
@@ -130,5 +108,5 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         twin._np_random = copy.deepcopy(self._np_random, memo)
         twin.action_space = copy.deepcopy(self.action_space, memo)
         twin.observation_space = copy.deepcopy(self.observation_space, memo)
-        twin._rest = None  # an iterator cannot be copied: the copy draws the blocks anew
+        twin._turns = None  # an iterator cannot be copied: the copy draws the blocks anew
         return twin

@@ -21,92 +21,43 @@ DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
 
 
 class BlockArrays(NamedTuple):
-    """A block of s steps of an environment with N clients and K arms, laid out for `play`.
+    """A block of s steps of an environment with N clients and K arms, laid out for `play`."""
 
-    Attributes
-    ----------
-    first
-        The number t of the first step.
-    arms
-        Shape (s, N, d, K).
-    means
-        The arms' mean rewards, shape (s, N, K).
-    uniforms
-        What rewards are drawn from, shape (s, N); empty where `rewards` are given.
-    rewards
-        The arms' rewards, shape (s, N, K); empty where `uniforms` are given.
-    active
-        Who acts, shape (s, N); empty where everybody does.
-    delays
-        How many steps later rewards become known, shape (s, N).
-    """
-
-    first: int
-    arms: FloatArray
-    means: FloatArray
-    uniforms: FloatArray
-    rewards: FloatArray
-    active: BoolArray
-    delays: IntArray
+    first: int  # the number t of the first step
+    arms: FloatArray  # (s, N, d, K)
+    means: FloatArray  # the arms' mean rewards, (s, N, K)
+    uniforms: FloatArray  # what rewards are drawn from, (s, N); empty where `rewards` are given
+    rewards: FloatArray  # of all arms, (s, N, K); empty where `uniforms` are given
+    active: BoolArray  # who acts, (s, N); empty where everybody does
+    delays: IntArray  # how many steps later rewards become known, (s, N)
 
 
 class KernelParams(NamedTuple):
-    """How clients choose and learn: addresses of machine code, and the numbers that it needs.
+    """How clients choose and learn: addresses of machine code, and the numbers that it needs."""
 
-    Attributes
-    ----------
-    step, radius, sample
-        Addresses of the local update's `step`, the confidence's `formula` and the link's sampler.
-    choice
-        How an arm is chosen; it has the constants of `radius`.
-    functions
-        Addresses of the link's functions, at the places of `layout`.
-    step_constants
-        The constants of `step`.
-    noise
-        R, for the sampler.
-    scale
-        What multiplies the radius: `exploration`, or 1.
-    level
-        The trigger's level, from which on a client asks for a global update.
-    own_samples
-        Whether the trigger counts the client's samples since the last model, and not steps.
-    clocked
-        Whether it counts anything: else the gain alone is compared with the level.
-    """
-
-    step: int
-    radius: int
-    sample: int
-    choice: ChoiceParams
-    functions: IntArray
+    step: int  # address of the local update's `step`
+    radius: int  # address of the confidence's `formula`
+    sample: int  # address of the link's sampler
+    choice: ChoiceParams  # how an arm is chosen; it has the constants of `radius`
+    functions: IntArray  # addresses of the link's functions, at the places of `layout`
     step_constants: FloatArray
-    noise: float
-    scale: float
-    level: float
-    own_samples: bool
-    clocked: bool
+    noise: float  # R, for the sampler
+    scale: float  # what multiplies the radius: `exploration`, or 1
+    level: float  # the trigger's level, from which on a client asks for a global update
+    own_samples: bool  # whether the trigger counts own samples since the last model, not steps
+    clocked: bool  # whether it counts anything: else the gain alone is compared with the level
 
 
 class LearnerArrays(NamedTuple):
-    """States and samples of all L learners: L = N, or 1 where one learner plays for all clients.
+    """States and samples of all L learners: L = N, or 1 where one learner plays for all clients."""
 
-    Attributes
-    ----------
-    vectors, matrices, counters
-        The states, shapes (L, ·, d), (L, ·, d, d) and (L, ·).
-    X, y
-        Room for samples, shapes (L, ·, d) and (L, ·).
-    counts
-        How many rows of X and y are samples, shape (L,).
-    """
-
-    vectors: FloatArray
-    matrices: FloatArray
-    counters: FloatArray
-    X: FloatArray
-    y: FloatArray
-    counts: IntArray
+    vectors: FloatArray  # (L, ·, d)
+    matrices: FloatArray  # (L, ·, d, d)
+    counters: FloatArray  # (L, ·)
+    X: FloatArray  # room for samples, (L, ·, d)
+    y: FloatArray  # (L, ·)
+    counts: IntArray  # how many rows of X and y are samples, (L,)
+    last: IntArray  # the step in which each learner got its last reward, (L,)
 
 
 class Pending(NamedTuple):
@@ -114,59 +65,30 @@ class Pending(NamedTuple):
 
     M − 1 is the longest delay: when a place is used again, its reward has come. M = 0 where no
     reward is late.
-
-    Attributes
-    ----------
-    X, y
-        The arms that were played and their rewards, shapes (N, M, d) and (N, M).
-    due
-        The steps in which the rewards become known, shape (N, M).
-    last
-        The last step in which each learner got a reward, shape (L,).
     """
 
-    X: FloatArray
-    y: FloatArray
-    due: IntArray
-    last: IntArray
+    X: FloatArray  # the arms that were played, (N, M, d)
+    y: FloatArray  # their rewards, (N, M)
+    due: IntArray  # the steps in which the rewards become known, (N, M)
 
 
 class Log(NamedTuple):
-    """What has happened so far in a run of T steps.
+    """What has happened so far in a run of T steps."""
 
-    Attributes
-    ----------
-    choices
-        The arms played, shape (T, N).
-    regret, reward, interactions
-        Their sums up to the end of each step, shape (T,).
-    totals
-        Regret, reward and interactions up to now, shape (3,).
-    propensities
-        The probabilities of the arms played, and their standard errors, shape (T, N, 2); empty
-        where the choice is not random.
-    """
-
-    choices: IntArray
-    regret: FloatArray
+    choices: IntArray  # the arms played, (T, N)
+    regret: FloatArray  # summed up to the end of each step, (T,); so are the next two
     reward: FloatArray
     interactions: IntArray
-    totals: FloatArray
-    propensities: FloatArray
+    totals: FloatArray  # regret, reward and interactions up to now, (3,)
+    propensities: FloatArray  # of the arms played, with standard errors, (T, N, 2), or empty
 
 
 class Scratch(NamedTuple):
-    """Room for one decision (`kernels.decide`), which the caller of `play` keeps alive.
+    """Room for one decision (`kernels.decide`), which the caller of `play` keeps alive."""
 
-    Attributes
-    ----------
-    work, factor, propensity
-        Shapes (5, K), (d, d) and (2,).
-    """
-
-    work: FloatArray
-    factor: FloatArray
-    propensity: FloatArray
+    work: FloatArray  # (5, K)
+    factor: FloatArray  # (d, d)
+    propensity: FloatArray  # (2,)
 
 
 @kernel
@@ -185,23 +107,10 @@ def play(
 ) -> tuple[int, int, int]:
     """Play from client `client` of step `step` to the end of step `stop` − 1 of a block.
 
-    Parameters
-    ----------
-    block, params
-        What is offered, and how clients choose and learn.
-    learners, pending, log, scratch
-        Changed in place.
-    radius_terms, t_last
-        What clients derive from the last shared model for their sets; and its step, shape (L,), 0
-        before a learner's first.
-    step, client, stop
-        Where to begin and to end; steps are counted from 0 within the block.
-
-    Returns
-    -------
-    tuple of int
-        Step, client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that
-        asks for a global update has learned from its own samples already.
+    Steps are counted from 0 within the block. `radius_terms` is what clients derive from the last
+    shared model for their sets, `t_last` (L,) its step, 0 before a learner's first. Returns step,
+    client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that asks for a
+    global update has learned from its own samples already.
     """
     N = block.arms.shape[1]
     places = pending.due.shape[1]
@@ -264,10 +173,10 @@ def play(
                     for j in range(pending.X.shape[2]):
                         X[k, n, j] = pending.X[i, place, j]
                     y[k, n] = pending.y[i, place]
-                    pending.last[k] = t
                     n += 1
             for m in range(first, n):
                 learners.counts[k] = m + 1
+                learners.last[k] = t
                 status = call_step(
                     params.step, vectors, matrices, counters,
                     X[k, : m + 1], y[k, : m + 1], params.functions, params.step_constants,

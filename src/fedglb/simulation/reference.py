@@ -12,7 +12,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.problem import Problem
 from fedglb.protocol import Client
-from fedglb.protocol.messages import ClientId, Message
+from fedglb.protocol.messages import Message
 from fedglb.simulation.engine import Engine, Progress
 from fedglb.typing import FloatArray
 
@@ -36,13 +36,11 @@ class ReferenceEngine(Engine):
         super().__init__(algorithm, env, horizon, seed)
         self.observer = observer
         self.pending: list[list[tuple[int, FloatArray, float]]] = [[] for _ in range(env.clients)]
-        if algorithm.centralised:
-            shared = Client(0, algorithm, self.setting, seed, self.noise)
-            self.clients = [shared] * env.clients
-        else:
-            self.clients = [
-                Client(i, algorithm, self.setting, seed, self.noise) for i in range(env.clients)
-            ]
+        learners = [
+            Client(i, algorithm, self.setting, seed, self.noise)
+            for i in range(self.setting.clients)
+        ]
+        self.clients = learners * env.clients if algorithm.centralised else learners
 
     def client(self, i: int) -> Client:
         """Return client i."""
@@ -81,8 +79,6 @@ class ReferenceEngine(Engine):
         self.recorder.played(t, i, chosen, float(means.max() - means[arm]), reward)
         due = t if block.delays is None else t + int(block.delays[step, i])
         self.pending[i].append((due, arms[arm], reward))
-        if self.algorithm.centralised:
-            self.coordinator.count_centralised(1, self.env.clients)
 
     def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
         """Return the samples of client i that become known in step t, in the order of choices."""
@@ -99,16 +95,12 @@ class ReferenceEngine(Engine):
             if message.upward:
                 queue.extend(self.coordinator.receive(message))
             else:
-                queue.extend(self._addressee(message.client).receive(message))
+                queue.extend(self.clients[int(message.client)].receive(message))
         if self.coordinator.syncs > before:
             record = self.coordinator.last_update
             assert record is not None
             client = self.client(self.holder(record))
             self.recorder.updated(record, client.choosing, client.state)
-
-    def _addressee(self, client: ClientId) -> Client:
-        assert isinstance(client, int)
-        return self.clients[client]
 
 
 def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:

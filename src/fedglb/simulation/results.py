@@ -12,8 +12,9 @@ import polars as pl
 from fedglb.errors import InvalidInput, one_of
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy import PrivacyStatement
-from fedglb.protocol import Coordinator, UpdateRecord
-from fedglb.protocol.choosing import Choosing, Chosen
+from fedglb.protocol import Coordinator
+from fedglb.protocol.learner import Choosing, Chosen
+from fedglb.protocol.update import UpdateRecord
 from fedglb.simulation.play import Log
 from fedglb.typing import FloatArray, IntArray
 
@@ -32,6 +33,8 @@ _UPDATES = {
     "gradient_norm": pl.Float64, "gap": pl.Float64, "projected": pl.Boolean,
     "alpha": pl.Float64, "theta_star_inside": pl.Boolean, "ridge": pl.Float64,
 }  # fmt: skip
+#: Attributes of a run that are totals at the horizon.
+TOTALS = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
 #: Columns in which a value can be missing, and pandas' types for them, with `pd.NA`.
 _NULLABLE = {"client": "Int64", "theta_star_inside": "boolean"}
 
@@ -68,18 +71,12 @@ class Run:
     choices
         The index of the arm that each client chose in each step, shape (T, N); −1 where a
         client did not act.
-    propensities, propensity_errors
-        The probability with which each of these arms was chosen, and the standard error of that
-        number, shape (T, N); nan where a client did not act, or the rule does not estimate it.
-        They are 1 and 0 where the choice is not random, and the error is 0 where the number is
-        exact; for Thompson sampling it is an estimate.
     drawn
-        These two numbers side by side, shape (T, N, 2), where the choice is random; else empty.
+        `propensities` and `propensity_errors` side by side, shape (T, N, 2), where the choice is
+        random; else empty.
     regrets
         The regret of each of these choices, shape (T, N): the highest mean offered less the mean
         chosen; 0 where a client did not act.
-    client_regret
-        The regret of each client, shape (N,): the sum of its column of `regrets`.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
@@ -137,24 +134,27 @@ class Run:
 
     @property
     def propensities(self) -> FloatArray:
-        """The probability with which each arm was chosen, shape (T, N)."""
+        """The probability with which each arm was chosen, shape (T, N).
+
+        nan where a client did not act, or the rule does not estimate it; 1 where the choice is not
+        random; for Thompson sampling an estimate.
+        """
         if self.drawn.size > 0:
             return self.drawn[:, :, 0]
         return np.where(self.choices >= 0, 1.0, np.nan)
 
     @property
     def propensity_errors(self) -> FloatArray:
-        """The standard errors of `propensities`, shape (T, N)."""
+        """The standard errors of `propensities`, shape (T, N); 0 where they are exact."""
         if self.drawn.size > 0:
             return self.drawn[:, :, 1]
         return np.where(self.choices >= 0, 0.0, np.nan)
 
     def summary(self) -> dict[str, Any]:
         """Return parameters, totals and caveats in one dict, for scripts."""
-        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
         return {
             **self.parameters,
-            **{name: getattr(self, name) for name in totals},
+            **{name: getattr(self, name) for name in TOTALS},
             "caveats": list(self.caveats),
         }
 
@@ -251,16 +251,6 @@ class Run:
         ------
         InvalidInput
             Where the file's folder does not exist.
-
-        Examples
-        --------
-        >>> import fedglb as fg
-        >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
-        >>> run = fg.simulate(fg.n_ons_glm(), env, horizon=20)
-        >>> path = getfixture("tmp_path") / "one.run"
-        >>> run.save(path)
-        >>> fg.load_run(path).regret == run.regret
-        True
         """
         from fedglb.simulation.run_file import write_run
 
@@ -275,8 +265,7 @@ class Run:
             f"{of['algorithm']} on {of['environment']}: {of['clients']:,} clients, "
             f"{of['arms']} arms, d = {of['dim']}, T = {of['horizon']:,}, seed {of['seed']}"
         )
-        totals = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
-        rows = [[name, short(getattr(self, name))] for name in totals]
+        rows = [[name, short(getattr(self, name))] for name in TOTALS]
         worst, best = self.client_regret.max(), self.client_regret.min()
         rows.append(["regret of a client", f"{short(best)} … {short(worst)}"])
         curve = Curve(self.trace["t"].to_list(), self.trace["regret"].to_list())
@@ -284,37 +273,13 @@ class Run:
 
 
 class Recorder:
-    """Collects the results of a run, step by step.
+    """Collects the results of a run of T steps and N clients; θ* is None where not known.
 
-    Parameters
-    ----------
-    horizon
-        T, the number of steps.
-    clients
-        N, the number of clients.
-    parameter
-        θ*, shape (d,); None where it is not known.
-    randomised
-        Whether arms are chosen at random, so that propensities are kept.
-
-    Attributes
-    ----------
-    log
-        Choices, and the totals of regret and reward at the end of each step.
-    counts
-        The totals of syncs, rounds, transfers and scalars at the end of each step, shape (4, T).
-    updates
-        One row per global update.
-    regrets
-        The regret of each choice, shape (T, N).
+    Propensities are kept where arms are chosen at random.
     """
 
     def __init__(
-        self,
-        horizon: int,
-        clients: int,
-        parameter: FloatArray | None,
-        randomised: bool = False,
+        self, horizon: int, clients: int, parameter: FloatArray | None, randomised: bool
     ) -> None:
         self.log = Log(
             choices=np.full((horizon, clients), -1, dtype=np.int64),
@@ -324,9 +289,10 @@ class Recorder:
             totals=np.zeros(3),
             propensities=np.full((horizon, clients, 2) if randomised else (0, 0, 2), np.nan),
         )
+        # syncs, rounds, transfers and scalars up to the end of each step
         self.counts = np.zeros((4, horizon), dtype=np.int64)
-        self.updates: list[tuple[Any, ...]] = []
-        self.regrets = np.zeros((horizon, clients))
+        self.updates: list[tuple[Any, ...]] = []  # one row per global update
+        self.regrets = np.zeros((horizon, clients))  # of each choice
         self.parameter = parameter
 
     def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
@@ -351,12 +317,14 @@ class Recorder:
 
     def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
         """Enter one global update; the state may be that of any client that has the new model."""
-        alpha = choosing.alpha(state)
+        alpha, inside = choosing.alpha(state), None
+        if self.parameter is not None:
+            confidence = choosing.algorithm.confidence
+            inside = confidence.contains(choosing.setting, state, alpha, self.parameter)
         self.updates.append(
             (
                 record.t, record.client, record.samples, record.rounds, record.gradient_norm,
-                record.gap, record.projected, alpha, holds(choosing, state, self.parameter, alpha),
-                choosing.setting.ridge,
+                record.gap, record.projected, alpha, inside, choosing.setting.ridge,
             )
         )  # fmt: skip
 
@@ -383,13 +351,3 @@ class Recorder:
     def update_frame(self) -> pl.DataFrame:
         """Return one row per global update."""
         return pl.DataFrame(self.updates, schema=_UPDATES, orient="row")
-
-
-def holds(
-    choosing: Choosing, state: LocalState, parameter: FloatArray | None, alpha: float
-) -> bool | None:
-    """Return whether the sets of radius α contain θ*; None if θ* is not known."""
-    if parameter is None:
-        return None
-    confidence = choosing.algorithm.confidence
-    return confidence.contains(choosing.setting, state, alpha, parameter)

@@ -15,25 +15,25 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
-from fedglb.privacy import NoisePlan, PrivacyStatement
+from fedglb.privacy import PrivacyStatement
 from fedglb.provenance import software
-from fedglb.simulation.results import Run
+from fedglb.simulation.results import TOTALS, Run
 
 #: The version of these files. A file of another version is refused: run the simulation again.
 FORMAT = 1
 FACTS = "run.json"
-TOTALS = ("regret", "reward", "syncs", "rounds", "transfers", "scalars")
 TABLES = ("trace", "updates", "ledger")
 ARRAYS = ("choices", "regrets", "drawn", "theta")
 #: What reading a damaged file can raise.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError,
-    OSError, RuntimeError, pl.exceptions.PolarsError,
+    OSError, RuntimeError, pl.exceptions.PolarsError, msgspec.MsgspecError,
 )  # fmt: skip
 
 
@@ -138,16 +138,5 @@ def _run(archive: zipfile.ZipFile, facts: dict[str, Any]) -> Run:
         **{"theta": None, **arrays},
         parameters=facts["parameters"],
         caveats=tuple(facts["caveats"]),
-        privacy=_statement(facts.get("privacy")),
+        privacy=msgspec.convert(facts.get("privacy"), PrivacyStatement | None),
     )
-
-
-def _statement(facts: dict[str, Any] | None) -> PrivacyStatement | None:
-    if facts is None:
-        return None
-    plan = NoisePlan(**_tuples(facts["plan"]))
-    return PrivacyStatement(**{**_tuples(facts), "plan": plan})
-
-
-def _tuples(facts: dict[str, Any]) -> dict[str, Any]:
-    return {k: tuple(v) if isinstance(v, list) else v for k, v in facts.items()}

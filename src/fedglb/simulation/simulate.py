@@ -1,14 +1,17 @@
-"""Run one algorithm on one environment."""
+"""Run one algorithm on an environment, or several side by side on the same arms and noise."""
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from operator import methodcaller
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer, one_of
+from fedglb.kernels.threads import each
 from fedglb.simulation.bar import steps_bar
-from fedglb.simulation.compare import compare, known_horizon
+from fedglb.simulation.compiled import CompiledEngine, block_arrays
 from fedglb.simulation.engine import Progress
 from fedglb.simulation.reference import Observer, ReferenceEngine
 from fedglb.simulation.results import Run
@@ -85,3 +88,106 @@ def simulate(
     with steps_bar(progress, algorithm.name, steps) as tell:
         run.run(tell)
     return run.result()
+
+
+def compare(
+    algorithms: Iterable[Algorithm],
+    env: Environment,
+    horizon: int | None = None,
+    seed: int = 0,
+    *,
+    progress: Progress | bool | None = None,
+) -> list[Run]:
+    """Run several algorithms on the same arms and noise, which are drawn only once.
+
+    The results are those of `simulate`. To draw the arms of a step takes about as long as to play
+    it, so this is the fast way to compare algorithms. Where this process may use several cores
+    (NUMBA_NUM_THREADS limits them), the algorithms are played in as many threads.
+
+    Parameters
+    ----------
+    algorithms
+        What to run, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
+    env
+        Where arms and rewards come from.
+    horizon
+        T, the number of steps; None: all steps of a recorded environment.
+    seed
+        Seed of the true parameter, the arms and the noise.
+    progress
+        Called with the number of steps that all algorithms have done so far, from time to time.
+        True: draw a bar, in a notebook or on a terminal.
+
+    Returns
+    -------
+    list of Run
+        One result per algorithm, in their order.
+
+    Raises
+    ------
+    InvalidInput
+        Where an argument is wrong, or an algorithm does not fit the environment.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
+    >>> algorithms = [fg.fedglb_ucb(threshold=d, solver=fg.Newton()) for d in (0.1, 1.0, 10.0)]
+    >>> [run.syncs for run in fg.compare(algorithms, env, horizon=20, seed=1)]
+    [14, 5, 1]
+    """
+    if isinstance(algorithms, Algorithm):
+        raise InvalidInput("algorithms", algorithms, "a list of them, e.g. [algorithm]")
+    every = list(algorithms)
+    for k, algorithm in enumerate(every):
+        instance(f"algorithms[{k}]", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
+    instance("env", env, Environment, "fg.Synthetic(problem, clients=200, arms=25)")
+    steps = known_horizon(env, horizon)
+    seed = integer("seed", seed, at_least=0)
+    engines = [CompiledEngine(algorithm, env, steps, seed) for algorithm in every]
+    title = every[0].name if len(every) == 1 else f"{len(every)} algorithms"
+    with steps_bar(progress, title, steps) as tell:
+        for done in advance(engines, env, steps, seed):
+            if tell is not None:
+                tell(done)
+    return [engine.result() for engine in engines]
+
+
+def advance(
+    engines: Sequence[CompiledEngine],
+    env: Environment,
+    horizon: int,
+    seed: int,
+    at_most: int | None = None,
+) -> Iterator[int]:
+    """Play all engines on the same steps; yield the number of steps done, from time to time.
+
+    Stop iterating to end early: the engines then have their results so far. `at_most`: the most
+    steps from one yield to the next; None: one block.
+    """
+    for block in env.checked_blocks(horizon, seed):
+        shared = block_arrays(block)
+        steps = shared.arms.shape[0]
+        for begin in range(0, steps, at_most or steps):
+            end = min(begin + (at_most or steps), steps)
+            arrays: dict[str, Any] = {
+                name: array[begin:end]
+                for name, array in shared._asdict().items()
+                if name != "first"
+            }
+            piece = shared._replace(first=shared.first + begin, **arrays)
+            each(methodcaller("play", piece), engines)
+            yield shared.first + end - 1
+
+
+def known_horizon(env: Environment, horizon: int | None) -> int:
+    """Return T: `horizon`, or else the number of steps of a recorded environment."""
+    limit = env.horizon
+    if horizon is None:
+        if limit is None:
+            raise InvalidInput("horizon", None, "the number of steps T, e.g. horizon=2000")
+        return limit
+    steps = integer("horizon", horizon)
+    if limit is not None and steps > limit:
+        raise InvalidInput("horizon", horizon, f"at most the {limit} steps that were recorded")
+    return steps

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedglb.environments import Environment
 from fedglb.errors import InvalidInput, instance, integer
-from fedglb.simulation.compare import known_horizon
+from fedglb.simulation.simulate import known_horizon
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -71,16 +71,9 @@ def to_gymnasium(
     steps = known_horizon(env, horizon)
     if seed is not None:
         seed = integer("seed", seed, at_least=0)
-    _check_installed()
-    from fedglb.simulation.gymnasium_env import BanditEnv
-
-    return BanditEnv(env, client, steps, seed)
-
-
-def _check_installed() -> None:
-    """Raise `InvalidInput` unless Gymnasium can be imported."""
     try:
-        import gymnasium  # noqa: F401
+        from fedglb.simulation.gymnasium_env import BanditEnv
     except ImportError:
         allowed = "this Python Gymnasium: pip install 'fedglb[gymnasium]'"
         raise InvalidInput("gymnasium", "not installed", allowed) from None
+    return BanditEnv(env, client, steps, seed)

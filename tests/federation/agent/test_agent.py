@@ -23,7 +23,7 @@ from fedglb.federation import (
 from fedglb.federation.agent.agent import ALONE
 from fedglb.kernels.decide import EXPLORATION
 from fedglb.kernels.philox import uniforms
-from fedglb.protocol.choosing import stream_of
+from fedglb.protocol.learner import stream_of
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
 
 PROBLEM = fg.Problem(dim=3)

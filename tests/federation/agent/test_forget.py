@@ -18,7 +18,7 @@ from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol import Client
 from fedglb.protocol.messages import NewModel
-from fedglb.protocol.persistence import from_arrays, to_arrays
+from fedglb.protocol.persistence import to_arrays
 from fedglb.samples import Samples
 from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, state
 from tests.federation.helpers.nats_federation import PATIENCE
@@ -29,10 +29,8 @@ PROBLEM = fg.Problem(dim=3)
 def without(agent: Agent, base: dict | None, gone: list[int], covered: int) -> dict[str, bytes]:
     """The state of a client that holds the same model and never saw those samples."""
     old = client(agent)
-    local, setting = old.algorithm.local_update, agent._client.agreement.setting
-    state = local.begin(setting) if base is None else from_arrays(local.state_type, base)
-    samples = Samples(setting.problem.dim)
-    twin = Client.with_state(old.id, old.algorithm, setting, samples, state, {"covered": covered})
+    setting, samples = agent._client.agreement.setting, Samples(PROBLEM.dim)
+    twin = Client.from_samples(old.id, old.algorithm, setting, samples, base, covered=covered)
     keep = [k for k in range(len(old.samples)) if k not in gone]
     for position, k in enumerate(keep):
         x, y = old.samples.X[k].copy(), float(old.samples.y[k])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.simulation.results import holds
 from tests.parts.confidence.coverage import ALGORITHMS, DELTA, LINKS, coverage, small_problem
 
 #: DisLinUCB's radius is proven for the identity link only.
@@ -56,13 +55,11 @@ def test_the_linear_radius_is_not_for_other_links(link):
 def test_results_agree_with_the_check():
     """`theta_star_inside` of a run is the same comparison."""
     state = SimpleNamespace(centre=np.array([1.0, 0.0]), matrix=np.diag([4.0, 9.0]))
-    algorithm = ALGORITHMS["Linear"](1.0)
-    client = SimpleNamespace(state=state, algorithm=algorithm, setting=None)
+    confidence = ALGORITHMS["Linear"](1.0).confidence
     star = np.array([0.0, 1.0])
     distance = np.sqrt(13.0)
-    assert holds(client, client.state, star, distance * 1.0001) is True
-    assert holds(client, client.state, star, distance * 0.9999) is False
-    assert holds(client, client.state, None, 1.0) is None
+    assert confidence.contains(None, state, distance * 1.0001, star) is True
+    assert confidence.contains(None, state, distance * 0.9999, star) is False
     env = small_problem("identity")
     wide = fg.simulate(ALGORITHMS["Linear"](1.0), env, 40, seed=3)
     narrow = fg.simulate(ALGORITHMS["Linear"](0.02), env, 40, seed=3)

@@ -16,7 +16,6 @@ from fedglb.model import SharedModel
 from fedglb.parts.confidence import FedGLBRadius, Iterate
 from fedglb.parts.confidence.iterate import iterate_bounds
 from fedglb.samples import Samples
-from fedglb.simulation.results import holds
 from tests import plain
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, PROVEN, Case, Moment, ellipsoid_norm, trace
@@ -246,11 +245,15 @@ def test_the_set_that_is_tested_is_the_one_around_the_iterate():
     client.state.matrix[:] = np.diag([4.0, 9.0])
     star = np.array([0.5, 0.2])
     assert Iterate().centre(client.state) is not client.state.centre
-    assert holds(client, client.state, star, 0.6001) is True
-    assert holds(client, client.state, star, 0.5999) is False
+
+    def contains(alpha):
+        return client.algorithm.confidence.contains(client.setting, client.state, alpha, star)
+
+    assert contains(0.6001) is True
+    assert contains(0.5999) is False
     client.algorithm = replace(algorithm, confidence=FedGLBRadius())
-    assert holds(client, client.state, star, 0.6001) is False
-    assert holds(client, client.state, star, sqrt(4.0 + 0.36) * 1.0001) is True
+    assert contains(0.6001) is False
+    assert contains(sqrt(4.0 + 0.36) * 1.0001) is True
 
 
 class Optimistic(Federation):

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedglb.errors import integer, under
 from fedglb.provenance import cores
-from fedglb.simulation.compare import compare
+from fedglb.simulation import compare
 from fedglb.studies.results.parts import part, recorded_steps, to_bytes
 from fedglb.studies.run.search import candidates, with_choice
 from fedglb.studies.run.task import LARGEST

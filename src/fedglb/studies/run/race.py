@@ -18,8 +18,8 @@ import msgspec
 
 from fedglb.io.atomic import atomic_write
 from fedglb.provenance import cores, identity
-from fedglb.simulation.compare import advance
 from fedglb.simulation.compiled import CompiledEngine
+from fedglb.simulation.simulate import advance
 from fedglb.studies.run.local import WorkerDied, run_calls
 from fedglb.studies.run.rule import mean, score
 from fedglb.studies.run.schedule import MOST_DEATHS

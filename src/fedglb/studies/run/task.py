@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.provenance import code_digest, data_digest
-from fedglb.simulation import EngineName, Run, simulate
-from fedglb.simulation.compare import compare
+from fedglb.simulation import EngineName, Run, compare, simulate
 from fedglb.simulation.compiled import is_compiled
 from fedglb.studies.results.parts import part, to_bytes
 from fedglb.studies.run.shipping import lacking, packed, unpacked

@@ -19,7 +19,7 @@ from fedglb.errors import InvalidInput, Place, instance, integer, relocated, und
 from fedglb.io.toml import read_file
 from fedglb.problem_table import ProblemTable
 from fedglb.provenance import identity
-from fedglb.simulation.compare import known_horizon
+from fedglb.simulation.simulate import known_horizon
 from fedglb.studies.spec.algorithms import as_tables
 from fedglb.studies.spec.description import in_tables, made_by_functions
 from fedglb.studies.spec.document import AnyDocument, parse
