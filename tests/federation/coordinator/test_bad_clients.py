@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.service import Inbox
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
@@ -42,7 +42,7 @@ def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
 
 
 def test_more_samples_than_allowed_are_invalid(tmp_path):
-    policy = Policy(quorum=2, max_samples=6)
+    policy = CoordinatorPolicy(quorum=2, max_samples=6)
     running = joined(tmp_path, policy=policy)
     running.nodes["c"].feed(3)
     ask(running)
@@ -117,11 +117,11 @@ def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
 
 def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="quorum"):
-        Harness(tmp_path / "x", policy=Policy(quorum=6), agreement=agreed(max_clients=5))
+        Harness(tmp_path / "x", policy=CoordinatorPolicy(quorum=6), agreement=agreed(max_clients=5))
 
 
 def test_below_the_quorum_the_operator_is_told(tmp_path):
-    running = joined(tmp_path, policy=Policy(quorum=4))
+    running = joined(tmp_path, policy=CoordinatorPolicy(quorum=4))
     ask(running)
     running.until(lambda: "waiting" in running.kinds())
     assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]

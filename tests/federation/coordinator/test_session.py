@@ -9,7 +9,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import (
     Admitted,
@@ -51,10 +51,8 @@ def test_an_update_is_finished_and_reported(running):
         12,
         "a",
     )
-    row = running.file.updates().row(0, named=True)
-    assert {k: facts[k] for k in ("t", "rounds", "bytes")} == {
-        k: row[k] for k in ("t", "rounds", "bytes")
-    }
+    [row] = running.file.last_updates(9)
+    assert (row.t, row.rounds, row.bytes) == (facts["t"], facts["rounds"], facts["bytes"])
     sent = running.session.traffic.entries
     assert sent["NewModel.down"][0] == 3
     assert sent["SumsRequest.down"][0] == 3
@@ -206,6 +204,28 @@ def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
     assert running.coordinator.last_update.client == "a"
     running.run(10.0)
     assert running.coordinator.started == 2  # once
+
+
+@pytest.mark.parametrize("who", [None, "a", "b"])
+def test_after_a_crash_there_is_one_update_whoever_asks_first(running, who):
+    running.lost = lambda way, name, m: way == "down" and isinstance(m, SumsRequest)
+    ask(running)
+    running.run(TICK)
+    running.lost = lambda *_: False
+    running.crash()
+    for name, node in running.nodes.items():
+        hello = encode(node.agent_session.hello(), node.agent_session.session)
+        running.tell(running.session.receive(name, hello, running.now))
+    if who is not None:
+        asked = Heartbeat(0, running.nodes[who].learner.clock)
+        session = running.nodes[who].agent_session.session
+        running.tell(running.session.receive(who, encode(asked, session), running.now))
+    running.until(running.shared)
+    running.crash()  # and not after the next crash, either
+    running.run(POLICY.grace + 1.0)
+    assert texts(running, "updating") == [f"update {k} starts with 3 clients" for k in (1, 2)]
+    assert [u.samples for u in running.file.last_updates(9)] == [12]
+    assert (running.coordinator.finished, running.coordinator.syncs) == (2, 1)
 
 
 def test_after_a_crash_with_too_few_the_update_has_ended(running):
@@ -446,7 +466,7 @@ def test_evaluate_is_resent_unchanged(running):
 )
 def test_a_policy_is_checked(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Policy(**wrong)
+        CoordinatorPolicy(**wrong)
 
 
 def test_the_file_of_another_federation_is_refused(tmp_path):

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.alarms import alarms_of
 from fedglb.federation.coordinator.events import (
     MOST_EVENTS,
     MOST_UPDATES,
     CoordinatorEvent,
     History,
+    alarms_of,
 )
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
-from fedglb.federation.coordinator.store import UpdateFinished
+from fedglb.federation.coordinator.store import Traffic, UpdateFinished
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol.messages import Derivatives
 from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
@@ -101,7 +101,7 @@ def test_who_was_left_out_is_kept_of_the_last_thousand_updates(tmp_path):
         done = UpdateFinished(1, 0.0, 1, None, 1, 1, 1, float("nan"), float("nan"), 0.1, 100)
         for number in (1, 2, 1001):
             finished = replace(done, number=number, left_out={"b": "late"})
-            running.file.write_state(arrays, b"{}", {}, finished)
+            running.file.write_state(arrays, Traffic(), {}, finished)
         assert [(u.number, u.left_out) for u in running.file.last_updates(10)] == [
             (1, {}), (2, {"b": "late"}), (1001, {"b": "late"}),
         ]  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.federation.coordinator.stragglers import Stragglers
+from fedglb.federation.coordinator.members import Stragglers
 from fedglb.protocol.messages import Covariance, Derivatives, SumsRequest
 from tests.federation.helpers.lossy_network import POLICY, agreed, ask, joined, texts
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 import fedglb as fg
-from fedglb.federation.coordinator.weights import WeightRule
+from fedglb.federation.coordinator.policy import WeightRule
 from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, SumsRequest
 from tests.federation.helpers.in_process import same

@@ -21,7 +21,7 @@ from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
@@ -29,7 +29,7 @@ from fedglb.federation.wire.messages import Goodbye, Upward
 from fedglb.protocol.update import IDLE
 
 DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
-PATIENT = Policy(time_limit=1e4, absent_after=1e4, grace=1e4)
+PATIENT = CoordinatorPolicy(time_limit=1e4, absent_after=1e4, grace=1e4)
 
 
 def agreed(threshold: float = 0.0, max_clients: int = 5, **more: Any) -> Agreement:
@@ -86,7 +86,7 @@ class Harness:
         folder: Path,
         names: Sequence[str] = ("a", "b", "c"),
         agreement: Agreement | None = None,
-        policy: Policy = PATIENT,
+        policy: CoordinatorPolicy = PATIENT,
         *,
         seed: int = 0,
         loss: float = 0.0,
@@ -274,7 +274,7 @@ def harness(folder: Path, *arguments: Any, **more: Any) -> Iterator[Harness]:
 
 
 #: With short timeouts.
-POLICY = Policy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
+POLICY = CoordinatorPolicy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
 
 
 def joined(folder: Path, **more) -> Harness:

@@ -12,11 +12,11 @@ import pytest
 
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.operator.authority import Authority
-from fedglb.federation.operator.nats_config import Limits
+from fedglb.federation.operator.nats_config import ServerLimits
 from fedglb.federation.operator.registry import Registry
 from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, refused, until
 
-LIMITS = Limits(dim=3, max_clients=10)
+LIMITS = ServerLimits(dim=3, max_clients=10)
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
 DOWN_A, DOWN_B = "fed.demo.down.a", "fed.demo.down.b"
 BOTH = "fed.demo.coordinator"  # where coordinators notice each other

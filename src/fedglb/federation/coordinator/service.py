@@ -20,7 +20,7 @@ from fedglb.federation.connection import Connection
 from fedglb.federation.coordinator.board import Board, answering
 from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
 from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
@@ -81,7 +81,7 @@ class Service:
         self,
         bundle: Bundle,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
         board: Board | None = None,
@@ -239,7 +239,7 @@ class Service:
 def serve(
     bundle: Bundle,
     state: str | Path,
-    policy: Policy,
+    policy: CoordinatorPolicy,
     on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
     board: Board | None = None,

@@ -17,14 +17,12 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy, remark
 from fedglb.federation.coordinator.rates import RateLimiter
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.secure_updates import SecureUpdateDriver
-from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
-from fedglb.federation.coordinator.traffic import Traffic
+from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord, Traffic
 from fedglb.federation.coordinator.updates import FARTHEST, Addressed, UpdateDriver
-from fedglb.federation.coordinator.weights import remark
 from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
@@ -73,22 +71,16 @@ _LATE = 2.0  # seconds after which a tick is late: then it was the coordinator t
 class CoordinatorSession:
     """Talks with all clients, and passes what belongs to global updates to its `UpdateDriver`.
 
-    Parameters
-    ----------
-    after
-        The number of the last update, if the coordinator's file was lost: agents hold its model,
-        and accept only models of later updates.
-    wall
-        The clock of scheduled updates: it returns a Unix time.
-    rules
-        What was agreed on about secure sums; None: sums are not secure ones.
+    `after` is the number of the last update if the coordinator's file was lost: agents hold its
+    model, and accept only models of later updates. `wall` is the clock of scheduled updates (Unix
+    time), `rules` what was agreed on about secure sums (None: sums are not secure ones).
     """
 
     def __init__(
         self,
         agreement: Agreement,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
         wall: Callable[[], float] = time.time,

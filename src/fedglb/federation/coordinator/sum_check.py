@@ -30,29 +30,8 @@ def check_sum(
     With weights f ≤ 1, v = Σ f x r and H = Σ f w xxᵀ over n samples at most, where ‖x‖ ≤ 1,
     |r| ≤ G and c ≤ w ≤ k: so 0 ≼ H ≼ kn, and by Cauchy and Schwarz
     (uᵀv)² ≤ (Σ f r²)(Σ f (uᵀx)²) ≤ (nG²/c)·uᵀHu for every u. Noise and rounding get their bounds
-    on top.
-
-    Parameters
-    ----------
-    numbers
-        The sum, shape (d + d(d+1)/2,), in units of 2⁻³⁰.
-    setting
-        The setting of the federation.
-    clients
-        How many clients are in it.
-    max_samples
-        How many samples one client has at most; None: 2³².
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> algorithm = fg.fedglb_private(updates=4, first=1.0, growth=2.0)
-    >>> setting = algorithm.setting(fg.Problem(dim=2), 5, None)
-    >>> check_sum(np.array([1, -2, 3, 0, 3]), setting, clients=5)
-    >>> check_sum(np.array([1, -2, 3, 0, -(2**50)]), setting, clients=5)
-    Traceback (most recent call last):
-    fedglb.errors.InvalidInput: smallest eigenvalue of H = -1050000.0 is not allowed: give 0 or \
-more, up to 22 for noise and rounding: invalid sum: a member sent bad data
+    on top. `numbers` is the sum, shape (d + d(d+1)/2,), in units of 2⁻³⁰; `max_samples` limits each
+    client's samples (None: 2³²).
     """
     problem, plan, d = setting.problem, setting.noise, setting.problem.dim
     v, H = unpack(numbers, d)

@@ -110,10 +110,10 @@ def accounts(registry: Registry) -> bytes:
     return nats_config.accounts(settings.federation, registry.admitted, limits(settings)).encode()
 
 
-def limits(settings: FederationSettings) -> nats_config.Limits:
+def limits(settings: FederationSettings) -> nats_config.ServerLimits:
     """Return the server's limits for a federation of this size."""
     agreement = settings.agreement.build()
-    return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
+    return nats_config.ServerLimits(agreement.problem.dim, agreement.max_clients)
 
 
 def write_accounts(folder: Path, registry: Registry) -> None:

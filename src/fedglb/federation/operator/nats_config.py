@@ -20,7 +20,7 @@ _LARGEST = 8 * _MIB  # what the wire format allows
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """What nats-server allows, by the size of the federation.
 
     Parameters
@@ -32,9 +32,9 @@ class Limits:
 
     Examples
     --------
-    >>> Limits(dim=10, max_clients=20).payload, Limits(dim=1000, max_clients=20).payload
+    >>> ServerLimits(dim=10, max_clients=20).payload, ServerLimits(dim=1000, max_clients=20).payload
     (262144, 8024000)
-    >>> Limits(dim=10, max_clients=20).pending, Limits(dim=1000, max_clients=20).pending
+    >>> ServerLimits(dim=10, max_clients=20).pending, ServerLimits(dim=1000, max_clients=20).pending
     (16777216, 268435456)
     """
 
@@ -61,7 +61,7 @@ class Limits:
         return 64 + 4 * self.max_clients
 
 
-def nats(folder: Path, bind: str, port: int, limits: Limits) -> str:
+def nats(folder: Path, bind: str, port: int, limits: ServerLimits) -> str:
     """Return `nats.conf`, which never changes; `folder` is where it will be.
 
     The paths of certificates are absolute, because nats-server resolves relative ones against the
@@ -95,14 +95,14 @@ include {_quoted(ACCOUNTS)}
 """
 
 
-def accounts(federation: str, admitted: Mapping[str, int], limits: Limits) -> str:
+def accounts(federation: str, admitted: Mapping[str, int], limits: ServerLimits) -> str:
     """Return `accounts.conf`: the members, each with the generation that is admitted.
 
     The limits of an account apply to each of its connections, except `max_connections`.
 
     Examples
     --------
-    >>> limits = Limits(dim=10, max_clients=20)
+    >>> limits = ServerLimits(dim=10, max_clients=20)
     >>> print(accounts("demo", {"coordinator": 1, "shop-1": 2}, limits))  # doctest: +ELLIPSIS
     # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
     accounts {
