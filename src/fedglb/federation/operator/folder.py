@@ -38,13 +38,8 @@ _MINUTES = 5 / (24 * 60)  # in days
 class Change:
     """The result of `add` or `revoke`.
 
-    Parameters
-    ----------
-    names
-        The clients.
-    verified
-        Whether a running server was seen to admit them (or to reject them, once revoked).
-        False: none was running; the change takes effect when it starts.
+    `verified`: a running server was seen to admit the clients (or to reject them, once revoked).
+    If not, none was running, and the change takes effect when it starts.
     """
 
     names: tuple[str, ...]

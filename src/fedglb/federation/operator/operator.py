@@ -47,25 +47,11 @@ def init(
     bind: str = "0.0.0.0",
     days: int = DAYS,
 ) -> Path:
-    """Make the folder of a new federation, all of it or nothing.
+    """Make the folder of a new federation, all of it or nothing; it must be new or empty.
 
-    Parameters
-    ----------
-    folder
-        Where to make it; new or empty.
-    federation
-        The federation's name.
-    table
-        The agreement of its members.
-    clients
-        The first clients' names; more can be added.
-    hosts
-        Names and IP addresses of the server; the first is written into the clients' folders.
-    port, bind
-        Where the server listens: port, and an IP address of its machine.
-    days
-        How long the clients' certificates are valid; those of coordinator and server are valid
-        for ten years, like the authority's.
+    `hosts` are names and IP addresses of the server; the first is written into the clients'
+    folders. It listens at `bind` and `port`. Clients' certificates are valid for `days`, those of
+    coordinator and server for ten years, like the authority's.
     """
     place = Path(folder)
     _check_free(place)
