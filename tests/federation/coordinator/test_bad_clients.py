@@ -15,14 +15,7 @@ from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Hello, Rejected
 from fedglb.protocol.messages import Covariance, SumsRequest, SyncRequest
-from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, joined, texts
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
+from tests.federation.helpers.lossy_network import DIM, agreed, ask, texts, updated
 
 
 def said_to(out, client):
@@ -37,13 +30,12 @@ def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     assert "t = 1125899906842624" in texts(running, "invalid")[0]
     assert running.coordinator.t == 0
     assert all(n.learner.clock < 10 for n in running.nodes.values())
-    ask(running, "a")
-    running.until(running.shared)
+    updated(running, "a")
 
 
-def test_more_samples_than_allowed_are_invalid(tmp_path):
+def test_more_samples_than_allowed_are_invalid(join):
     policy = CoordinatorPolicy(quorum=2, max_samples=6)
-    running = joined(tmp_path, policy=policy)
+    running = join(policy=policy)
     running.nodes["c"].feed(3)
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -51,7 +43,6 @@ def test_more_samples_than_allowed_are_invalid(tmp_path):
         "c sent an invalid message: samples = 7 is not allowed: give a whole number >= 0 and <= 6"
     ]
     assert running.events[-1].facts["clients"] == 2
-    running.close()
 
 
 def test_text_from_a_client_is_one_short_line_of_the_log(running):
@@ -94,17 +85,14 @@ def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(runn
     ]
 
 
-def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
+def test_a_new_file_during_an_update_is_kept_before_a_crash(running):
     ask(running)
     running.until(running.shared)  # the model covers what c has
     assert running.coordinator.covered["c"].samples == 4
     running.lost = lambda way, name, message: isinstance(message, Covariance)
     ask(running)
     running.until(lambda: not running.session.driver.idle)
-    node = running.nodes["c"]
-    node.close()
-    for old in tmp_path.glob("c.db*"):
-        old.unlink()
+    running.nodes["c"].close()
     running.session.members.drop("c")  # the old one was silent for long enough
     other = Hello("a new file", 0, "test", running.nodes["a"].agent_session.hello().agreement)
     running.session.receive("c", encode(other, "new"), running.now)
@@ -115,17 +103,16 @@ def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
     assert message.covered == 0
 
 
-def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path):
+def test_a_quorum_beyond_all_clients_is_refused(join):
     with pytest.raises(InvalidInput, match="quorum"):
-        Harness(tmp_path / "x", policy=CoordinatorPolicy(quorum=6), agreement=agreed(max_clients=5))
+        join(policy=CoordinatorPolicy(quorum=6), agreement=agreed(max_clients=5))
 
 
-def test_below_the_quorum_the_operator_is_told(tmp_path):
-    running = joined(tmp_path, policy=CoordinatorPolicy(quorum=4))
+def test_below_the_quorum_the_operator_is_told(join):
+    running = join(policy=CoordinatorPolicy(quorum=4))
     ask(running)
     running.until(lambda: "waiting" in running.kinds())
     assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]
-    running.close()
 
 
 def test_one_client_cannot_fill_the_inbox_for_the_others():
@@ -168,8 +155,7 @@ def test_a_rejection_does_not_hide_an_invalid_message(running):
 
 
 def test_a_request_of_a_client_that_lacks_the_model_is_answered_with_the_model(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     request = SyncRequest("b", 5, 0)
     session = running.nodes["b"].agent_session.session
     out = running.session.receive("b", encode(request, session), running.now)
@@ -177,23 +163,20 @@ def test_a_request_of_a_client_that_lacks_the_model_is_answered_with_the_model(r
     assert (model.update, running.session.driver.idle) == (1, True)
 
 
-def test_a_client_excluded_at_the_end_is_not_counted(tmp_path):
+def test_a_client_excluded_at_the_end_is_not_counted(join):
     """With sums alone there are no rounds: excluding the last one missing finishes the update."""
-    running = joined(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
+    running = join(agreement=agreed(algorithm=fg.dislinucb(1e9)))
     running.lost = lambda way, name, message: isinstance(message, Covariance) and name == "c"
     ask(running)
     running.until(lambda: "updated" in running.kinds())
     facts = running.events[-1].facts
     assert (facts["clients"], facts["samples"]) == (2, 8)
-    running.close()
 
 
-def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
-    running = joined(tmp_path, after=41)
+def test_the_number_given_for_a_lost_file_survives_a_crash(join):
+    running = join(after=41)
     running.crash()
     assert running.coordinator.started == 41
     running.until(running.everybody_here)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.coordinator.finished == 42
-    running.close()

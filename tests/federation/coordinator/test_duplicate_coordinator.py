@@ -12,30 +12,19 @@ from fedglb.federation.coordinator.duplicate_coordinator import Presence
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.json_processes import coordinator
-from tests.federation.helpers.nats_federation import PATIENCE, federation
+from tests.federation.helpers.nats_federation import PATIENCE
 
 SUPERSEDED = 3
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("duplicate_coordinator"), ["a", "b"]) as out:
-        yield out
-
-
-def started(process):
-    process.hear(lambda line: line["event"] == "started")
-    return process
-
-
-def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(running, tmp_path):
+def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(shared, tmp_path):
     command = [
         sys.executable, "-m", "fedglb.cli", "federation", "coordinator",
-        str(running.folder / COORDINATOR), "--state", str(tmp_path / "second.db"),
+        str(shared.folder / COORDINATOR), "--state", str(tmp_path / "second.db"),
     ]  # fmt: skip
     with (
-        Serving(running, tmp_path / "first.db") as first,
-        opened(running, tmp_path, "a", 5) as agent,
+        Serving(shared, tmp_path / "first.db") as first,
+        opened(shared, tmp_path, "a", 5) as agent,
     ):
         first.wait("joined", client="a")
         second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
@@ -53,15 +42,15 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(running, tmp
 
 
 @pytest.mark.slow
-def test_nobody_stops_because_of_a_predecessor_that_was_killed(running, tmp_path):
+def test_nobody_stops_because_of_a_predecessor_that_was_killed(shared, tmp_path):
     state = tmp_path / "state.db"
-    with opened(running, tmp_path, "a", 5):
+    with opened(shared, tmp_path, "a", 5):
         for _ in range(3):
-            with coordinator(running, state) as head:
+            with coordinator(shared, state) as head:
                 head.hear(lambda line: line["event"] == "joined")
                 head.process.kill()
                 head.process.wait()
-        with coordinator(running, state) as head:
+        with coordinator(shared, state) as head:
             head.hear(lambda line: line["event"] == "joined")
             assert head.process.poll() is None
 

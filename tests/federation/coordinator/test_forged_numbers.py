@@ -9,16 +9,14 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.updates import FARTHEST
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, Hello, Rejected
-from tests.federation.helpers.lossy_network import DIM, agreed, ask, joined, texts
+from tests.federation.helpers.lossy_network import DIM, agreed, ask, texts, updated
 
 HUGE = 2**53 - 1
 
 
 @pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path, agreement=agreed(algorithm=fg.fedglb_mix(1e9), max_clients=9))
-    yield out
-    out.close()
+def running(join):
+    return join(agreement=agreed(algorithm=fg.fedglb_mix(1e9), max_clients=9))
 
 
 def hello(running, name, update):
@@ -42,8 +40,7 @@ def test_a_huge_number_is_not_advised(running, update):
 
 def test_a_number_between_two_updates_is_not_believed_and_the_model_stays(running):
     """Nobody holds the model of an update that is in progress."""
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.lost = lambda way, *_: way == "up"
     running.session.driver.restart_interrupted(running.now)
     ask(running, "b")
@@ -65,31 +62,25 @@ def test_the_majority_is_named_and_who_says_more(running):
     assert not running.session.records.keys() & {"w", "x", "y", "z"}
 
 
-def test_after_is_bounded_and_can_be_used_again(tmp_path):
-    running = joined(tmp_path, after=FARTHEST)
-    try:
-        ask(running)
-        running.until(running.shared)
-        assert running.coordinator.finished == FARTHEST + 1
-        for wrong in (HUGE, 2 * FARTHEST + 2, -1):
-            running.file.close()
-            with pytest.raises(InvalidInput, match="after"):
-                running.begin(after=wrong)
+def test_after_is_bounded_and_can_be_used_again(join):
+    running = join(after=FARTHEST)
+    updated(running)
+    assert running.coordinator.finished == FARTHEST + 1
+    for wrong in (HUGE, 2 * FARTHEST + 2, -1):
         running.file.close()
-        running.begin(after=FARTHEST + 50)
-        assert running.coordinator.started == FARTHEST + 50
-    finally:
-        running.close()
+        with pytest.raises(InvalidInput, match="after"):
+            running.begin(after=wrong)
+    running.file.close()
+    running.begin(after=FARTHEST + 50)
+    assert running.coordinator.started == FARTHEST + 50
 
 
 def test_a_heartbeat_with_a_huge_number_changes_nothing(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     session = running.nodes["c"].agent_session.session
     beat = encode(Heartbeat(HUGE, HUGE), session)
     running.tell(running.session.receive("c", beat, running.now))
     running.run(1.0)
     assert running.coordinator.finished == 1
-    ask(running, "a")
-    running.until(lambda: running.shared(2))
+    updated(running, "a")
     assert not texts(running, "restored")

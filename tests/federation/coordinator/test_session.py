@@ -30,19 +30,20 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.update import Update
 from tests.federation.helpers.in_process import same
-from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
+from tests.federation.helpers.lossy_network import (
+    POLICY,
+    TICK,
+    agreed,
+    ask,
+    harness,
+    stuck,
+    texts,
+    updated,
+)
 
 
 def test_an_update_is_finished_and_reported(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.kinds() == ["joined"] * 3 + ["updating", "updated"]
     facts = running.events[-1].facts
     assert (facts["number"], facts["clients"], facts["samples"], facts["asked_by"]) == (
@@ -58,10 +59,8 @@ def test_an_update_is_finished_and_reported(running):
     assert sent["SumsRequest.down"][0] == 3
 
 
-def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
-    running = joined(
-        tmp_path, policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0)
-    )
+def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(join):
+    running = join(policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0))
     running.lost = lambda way, name, m: way == "up" and name == "b" and isinstance(m, Covariance)
     ask(running)
     running.run(30.0)
@@ -76,7 +75,6 @@ def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
     assert running.coordinator.ledger.entries["SumsRequest", "down"].messages == 3
     running.lost = lambda *_: False
     running.until(running.shared)
-    running.close()
 
 
 def test_nothing_is_resent_while_answers_come_in(running):
@@ -100,8 +98,7 @@ def test_nothing_is_resent_while_answers_come_in(running):
 
 def test_a_client_that_does_not_answer_in_time_is_excluded_and_gets_the_model(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert texts(running, "excluded") == ["c is excluded: no answer within 5 s"]
     assert running.coordinator.last_update.samples == 8
     assert running.nodes["c"].learner.protocol_client.covered == 0
@@ -120,20 +117,18 @@ def test_below_the_quorum_an_update_is_abandoned_and_the_next_has_another_number
     running.lost = lambda *_: False
     running.crash()
     running.until(running.everybody_here)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.coordinator.finished == 2
 
 
-def test_below_the_quorum_no_update_starts_and_the_request_stands(tmp_path):
-    running = joined(tmp_path, names=["a"])
+def test_below_the_quorum_no_update_starts_and_the_request_stands(join):
+    running = join(names=["a"])
     ask(running)
     running.run(5.0)
     assert "updating" not in running.kinds()
     running.add("b")
     running.until(running.shared)
     assert running.coordinator.finished == 1
-    running.close()
 
 
 def test_a_silent_agent_is_absent_until_its_next_message(running):
@@ -178,9 +173,7 @@ def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
 
 
 def test_after_a_crash_the_update_waits_for_those_who_were_present(running):
-    ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    stuck(running)
     assert not running.idle
     running.lost = lambda way, name, m: name == "c"
     running.crash()
@@ -191,9 +184,7 @@ def test_after_a_crash_the_update_waits_for_those_who_were_present(running):
 
 
 def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
-    ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    stuck(running)
     running.lost = lambda *_: False
     running.crash()
     before = running.now
@@ -229,9 +220,7 @@ def test_after_a_crash_there_is_one_update_whoever_asks_first(running, who):
 
 
 def test_after_a_crash_with_too_few_the_update_has_ended(running):
-    ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    stuck(running)
     running.lost = lambda way, name, m: True
     running.crash()
     running.run(POLICY.grace + 1.0)
@@ -242,8 +231,7 @@ def test_after_a_crash_with_too_few_the_update_has_ended(running):
 
 
 def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     traffic = dict(running.session.traffic.entries)
     ledger = running.coordinator.ledger.messages
     del running.said[:]
@@ -258,23 +246,19 @@ def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
 
 
 def test_a_lost_file_is_named_and_after_replaces_it(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin()
     running.run(1.0)
     reason = running.nodes["a"].agent_session.refused
     assert "--after 1" in reason
     assert not running.coordinator.clients
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin(after=1)
     running.until(running.everybody_here)
-    ask(running, "b")
-    running.until(lambda: running.shared(2))
+    updated(running, "b")
     assert running.coordinator.finished == 2
     assert running.nodes["c"].learner.protocol_client.covered == 4
 
@@ -302,16 +286,14 @@ def test_another_file_under_the_same_certificate_waits(running):
     twin = Hello("elsewhere", 0, "test", running.agreement.facts())
     [(_, _)] = running.session.receive("a", encode(twin, "twin"), running.now)
     assert "another file" in texts(running, "rejected")[0]
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.coordinator.last_update.samples == 12
 
 
 def test_what_a_new_file_has_is_not_covered_also_after_a_crash(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.nodes.pop("c").close()
-    (running.folder / "c.db").unlink()
+    running.restore("c")
     running.run(POLICY.absent_after + 1.0)
     running.lost = lambda way, name, m: isinstance(m, NewModel)
     running.add("c").feed(6)
@@ -325,11 +307,9 @@ def test_what_a_new_file_has_is_not_covered_also_after_a_crash(running):
 
 
 def test_a_new_file_in_the_midst_of_an_update(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(1.0)
+    stuck(running)
     running.nodes.pop("c").close()
-    (running.folder / "c.db").unlink()
+    running.restore("c")
     running.policy = None  # not used any more
     running.session.members.drop("c")  # as if it had been silent
     running.add("c").feed(6)
@@ -387,8 +367,7 @@ def test_bytes_that_are_no_message_are_reported_once(running):
     assert len(texts(running, "invalid")) == 1
     assert running.session.traffic.entries["Malformed.up"] == (20, 140)
     assert [c for c, _ in running.session.receive("nobody", b"", running.now)] == ["nobody"]
-    ask(running)
-    running.until(running.shared)
+    updated(running)
 
 
 def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypatch):
@@ -409,9 +388,7 @@ def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypat
 
 
 def test_a_client_that_joins_during_an_update_gets_its_model_and_is_in_the_next(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(0.5)
+    stuck(running, seconds=0.5)
     running.add("d").feed(3)
     running.run(0.5)
     assert "d" in running.session.members
@@ -451,9 +428,7 @@ def test_late_answers_to_an_abandoned_update_are_dropped(running):
 
 
 def test_evaluate_is_resent_unchanged(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(2.0)
+    stuck(running, seconds=2.0)
     asked = running.heard("down", Evaluate, "a")
     assert len(asked) > 2
     assert len({(m.update, m.round, m.theta.tobytes()) for m in asked}) == 1
@@ -482,20 +457,17 @@ def test_the_file_of_another_federation_is_refused(tmp_path):
 ONE_EXCHANGE = agreed(algorithm=fg.fedglb_auto(1e9))
 
 
-def at_the_model(tmp_path, name):
+def at_the_model(join):
     """Three agents, and the model of the first update with everybody."""
-    folder = tmp_path / name
-    folder.mkdir()
-    running = joined(folder, agreement=ONE_EXCHANGE)
-    ask(running)
-    running.until(running.shared)
+    running = join(agreement=ONE_EXCHANGE)
+    updated(running)
     running.feed()
     return running
 
 
-def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path):
+def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(join):
     """The model of update 2 never reaches b, and update 3 asks for sums at it."""
-    wanted, running = (at_the_model(tmp_path, name) for name in ("calm", "lossy"))
+    wanted, running = at_the_model(join), at_the_model(join)
     for each in (wanted, running):
         ask(each)
         if each is running:
@@ -524,23 +496,18 @@ def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path
     assert same(running.coordinator.model, wanted.coordinator.model)
     ours, theirs = running.coordinator.ledger.entries, wanted.coordinator.ledger.entries
     assert ours == theirs  # a model that is sent again is counted once
-    for each in (wanted, running):
-        each.close()
 
 
-def test_a_lost_file_and_sums_at_the_model(tmp_path):
+def test_a_lost_file_and_sums_at_the_model(join):
     """Nobody has the model of which the agents hold the sums: they are taken at θ = 0."""
-    running = at_the_model(tmp_path, "lost")
+    running = at_the_model(join)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin(after=1)
     running.until(running.everybody_here)
-    ask(running, "b")
-    running.until(lambda: running.shared(2))
+    updated(running, "b")
     assert {m.model for m in running.heard("down", SumsRequest) if m.update == 2} == {0}
     check_all_at_zero(running)
-    running.close()
 
 
 def check_all_at_zero(running):
@@ -565,39 +532,32 @@ def check_all_at_zero(running):
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_an_old_copy_of_the_file_and_sums_at_the_model(tmp_path, crash):
+def test_an_old_copy_of_the_file_and_sums_at_the_model(join, crash):
     """The coordinator has model 1, the agents 2: sums at model 1 nobody could give any more."""
-    running = at_the_model(tmp_path, "old")
+    running = at_the_model(join)
     running.session.stop()
     running.file.close()
-    kept = {file: file.read_bytes() for file in running.folder.glob("coordinator.db*")}
+    kept = running.backup("coordinator")
     running.begin()
     running.until(running.everybody_here)
-    ask(running)
-    running.until(lambda: running.shared(2))
+    updated(running)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
-    for file, data in kept.items():
-        file.write_bytes(data)
+    running.restore("coordinator", kept)
     running.begin(after=2)
     running.until(running.everybody_here)
     if crash:  # without the option, which has done its work
         running.crash()
         running.until(running.everybody_here)
     running.feed()
-    ask(running, "c")
-    running.until(lambda: running.shared(3))
+    updated(running, "c")
     assert {m.model for m in running.heard("down", SumsRequest) if m.update == 3} == {0}
     assert not running.heard("up", Withdrawal)
     check_all_at_zero(running)
-    running.close()
 
 
-def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(tmp_path):
+def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(join):
     policy = dataclasses.replace(POLICY, max_samples=3)
-    running = joined(tmp_path, agreement=ONE_EXCHANGE, policy=policy)
+    running = join(agreement=ONE_EXCHANGE, policy=policy)
     ask(running)
     running.until(lambda: "abandoned" in running.kinds())
     assert any("samples = 4" in text for text in texts(running, "invalid"))
-    running.close()

@@ -21,7 +21,7 @@ from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, s
 from fedglb.federation.coordinator.store import Traffic, UpdateFinished
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol.messages import Derivatives
-from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
+from tests.federation.helpers.lossy_network import agreed, ask, harness, joined, updated
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,6 @@ class FakeBundle:
     server: str = "tls://127.0.0.1:4222"
     folder: Path = Path()
     roster: object = None
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
 
 
 def seen(running, **more) -> CoordinatorStatus:
@@ -54,8 +47,7 @@ def seen(running, **more) -> CoordinatorStatus:
 
 
 def test_it_says_what_the_coordinators_state_says(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     found, coordinator = seen(running), running.coordinator
     assert (found.running, found.connected, found.present) == (True, True, 3)
     assert [(m.name, m.present, m.samples, m.model) for m in found.members] == [
@@ -84,8 +76,7 @@ def test_an_update_in_progress_and_for_whom_it_waits(running):
 
 def test_who_was_left_out_and_why_is_kept_over_a_restart(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.crash()
     (update,) = seen(running).updates
     assert update.left_out == {"c": "no answer within 5 s"}
@@ -130,8 +121,7 @@ def test_what_is_remembered_is_bounded():
 
 def test_of_one_that_does_not_run_the_file_tells(tmp_path):
     running = joined(tmp_path)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     live = seen(running)
     path, bundle = tmp_path / "coordinator.db", FakeBundle(running.agreement)
     with pytest.raises(Unavailable, match="is open"):
@@ -151,16 +141,13 @@ def test_of_one_that_does_not_run_the_file_tells(tmp_path):
     assert [alarm.kind for alarm in found.alarms] == ["stopped"]
 
 
-def test_of_one_that_was_killed_the_log_beside_the_file_is_read(tmp_path):
+def test_of_one_that_was_killed_the_log_beside_the_file_is_read(running, tmp_path):
     """Its last writes are in the write-ahead log only."""
-    running = joined(tmp_path)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("coordinator.db", "coordinator.db-wal"):
-        shutil.copy(tmp_path / name, copy / name)
-    running.close()
+        shutil.copy(running.folder / name, copy / name)
     found = stored_status(FakeBundle(running.agreement), copy / "coordinator.db", {})
     assert (found.totals.updates, len(found.members)) == (1, 3)
 

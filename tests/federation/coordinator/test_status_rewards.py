@@ -12,14 +12,7 @@ from fedglb.federation import Agent
 from fedglb.federation.agent.session import RECENT, RewardTotals
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.wire.messages import Heartbeat
-from tests.federation.helpers.lossy_network import joined, texts
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
+from tests.federation.helpers.lossy_network import texts
 
 
 def test_an_agent_reports_only_if_it_was_told_to(tmp_path):
