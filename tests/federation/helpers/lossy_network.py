@@ -201,10 +201,12 @@ class Harness:
             self.said.append((self.now, "down", name, message))
             self._post("down", name, payload, message)
 
-    def hear(self, name: str, message: Upward, session: str | None = None) -> list[Any]:
-        """Hand the coordinator a message at once; return what it answers this client."""
-        own = self.nodes[name].agent_session.session if session is None else session
-        out = self.session.receive(name, encode(message, own), self.now)
+    def hear(self, name: str, message: Upward | bytes, session: str | None = None) -> list[Any]:
+        """Hand the coordinator a message or bytes at once; return what it answers this client."""
+        if not isinstance(message, bytes):
+            own = self.nodes[name].agent_session.session if session is None else session
+            message = encode(message, own)
+        out = self.session.receive(name, message, self.now)
         self.tell(out)
         return [decode_down(payload, to, DIM)[1] for to, payload in out if to == name]
 
