@@ -1,4 +1,4 @@
-"""What `doctor` finds in the operator's folder, and at the running server."""
+"""What `doctor` finds in the operator's folder, and at the shared server."""
 
 from __future__ import annotations
 
@@ -16,19 +16,13 @@ from fedglb.federation.operator.doctor import operator as doctor
 from tests.federation.helpers.nats_federation import federation
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("doctor"), ["a", "b"]) as out:
-        yield out
-
-
 @pytest.fixture
-def folder(running, tmp_path):
+def folder(shared, tmp_path):
     """Return a copy of the operator's folder, to be damaged; the server is that of the first."""
     place = tmp_path / "copy"
-    shutil.copytree(running.folder, place)
+    shutil.copytree(shared.folder, place)
     path = place / "server" / "nats.conf"
-    path.write_text(path.read_text().replace(str(running.folder), str(place)))
+    path.write_text(path.read_text().replace(str(shared.folder), str(place)))
     return place
 
 
@@ -40,8 +34,8 @@ def warnings(found):
     return {f.check: f for f in found if f.grade == "warning"}
 
 
-def test_a_sound_one(running):
-    found = doctor(running.folder)
+def test_a_sound_one(shared):
+    found = doctor(shared.folder)
     assert {f.grade for f in found} == {"ok"}, found
     assert {f.check for f in found} == {
         "python", "fedglb", "nats-py", "cryptography", "nats-server", "permissions", "disk",
@@ -50,14 +44,14 @@ def test_a_sound_one(running):
     }  # fmt: skip
 
 
-def test_it_changes_nothing(running):
+def test_it_changes_nothing(shared):
     def files():
         return {
-            p: p.read_bytes() for p in running.folder.rglob("*") if p.is_file() and p.name != "log"
+            p: p.read_bytes() for p in shared.folder.rglob("*") if p.is_file() and p.name != "log"
         }
 
     before = files()
-    doctor(running.folder)
+    doctor(shared.folder)
     assert files() == before
 
 
@@ -94,7 +88,7 @@ def _configuration(folder):
 
 def _agreement(folder):
     path = folder / "clients" / "a" / "federation.toml"
-    path.write_text(path.read_text().replace("max_clients = 10", "max_clients = 11"))
+    path.write_text(path.read_text().replace("max_clients = 6", "max_clients = 7"))
 
 
 def _state(folder):
@@ -111,7 +105,7 @@ def _state(folder):
         (_other_host, "server files", "is for 10.1.2.3", "renew"),
         (_accounts, "server files", "differs from registry.json", "renew"),
         (_configuration, "server files", "rejects the configuration", "nats.conf"),
-        (_agreement, "agreement", "max_clients: '11', the federation has '10'", "authority/"),
+        (_agreement, "agreement", "max_clients: '7', the federation has '6'", "authority/"),
         (_state, "state", "not a database", "backup"),
     ],
 )
@@ -151,10 +145,10 @@ def test_without_a_server(tmp_path):
         assert not faults(doctor(still.folder))
 
 
-def test_a_server_that_is_too_old_or_missing(running, monkeypatch):
+def test_a_server_that_is_too_old_or_missing(shared, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(nats_server, "found", lambda: None)
-        assert "not on the PATH" in warnings(doctor(running.folder))["nats-server"].text
+        assert "not on the PATH" in warnings(doctor(shared.folder))["nats-server"].text
 
 
 @pytest.fixture
@@ -172,11 +166,11 @@ def command(monkeypatch, capsys):
     return run
 
 
-def test_the_command(running, folder, command):
-    code, out, _ = command(running.folder)
+def test_the_command(shared, folder, command):
+    code, out, _ = command(shared.folder)
     assert code == 0
     assert {line[0] for line in out.splitlines()} == {"✓"}
-    code, out, _ = command(running.folder / "clients" / "a", "--json")
+    code, out, _ = command(shared.folder / "clients" / "a", "--json")
     answer = json.loads(out)
     assert (code, answer["sound"]) == (0, True)
     assert {"check", "grade", "text", "remedy"} == set(answer["findings"][0])
