@@ -88,7 +88,7 @@ def adopted_by_all(agents, update):
     for each in agents:
         each.tell(do="model", update=update)
     models = [each.next() for each in agents]
-    assert models == [{**models[0], "update": update, "same": True}] * N
+    assert models == [{**models[0], "update": update}] * N
     return models[0]
 
 

@@ -122,6 +122,7 @@ def test_below_the_quorum_no_update_starts_and_the_request_stands(join):
     ask(running)
     running.run(5.0)
     assert "updating" not in running.kinds()
+    assert texts(running, "waiting") == ["a asks for an update; 1 are present, the quorum is 2"]
     running.add("b")
     running.until(running.shared)
     assert running.coordinator.finished == 1
@@ -574,11 +575,3 @@ def test_an_old_copy_of_the_file_and_sums_at_the_model(join, crash):
     assert {m.model for m in running.heard("down", SumsRequest) if m.update == 3} == {0}
     assert not running.heard("up", Withdrawal)
     check_all_at_zero(running)
-
-
-def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(join):
-    policy = dataclasses.replace(POLICY, max_samples=3)
-    running = join(agreement=ONE_EXCHANGE, policy=policy)
-    ask(running)
-    running.until(lambda: "abandoned" in running.kinds())
-    assert any("samples = 4" in text for text in texts(running, "invalid"))
