@@ -46,7 +46,7 @@ def flood(running, payload: bytes, count: int = FLOOD) -> int:
     """Send a payload very often at one moment; return how many were read."""
     read = 0
     for _ in range(count):
-        if running.session.admits("c", payload, running.now):
+        if running.session.gate.admits("c", payload, running.now):
             read += 1
             running.tell(running.session.receive("c", payload, running.now))
     return read

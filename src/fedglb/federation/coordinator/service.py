@@ -118,7 +118,7 @@ class Service:
                 return
             client = subject[prefix:]
             self._seen.add(client)
-            admitted = self.session.admits(client, payload, time.monotonic())
+            admitted = self.session.gate.admits(client, payload, time.monotonic())
             if admitted and not inbox.put(client, payload):
                 self.session.gate.count(client, "waiting")
 

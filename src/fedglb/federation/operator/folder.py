@@ -13,7 +13,6 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.federation.bundle import Bundle
@@ -32,18 +31,6 @@ from fedglb.io.lock import exclusive_lock
 AUTHORITY, SERVER, CLIENTS = "authority", "server", "clients"
 _BUSY = "another command of the operator is running in it"
 _MINUTES = 5 / (24 * 60)  # in days
-
-
-@dataclass(frozen=True)
-class Change:
-    """The result of `add` or `revoke`.
-
-    `verified`: a running server was seen to admit the clients (or to reject them, once revoked).
-    If not, none was running, and the change takes effect when it starts.
-    """
-
-    names: tuple[str, ...]
-    verified: bool
 
 
 @contextmanager
@@ -146,11 +133,13 @@ def verify(
     settings: FederationSettings,
     contexts: Mapping[str, ssl.SSLContext],
     wanted: bool,
-) -> Change:
-    """Reload a running server, and check for each name that it is admitted (or rejected)."""
-    names = tuple(contexts)
+) -> bool:
+    """Reload a running server, and check for each name that it is admitted (or rejected).
+
+    False: no server runs, and the change takes effect when it starts.
+    """
     if not nats_server.reload(place / SERVER):
-        return Change(names, verified=False)
+        return False
     for name, context in contexts.items():
         if not probe(context, settings).wait_until_admitted(wanted):
             does = "does not admit" if wanted else "does not reject"
@@ -158,4 +147,4 @@ def verify(
                 f"the files are changed, but after a reload the running server {does} {name!r}: "
                 "see its log, and restart it"
             )
-    return Change(names, verified=True)
+    return True

@@ -19,7 +19,6 @@ from fedglb.federation.operator.folder import (
     AUTHORITY,
     CLIENTS,
     SERVER,
-    Change,
     accounts,
     bundle,
     issue,
@@ -73,10 +72,11 @@ def init(
     return place
 
 
-def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
+def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
     """Add clients: issue certificates, reload the server, and verify that it admits them.
 
-    A name that was revoked gets a new certificate; its old one stays without rights.
+    A name that was revoked gets a new certificate; its old one stays without rights. Returns
+    whether a running server was seen to admit them.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
@@ -99,11 +99,12 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
         return verify(place, new.settings, contexts, wanted=True)
 
 
-def revoke(folder: str | Path, names: Sequence[str]) -> Change:
+def revoke(folder: str | Path, names: Sequence[str]) -> bool:
     """Take clients' rights away; the others stay connected.
 
     To verify that the running server rejects them, no client's key is needed: the authority
     issues a certificate for the same identity, valid for minutes, and it must be rejected.
+    Returns whether that was seen.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_known(names)
@@ -114,10 +115,10 @@ def revoke(folder: str | Path, names: Sequence[str]) -> Change:
             name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
-        change = verify(place, new.settings, contexts, wanted=False)
+        verified = verify(place, new.settings, contexts, wanted=False)
         for name in names:
             shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
-        return change
+        return verified
 
 
 def _check_free(place: Path) -> None:

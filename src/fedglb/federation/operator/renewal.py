@@ -95,7 +95,7 @@ def renew(
                 if certificate.key
                 else short_lived_context(place, authority, settings, name, old.admitted[name])
             )
-        verified = verify(place, settings, contexts, wanted=True).verified
+        verified = verify(place, settings, contexts, wanted=True)
         if verified:
             _check_server(place, registry, authority, serial)
         folders = {name: place / place_of(name) for name in clients}
