@@ -6,9 +6,10 @@ import itertools
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
-from fedglb.federation.coordinator.duplicate_coordinator import Presence
+from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.in_process import Serving, opened
 from tests.federation.helpers.json_processes import coordinator
@@ -56,22 +57,20 @@ def test_nobody_stops_because_of_a_predecessor_that_was_killed(shared, tmp_path)
 
 
 def test_one_that_slept_while_another_took_its_place_stops():
-    slept, other = Presence(started=1.0), Presence(started=2.0)
-    assert slept.yields_to(slept.read(other.announce(update=8)), update=5)
-    assert not other.yields_to(other.read(slept.announce(update=5)), update=8)
+    slept, other = Announcement("x", "here", 1.0, update=5), Announcement("y", "there", 2.0, 8)
+    assert slept.yields_to(other)
+    assert not other.yields_to(slept)
 
 
 def test_never_do_both_stop_and_of_two_that_know_each_other_one_does():
-    ids = ("x", "y")
-    for left, right in itertools.product(itertools.product((1.0, 2.0), (3, 4), ids), repeat=2):
-        if left[2] == right[2]:
-            continue
-        one, two = Presence(left[0], left[2], "here"), Presence(right[0], right[2], "there")
-        first = one.yields_to(one.read(two.announce(right[1])), left[1])
-        second = two.yields_to(two.read(one.announce(left[1])), right[1])
-        assert first != second
+    every = list(itertools.product("xy", ["place"], (1.0, 2.0), (3, 4)))
+    for left, right in itertools.product(every, repeat=2):
+        one, two = Announcement(*left), Announcement(*right)
+        assert (one.yields_to(two) != two.yields_to(one)) == (left != right)
 
 
 @pytest.mark.parametrize("payload", [b"", b"{}", b"\xff", b'{"id": 1}', b"[" * 10_000])
-def test_what_is_no_announcement_is_ignored(payload):
-    assert Presence().read(payload) is None
+def test_what_is_no_announcement_is_ignored_and_so_is_its_own(payload):
+    own = Announcement.new()
+    assert own.other(payload) is None
+    assert own.other(msgspec.json.encode(own.at(3))) is None

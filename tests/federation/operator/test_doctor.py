@@ -55,60 +55,53 @@ def test_it_changes_nothing(shared):
     assert files() == before
 
 
-def _permissions(folder):
+def changed(name, old, new):
+    """Return a function that changes a file of an operator's folder; old None: all of it."""
+
+    def change(folder):
+        text = new if old is None else (folder / name).read_text().replace(old, new)
+        (folder / name).write_text(text)
+
+    return change
+
+
+def server_certificate(authority=None, host="127.0.0.1", file="server.pem"):
+    """Return a function that gives the server a certificate of an authority, and its key."""
+
+    def change(folder):
+        signer = authority or Authority.read(folder / "authority")
+        server = folder / "server"
+        signer.issue("demo/server", [host]).write(server / file, server / "server.key")
+
+    return change
+
+
+def readable(folder):
     (folder / "authority" / "ca.key").chmod(0o640)
 
 
-def _registry(folder):
-    (folder / "authority" / "registry.json").write_text("{")
-
-
-def _mismatch(folder):
-    Authority.new("demo").issue("x").write(folder / "server" / "x", folder / "server/server.key")
-
-
-def _foreign(folder):
-    issued = Authority.new("demo").issue("demo/server", ["127.0.0.1"])
-    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
-
-
-def _other_host(folder):
-    issued = Authority.read(folder / "authority").issue("demo/server", ["10.1.2.3"])
-    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
-
-
-def _accounts(folder):
-    path = folder / "server" / "accounts.conf"
-    path.write_text(path.read_text().replace("/a/1", "/a/9"))
-
-
-def _configuration(folder):
-    (folder / "server" / "nats.conf").write_text("listen: [")
-
-
-def _agreement(folder):
-    path = folder / "clients" / "a" / "federation.toml"
-    path.write_text(path.read_text().replace("max_clients = 6", "max_clients = 7"))
-
-
-def _state(folder):
-    (folder / "coordinator" / "state.db").write_text("x" * 5000)
+OTHER = Authority.new("demo")
+MISMATCH = server_certificate(file="another.pem")
+MEMBERS = changed("server/accounts.conf", "/a/1", "/a/9")
 
 
 @pytest.mark.parametrize(
     ("damage", "check", "text", "remedy"),
     [
-        (_permissions, "permissions", "others can read", "chmod 600"),
-        (_registry, "authority", "restore authority/ from its backup", ""),
-        (_mismatch, "server files", "not the key of server.pem", "renew"),
-        (_foreign, "server files", "not issued by this authority", "renew"),
-        (_other_host, "server files", "is for 10.1.2.3", "renew"),
-        (_accounts, "server files", "differs from registry.json", "renew"),
-        (_configuration, "server files", "rejects the configuration", "nats.conf"),
-        (_agreement, "agreement", "max_clients: '7', the federation has '6'", "authority/"),
-        (_state, "state", "not a database", "backup"),
+        (readable, "permissions", "others can read", "chmod 600"),
+        (changed("authority/registry.json", None, "{"), "authority", "restore authority/ from", ""),
+        (MISMATCH, "server files", "not the key of server.pem", "renew"),
+        (server_certificate(OTHER), "server files", "not issued by this authority", "renew"),
+        (server_certificate(host="10.1.2.3"), "server files", "is for 10.1.2.3", "renew"),
+        (MEMBERS, "server files", "differs from registry.json", "renew"),
+        (changed("server/nats.conf", None, "listen: ["), "server files", "rejects", "nats.conf"),
+        (
+            changed("clients/a/federation.toml", "max_clients = 6", "max_clients = 7"),
+            "agreement", "max_clients: '7', the federation has '6'", "authority/",
+        ),
+        (changed("coordinator/state.db", None, "x" * 5000), "state", "not a database", "backup"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_named_with_what_to_do(folder, damage, check, text, remedy):
     damage(folder)
     found = [f for f in doctor(folder) if f.grade == "fault" and f.check == check]
@@ -116,7 +109,7 @@ def test_what_is_wrong_is_named_with_what_to_do(folder, damage, check, text, rem
 
 
 def test_what_it_says_to_do_mends_it(folder):
-    for damage in (_mismatch, _accounts):
+    for damage in (MISMATCH, MEMBERS):
         damage(folder)
     (folder / "server" / "ca.pem").write_text("x")
     assert "server files" in faults(doctor(folder))
@@ -174,7 +167,7 @@ def test_the_command(shared, folder, command):
     answer = json.loads(out)
     assert (code, answer["sound"]) == (0, True)
     assert {"check", "grade", "text", "remedy"} == set(answer["findings"][0])
-    _permissions(folder)
+    readable(folder)
     code, out, _ = command(folder)
     assert code == 1
     assert any(line.startswith("✗  permissions") and "→ chmod" in line for line in out.splitlines())

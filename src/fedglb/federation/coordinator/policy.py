@@ -25,11 +25,6 @@ class WeightRule:
     floor: int = 1000  # a new federation has a small median
     clients: int = 3  # with samples, at least, for a median
 
-    def __post_init__(self) -> None:
-        number("times", self.times, at_least=1.0)
-        integer("floor", self.floor, at_least=0)
-        integer("clients", self.clients, at_least=3)
-
     def typical(self, samples: Iterable[int], before: int) -> int:
         """Return the median of the clients that have samples, but no less than `before`.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from fedglb.errors import integer, number
 from fedglb.federation.wire.codec import kind_of
 
 _BUCKETS = {
@@ -25,10 +24,6 @@ class Rate:
 
     per_second: float
     burst: int
-
-    def __post_init__(self) -> None:
-        number("per_second", self.per_second, above=0.0)
-        integer("burst", self.burst)
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
 from fedglb.federation.coordinator.board import Board, answering
-from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
+from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
@@ -99,7 +101,7 @@ class Service:
 
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
-        self._presence, self._both = Presence(), present(bundle.federation)
+        self._own, self._both = Announcement.new(), present(bundle.federation)
         self._listens_until: float | None = None  # None: it speaks to clients
         self._superseded: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
@@ -205,20 +207,20 @@ class Service:
 
     async def _announce(self) -> None:
         """Tell other coordinators that this one is there."""
-        word = self._presence.announce(self.session.coordinator.started)
-        await self._connection.publish(self._both, word)
+        own = self._own.at(self.session.coordinator.started)
+        await self._connection.publish(self._both, msgspec.json.encode(own))
 
     async def _hear_coordinator(self, payload: bytes) -> None:
-        other = self._presence.read(payload)
+        other = self._own.other(payload)
         if other is None:
             return
-        if self._presence.yields_to(other, self.session.coordinator.started):
+        if self._own.at(self.session.coordinator.started).yields_to(other):
             self._superseded = Superseded(
-                f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
+                f"another coordinator of {self._bundle.federation} is there ({other}), "
                 "and this one stops: it is the younger one, or knows of fewer updates. If this "
                 "one is to stay, stop the other first"
             )
-        elif self.session.note_duplicate(describe(other), time.monotonic()):
+        elif self.session.note_duplicate(str(other), time.monotonic()):
             await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
