@@ -1,4 +1,4 @@
-"""Clients that join during an update, leave, come back, are slow or too few; a real server."""
+"""Clients that join during an update or come with another file; a real server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from contextlib import AsyncExitStack, ExitStack
 import numpy as np
 import pytest
 
-from fedglb.federation.wire.messages import Goodbye, Rejected
-from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
+from fedglb.federation.wire.messages import Goodbye
+from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.helpers.in_process import (
     Serving,
     client_of,
     honest,
     opened,
-    play,
     same,
     update,
 )
@@ -87,54 +86,6 @@ def test_a_client_that_joins_during_an_update_gets_its_model(shared, tmp_path, a
     play_scene(shared, tmp_path, scene)
 
 
-def test_a_client_that_leaves_during_an_update(shared, tmp_path, agreement):
-    async def scene(serving, agents):
-        async with by_hand(shared, "c") as c:
-            await c.join()
-            agents["d"].request_update()
-            await c.say(c.answer(await c.hear(SumsRequest)))
-            await c.hear(Evaluate)  # a round with b in it is under way
-            await asyncio.to_thread(agents["b"].close)
-            left = await asyncio.to_thread(serving.wait, "left", client="b")
-            assert left.text == "b has left: it said goodbye"
-            await c.take_part()
-            event = await updated(serving, [agents["a"], agents["d"]])
-            assert event.facts["clients"] == 3
-            assert serving.texts("excluded") == ["b is excluded: it said goodbye"]
-            counts = {"a": 7, "c": 5, "d": 9}
-            assert same(serving.session.coordinator.model, update(agreement, counts))
-
-    play_scene(shared, tmp_path, scene)
-
-
-def test_a_client_that_missed_updates_finds_the_newest_model(shared, tmp_path, agreement):
-    async def scene(serving, agents):
-        with opened(shared, tmp_path, "c", 4, "c.db") as c:
-            await asyncio.to_thread(serving.wait, "joined", client="c")
-            agents["d"].request_update()
-            await updated(serving, [*agents.values(), c])
-        await asyncio.to_thread(serving.wait, "left", client="c")
-        for number in (2, 3):  # two updates without it
-            play(agents["d"], "d", 2)
-            agents["d"].request_update()
-            await updated(serving, agents.values(), number)
-        history = [{**HONEST, "c": 4}, {**HONEST, "d": 11}, {**HONEST, "d": 13}]
-        with opened(shared, tmp_path, "c", 2, "c.db") as c:
-            assert await asyncio.to_thread(c.wait_for_model, 3, PATIENCE)
-            model = serving.session.coordinator.model
-            assert same(model, update(agreement, *history))
-            assert (c.status.model, c._client.protocol_client.covered) == (3, 0)
-            assert same(c._client.protocol_client.state.base, model)
-            agents["d"].request_update()
-            event = await updated(serving, [*agents.values(), c], 4)
-            assert (event.facts["clients"], event.facts["samples"]) == (4, 7 + 4 + 6 + 13)
-            now = {**HONEST, "c": 6, "d": 13}
-            assert same(serving.session.coordinator.model, update(agreement, *history, now))
-            assert c._client.protocol_client.covered == 6
-
-    play_scene(shared, tmp_path, scene)
-
-
 def test_a_new_file_waits_for_the_silence_of_the_old_one(shared, tmp_path, agreement):
     """Its samples are others: the model covers none of them."""
 
@@ -199,27 +150,5 @@ def test_an_agent_whose_file_was_copied_goes_on_alone(shared, tmp_path):
             older.observe(older.choose(np.eye(DIM)).id, 1.0)  # it still chooses and learns
             assert older.status.samples == 8
             assert serving.session.members.session("a") == copy.session
-
-    play_scene(shared, tmp_path, scene)
-
-
-def test_who_was_refused_for_its_answer_is_part_of_the_next_update(shared, tmp_path, agreement):
-    """One that sent an invalid message is excluded from that update, not from the federation."""
-
-    async def scene(serving, agents):
-        async with by_hand(shared, "c") as c:
-            await c.join()
-            agents["d"].request_update()
-            await c.hear(SumsRequest)
-            await c.say(b"garbage")
-            await c.hear(Rejected)
-            await updated(serving, agents.values())
-            c.client.receive(await c.hear(NewModel))
-            agents["d"].request_update()
-            await c.take_part()
-            event = await updated(serving, agents.values(), 2)
-            assert event.facts["clients"] == 4
-            model = update(agreement, HONEST, {**HONEST, "c": 5})
-            assert same(serving.session.coordinator.model, model)
 
     play_scene(shared, tmp_path, scene)

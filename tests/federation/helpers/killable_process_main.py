@@ -38,12 +38,12 @@ class Obedient:
     def obey(self) -> None:
         while True:
             try:
-                number, name, given = self._line.recv()
+                name, given = self._line.recv()
             except EOFError:
                 return
             if name == "end":
                 return
-            self.say(answer=number, **(getattr(self, name)(**given) or {}))
+            self.say(answer=getattr(self, name)(**given) or {})
 
     def arm(self, fault: Fault | None) -> None:
         self.faults.arm(fault)

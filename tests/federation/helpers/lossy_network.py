@@ -319,6 +319,12 @@ def updated(running: Harness, name: str = "a") -> None:
     running.until(lambda: running.shared(number))
 
 
+def recover(running: Harness, update: int = 1) -> None:
+    """Let messages arrive again, and wait until all hold the model of this update or a later."""
+    running.lost = lambda *_: False
+    running.until(lambda: running.shared(update))
+
+
 def stuck(running: Harness, name: str = "a", seconds: float = 1.0) -> None:
     """Let an agent ask for an update in which no derivatives arrive."""
     running.lost = lambda way, _, m: way == "up" and isinstance(m, Derivatives)
