@@ -172,12 +172,6 @@ def test_what_cannot_be_renewed_is_refused_and_changes_nothing(still, given, sai
     assert (accounts(still), member(still, "a")) == before
 
 
-def test_a_client_may_not_have_a_name_that_means_something_else(still):
-    for name in ("server", "authority"):
-        with pytest.raises(fg.InvalidInput, match="another name"):
-            operator.add(still.folder, [name])
-
-
 def test_a_configuration_that_the_server_refuses_renews_nothing(still, monkeypatch):
     before = member(still, "a"), still.bundle("a").certificate().serial
     monkeypatch.setattr(
