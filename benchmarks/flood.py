@@ -30,7 +30,6 @@ import numpy as np
 import fedglb as fg
 from benchmarks.local_federation import Place, federation
 from fedglb.federation import Agent
-from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.names import COORDINATOR, up
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import Goodbye, Heartbeat, Upward, Withdrawal
@@ -134,8 +133,7 @@ class Head:
         bundle = str(place.folder / COORDINATOR)
         command = [sys.executable, "-m", "fedglb.cli", "federation", "coordinator", bundle]
         options = ["--json", "--time-limit", "2"]
-        if "min_interval" in Policy.__dataclass_fields__:  # older sources have none
-            options += ["--min-interval", str(INTERVAL)]
+        options += ["--min-interval", str(INTERVAL)]
         self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
         self.started: dict[int, float] = {}
         self.joined: set[str] = set()

@@ -18,7 +18,7 @@ from typing import Any
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.service import serve
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import operator
@@ -98,5 +98,5 @@ def _serve(folder: Path, events: Any) -> None:
     def on_event(event: CoordinatorEvent) -> None:
         events.put((event.kind, event.facts))
 
-    policy = Policy(time_limit=300.0, absent_after=600.0)
+    policy = CoordinatorPolicy(time_limit=300.0, absent_after=600.0)
     serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, on_event)

@@ -1,4 +1,4 @@
-"""An agent alone, for tests: with the default, and with what that was before."""
+"""An agent alone, and a federation whose server runs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import Agent
+from tests.federation.helpers.nats_federation import federation, table
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """One federation and its server per test process, for tests that change neither."""
+    exact = {"name": "newton", "tolerance": 1e-14}
+    with federation(tmp_path_factory.mktemp("shared"), "abcde", table(6, solver=exact)) as out:
+        yield out
 
 
 @pytest.fixture

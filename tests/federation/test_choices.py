@@ -15,7 +15,7 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
@@ -44,7 +44,9 @@ class InProcess:
     def __init__(self, folder, agreement, explore=0.0):
         self.agreement = agreement
         self._kept = CoordinatorStore(folder / "state.db", agreement)
-        self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
+        self.session = CoordinatorSession(
+            agreement, self._kept, CoordinatorPolicy(), lambda event: None
+        )
         self.parts, self.calls, self.seeds = [], [], []
         for name in NAMES:
             file = AgentStore(folder / f"{name}.db", "process")

@@ -11,7 +11,6 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Coordinator
 from fedglb.simulation.reference import ReferenceEngine
@@ -89,7 +88,7 @@ def adopted_by_all(agents, update):
     for each in agents:
         each.tell(do="model", update=update)
     models = [each.next() for each in agents]
-    assert models == [{**models[0], "update": update, "same": True}] * N
+    assert models == [{**models[0], "update": update}] * N
     return models[0]
 
 
@@ -111,19 +110,19 @@ def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
             np.testing.assert_array_equal(got[name], getattr(wanted, name))  # to the bit
 
     file = CoordinatorStore(state, agreement)
-    arrays, packed = file.state()
-    updates = file.updates()
+    arrays, traffic = file.state()
+    updates = file.last_updates(T * N)
     file.close()
     kept = Coordinator.from_arrays(agreement.algorithm, agreement.setting, arrays)
     order = ["message", "direction"]
     wanted = expected.coordinator.ledger.frame().sort(order)
     assert_frame_equal(kept.ledger.frame().sort(order), wanted)
     assert kept.rounds == expected.coordinator.rounds
-    assert updates["update"].to_list() == list(range(1, len(models) + 1))
-    assert updates["clients"].to_list() == [N] * len(models)
-    assert updates["t"].to_list() == expected.recorder.update_frame()["t"].to_list()
-    assert updates["samples"].to_list() == expected.recorder.update_frame()["n"].to_list()
-    check_traffic(Traffic.unpack(packed), wanted)
+    made = expected.recorder.update_frame().select("t", "n").rows()
+    assert [(u.number, u.clients, u.t, u.samples) for u in updates] == [
+        (k, N, *row) for k, row in enumerate(made, 1)
+    ]
+    check_traffic(traffic, wanted)
 
 
 def check_traffic(traffic, ledger):

@@ -11,7 +11,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.status import privacy_of, schedule_of
 from fedglb.federation.wire.messages import Admitted, Goodbye, Rejected, Withdrawal
 from fedglb.privacy.accounting import gdp_epsilon
@@ -77,7 +77,7 @@ def test_updates_come_at_the_agreed_times_and_then_no_more(tmp_path, privacy):
         assert end.startswith(
             "the schedule has ended" if privacy is None else "the privacy budget is spent"
         )
-        assert list(running.file.updates()["clients"]) == [3] * B
+        assert [u.clients for u in running.file.last_updates(B)] == [3] * B
 
 
 def test_times_of_a_downtime_are_made_up_for_by_one_update(tmp_path):
@@ -230,7 +230,7 @@ def test_a_repeated_request_gets_the_same_bytes_also_after_a_restart(tmp_path):
 
 def test_a_lossy_network_and_restarts_spend_no_slot_twice(tmp_path):
     rng = np.random.default_rng(0)
-    policy = Policy(quorum=1, time_limit=3.0, absent_after=20.0, grace=4.0)
+    policy = CoordinatorPolicy(quorum=1, time_limit=3.0, absent_after=20.0, grace=4.0)
     with harness(
         tmp_path, agreement=private(updates=12), policy=policy, loss=0.3, twice=0.3, delay=0.6
     ) as running:

@@ -84,6 +84,7 @@ def test_an_update_is_the_plain_sum_and_one_message_with_numbers_each_way(runnin
     assert (entries["MaskedSum"].transfers, entries["MaskedSum"].scalars) == (5, 25)
     assert entries["NewModel"].transfers == 5
     assert ledger.transfers == 10
+    assert "SumsRequest" not in entries  # what nobody is sent is not counted
     assert running.coordinator.releases[1].clients == 5
     assert not running.heard("down", SumsRequest)
     assert not running.heard("up", BatchSums)

@@ -13,7 +13,7 @@ from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
@@ -42,7 +42,9 @@ class Together:
         folder.mkdir()
         self.agreement, self.dim = agreement, agreement.problem.dim
         self._kept = CoordinatorStore(folder / "state.db", agreement)
-        self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
+        self.session = CoordinatorSession(
+            agreement, self._kept, CoordinatorPolicy(), lambda event: None
+        )
         self.learners, self.calls, self.parts = {}, {}, {}
         for name, samples in SAMPLES.items():
             file = AgentStore(folder / f"{name}.db", "process")

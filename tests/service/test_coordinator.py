@@ -13,9 +13,8 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from fedglb.federation.coordinator.alarms import Alarm
 from fedglb.federation.coordinator.board import Board
-from fedglb.federation.coordinator.events import EventStatus, UpdateStatus
+from fedglb.federation.coordinator.events import Alarm, EventStatus, UpdateStatus
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.status import (
     CertificateStatus,

@@ -1,12 +1,14 @@
 """A demonstration federation on this machine: real processes, simulated users, one agent killed.
 
-The standard input of every process is a pipe, and each ends when the other end is closed: at the
-end, or because this process has died.
+``python -m fedglb.federation.demo FOLDER INDEX PLAN`` is one shop, an agent with its users; it
+writes a JSON report per decision to standard output.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -15,30 +17,40 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from fedglb.environments import Synthetic
+from fedglb.errors import integer
+from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agent.store import AgentStore
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.status import stored_status
-from fedglb.federation.demo_shop import DemoPlan, ShopReport, agent_file, offers
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.operator import nats_server, operator
-from fedglb.federation.operator.folder import SERVER
+from fedglb.federation.operator.folder import CLIENTS, SERVER
 from fedglb.federation.preload import preload
 from fedglb.kernels.cache import cache
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client
 from fedglb.typing import FloatArray
 
+_DIM, _ARMS = 10, 25
+_ALONE = {"name": "fedglb-auto", "threshold": 1.0}
+_PRIVATE = {"name": "fedglb-private", "updates": 20, "first": 3.0, "growth": 1.1}
+_PRIVACY = {"epsilon": 8.0, "delta": 1e-6, "honest": 0.6}
+_MINIMUM = 3  # clients in a secure sum
+_PACE = 50.0  # decisions per second and shop
+_HEARTBEAT = 0.5  # seconds
 _KILL_AT = 0.35  # share of its decisions after which an agent is killed
 _DOWN = 2.0  # seconds until it is started again
-_SILENCE = 120.0  # seconds without a report of any shop after which the demonstration fails
 _TO_END = 5.0  # seconds that a process has to end before it is killed
 _POLL = 0.05  # seconds
 _PYTHON = [sys.executable, "-P"]  # -P: import nothing from the current folder
-#: Runs a program that does not watch standard input, and ends it when standard input ends.
+#: Runs a program, and ends it when standard input ends: at the end, or because its parent died.
 _GUARD = """
 import os, subprocess, sys, threading
 program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
@@ -51,54 +63,63 @@ sys.exit(program.wait() & 0xFF)
 """
 
 
-class DemoFailed(RuntimeError):
-    """A process of the demonstration has ended, or no shop reports any more."""
+class DemoPlan(msgspec.Struct, frozen=True):
+    """The parameters of a demonstration.
 
-
-class DemoSummary(msgspec.Struct, frozen=True):
-    """The results of a demonstration.
-
-    Parameters
-    ----------
-    clients, seed, seconds
-        Number of agents, seed, duration.
-    decisions
-        Decisions with rewards, counted in the agents' files.
-    acknowledged, lost
-        Rewards that agents acknowledged, and those of them that are not in their files.
-    regret, separate_regret
-        The regret of the federation, and of separate learners on the same arms and users.
-    updates, rounds, bytes
-        Global updates, their rounds, and bytes on the wire.
-    killed
-        Of the agent that was killed: its name (`agent`), its acknowledged `decisions`, those that
-        it found in its file when it `returned`, and for how many `seconds` it was down.
-    epsilon, delta
-        The privacy spent; None: there was no privacy.
+    `private`: `fedglb_private` in place of `fedglb_auto`, with updates on a schedule of seconds,
+    noise, and secure sums if there are three shops or more.
     """
 
-    clients: int
-    seed: int
-    seconds: float
-    decisions: int
-    acknowledged: int
-    lost: int
-    regret: float
-    separate_regret: float
-    updates: int
-    rounds: int
-    bytes: int
-    killed: dict[str, Any]
-    epsilon: float | None = None
-    delta: float | None = None
+    clients: int = 5
+    decisions: int = 400  # of each shop
+    seed: int = 1  # of arms and users
+    private: bool = False
+
+    def __post_init__(self) -> None:
+        integer("clients", self.clients, at_most=100)
+        integer("decisions", self.decisions, at_least=10)
+        integer("seed", self.seed, at_least=0)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The shops' names."""
+        return tuple(f"shop-{i}" for i in range(1, self.clients + 1))
+
+    @property
+    def table(self) -> AgreementTable:
+        """What the federation agrees on."""
+        if not self.private:
+            return self.alone
+        minimum = _MINIMUM if self.clients >= _MINIMUM else None
+        privacy = {**_PRIVACY, "noise": "silo" if minimum is None else "sums"}
+        algorithm = {**_PRIVATE, "privacy": privacy}
+        return AgreementTable(self.clients, ProblemTable(_DIM), algorithm, minimum=minimum)
+
+    @property
+    def alone(self) -> AgreementTable:
+        """What separate learners run: `fedglb_private` learns nothing between updates."""
+        return AgreementTable(self.clients, ProblemTable(_DIM), _ALONE)
 
 
-def run(plan: DemoPlan, folder: Path, say: Callable[[str, bool], None]) -> DemoSummary:
-    """Run a demonstration in an empty folder.
+# -- users, and a shop ---------------------------------------------------------------------------
 
-    `say` gets a line of text, and whether it is an event (else it is the current progress).
-    """
-    return _Demo(plan, folder, say).run()
+
+class Offer(NamedTuple):
+    """The arms for one user, and what the agent does not know: each arm's reward and regret."""
+
+    arms: FloatArray
+    rewards: FloatArray
+    regrets: FloatArray
+
+
+def offers(plan: DemoPlan, index: int) -> Iterator[Offer]:
+    """Yield the offers to one shop's users: the simulator's, the same in every process."""
+    problem = plan.table.build().problem
+    for block in Synthetic(problem, plan.clients, _ARMS).checked_blocks(plan.decisions, plan.seed):
+        assert block.uniforms is not None
+        for step, means in enumerate(block.means[:, index]):
+            rewards = problem.link.sample(means, block.uniforms[step, index], problem.R)
+            yield Offer(block.arms[step, index], np.asarray(rewards), means.max() - means)
 
 
 def alone(plan: DemoPlan) -> FloatArray:
@@ -109,35 +130,106 @@ def alone(plan: DemoPlan) -> FloatArray:
         client = Client(name, agreement.algorithm, agreement.setting)
         for t, offer in enumerate(offers(plan, i)):
             arm = client.choose(offer.arms)
-            regret[i, t] = offer.regret(arm)
-            client.observe(offer.arms[arm], offer.reward(arm), t + 1)
+            regret[i, t] = offer.regrets[arm]
+            client.observe(offer.arms[arm], float(offer.rewards[arm]), t + 1)
     return np.cumsum(regret, axis=1)
+
+
+def agent_file(folder: Path, name: str) -> Path:
+    """Return the path of a shop's agent file."""
+    return folder / "agents" / f"{name}.db"
+
+
+class ShopReport(msgspec.Struct, frozen=True):
+    """A shop's progress; `id` is the decision whose reward was just acknowledged, or empty."""
+
+    id: str = ""
+    decisions: int = 0
+    regret: float = 0.0
+
+
+def shop(folder: Path, index: int, plan: DemoPlan) -> None:
+    """Serve one user after the other, from where the agent's file ends; then take part in updates.
+
+    It ends by a signal.
+    """
+    name, problem = plan.names[index], plan.table.build().problem
+    bundle = folder / "federation" / CLIENTS / name
+    with Agent.open(agent_file(folder, name), problem, bundle=bundle, beat=_HEARTBEAT) as agent:
+        while not agent.status.admitted:
+            time.sleep(_POLL)
+        users, waiting, decisions, regret = offers(plan, index), None, 0, 0.0
+        for id_, arm, reward in agent.export().select("id", "arm", "reward").iter_rows():
+            if reward is None:  # the process was killed before this user's reward
+                waiting = id_, arm
+            else:
+                decisions, regret = decisions + 1, regret + next(users).regrets[arm]
+        _report(ShopReport("", decisions, float(regret)))
+        for offer in users:
+            if waiting is None:
+                decision = agent.choose(offer.arms)
+                waiting = decision.id, decision.arm
+            (id_, arm), waiting = waiting, None
+            time.sleep(1.0 / _PACE)  # the user makes up their mind
+            agent.observe(id_, float(offer.rewards[arm]))
+            decisions, regret = decisions + 1, regret + offer.regrets[arm]
+            _report(ShopReport(id_, decisions, float(regret)))
+        signal.pause()
+
+
+def _report(report: ShopReport) -> None:
+    os.write(1, msgspec.json.encode(report) + b"\n")  # one write: a pipe does not split it
+
+
+# -- the demonstration ---------------------------------------------------------------------------
+
+
+class DemoFailed(RuntimeError):
+    """A process of the demonstration has ended."""
+
+
+class DemoSummary(msgspec.Struct, frozen=True):
+    """The results of a demonstration."""
+
+    clients: int
+    seed: int
+    seconds: float
+    decisions: int  # with rewards, counted in the agents' files
+    acknowledged: int  # rewards that agents acknowledged
+    lost: int  # of them, those that are not in the agents' files
+    regret: float
+    separate_regret: float  # of separate learners on the same arms and users
+    updates: int
+    rounds: int
+    bytes: int  # on the wire
+    #: Of the agent that was killed: its name (`agent`), its acknowledged `decisions`, those that it
+    #: found in its file when it `returned`, and for how many `seconds` it was down.
+    killed: dict[str, Any]
+    epsilon: float | None = None  # the privacy spent; None: there was no privacy
+    delta: float | None = None
 
 
 class _Process:
     """A child process, with a thread that reads its standard output."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, lines: SimpleQueue[tuple[Any, bytes]]
-    ) -> None:
-        self.name, self.log, self._lines = name, log, lines
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name, self.log = name, log
         with open(log, "ab") as errors:
             # In a process session of its own: Ctrl-C on the terminal reaches only the parent.
             self._popen = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                [sys.executable, "-I", "-S", "-c", _GUARD, *command],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                 start_new_session=True,
             )  # fmt: skip
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
 
-    def _read(self) -> None:
+    def read(self, lines: SimpleQueue[tuple[_Process, bytes]]) -> None:
         assert self._popen.stdout is not None
         for line in self._popen.stdout:
-            self._lines.put((self, line))
-        self._lines.put((self, b""))  # it has ended
+            lines.put((self, line))
+        lines.put((self, b""))  # it has ended
 
     def kill(self) -> None:
-        self._popen.kill()
+        os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
 
     def close_input(self) -> None:
@@ -151,7 +243,6 @@ class _Process:
             self._popen.wait(_TO_END)
         except subprocess.TimeoutExpired:
             self.kill()
-        self._thread.join(1.0)
 
     def check(self) -> None:
         """Raise `DemoFailed` if it has ended."""
@@ -162,37 +253,43 @@ class _Process:
             raise DemoFailed(f"{self.name} ended (exit code {code}): {why}")
 
 
-class _Demo:
+class Demo:
+    """A demonstration in an empty folder.
+
+    `say` gets a line of text, and whether it is an event (else it is the current progress).
+    """
+
     def __init__(self, plan: DemoPlan, folder: Path, say: Callable[[str, bool], None]) -> None:
         self._plan, self._folder, self._say = plan, folder, say
         self._lines: SimpleQueue[tuple[_Process, bytes]] = SimpleQueue()
         self._running: list[_Process] = []
-        self._reports: dict[str, ShopReport] = {}
+        self._reports = dict.fromkeys(plan.names, ShopReport())
         self._acknowledged: dict[str, set[str]] = {name: set() for name in plan.names}
         self._updates = 0
         self._victim = plan.names[1 % plan.clients]
         self._killed: dict[str, Any] = {}
-        self._began = self._last_report = time.monotonic()
+        self._began = time.monotonic()
 
     def run(self) -> DemoSummary:
+        """Run it, and count what is in the files at the end."""
         self._prepare()
         with self._processes():
             self._event("the server, the coordinator and the agents are starting")
             baseline = alone(self._plan)
-            last = self._plan.decisions
-            while any(self._decisions(name) < last for name in self._plan.names):
+            every = self._plan.clients * self._plan.decisions
+            while (made := sum(report.decisions for report in self._reports.values())) < every:
                 self._handle_next()
-                made = [self._decisions(name) for name in self._plan.names]
-                separate = sum(baseline[i, n - 1] for i, n in enumerate(made) if n)
-                regret = sum(report.regret for report in self._reports.values())
+                reports = enumerate(self._reports.values())
+                separate = sum(baseline[i, r.decisions - 1] for i, r in reports if r.decisions)
                 self._say(
-                    f"{sum(made):,} of {self._plan.clients * last:,} decisions, {self._updates} "
-                    f"updates; regret {regret:.1f}, of separate learners {separate:.1f}", False,
+                    f"{made:,} of {every:,} decisions, {self._updates} updates; "
+                    f"regret {self._regret:.1f}, of separate learners {separate:.1f}", False,
                 )  # fmt: skip
-        return self._summary(baseline)
+        return self._summary(float(np.sum(baseline[:, -1])))
 
-    def _decisions(self, name: str) -> int:
-        return self._reports[name].decisions if name in self._reports else 0
+    @property
+    def _regret(self) -> float:
+        return sum(report.regret for report in self._reports.values())
 
     def _event(self, text: str) -> None:
         self._say(f"{time.monotonic() - self._began:5.1f} s  {text}", True)
@@ -216,13 +313,13 @@ class _Demo:
         """Run the server, the coordinator and the shops; end them in the opposite order."""
         try:
             federation = self._folder / "federation"
-            nats = self._guarded("nats-server", nats_server.command(federation / SERVER))
+            nats = self._start("nats-server", nats_server.command(federation / SERVER))
             while nats_server.READY not in nats.log.read_text(errors="replace"):
                 nats.check()
                 time.sleep(_POLL)
             command = [*_PYTHON, "-m", "fedglb.cli", "federation", "coordinator", "--json"]
             command += [str(federation / COORDINATOR), "--absent-after", "2"]
-            self._guarded(COORDINATOR, [*command, "--min-interval", "0"])
+            self._start(COORDINATOR, [*command, "--min-interval", "0"])
             for name in self._plan.names:
                 self._start_shop(name)
             yield
@@ -232,29 +329,20 @@ class _Demo:
             for process in reversed(self._running):
                 process.end()
 
-    def _guarded(self, name: str, command: Sequence[str]) -> _Process:
-        return self._start(name, [sys.executable, "-I", "-S", "-c", _GUARD, *command])
-
     def _start_shop(self, name: str) -> None:
         index, plan = str(self._plan.names.index(name)), msgspec.json.encode(self._plan).decode()
-        module = "fedglb.federation.demo_shop"
-        self._start(name, [*_PYTHON, "-m", module, str(self._folder), index, plan])
+        self._start(name, [*_PYTHON, "-m", __name__, str(self._folder), index, plan])
 
     def _start(self, name: str, command: Sequence[str]) -> _Process:
-        process = _Process(name, command, self._folder / "logs" / f"{name}.log", self._lines)
+        process = _Process(name, command, self._folder / "logs" / f"{name}.log")
         self._running.append(process)
+        threading.Thread(target=process.read, args=[self._lines], daemon=True).start()
         return process
 
     def _handle_next(self) -> None:
         """Handle the next line of any process; kill and restart the victim when it is time."""
-        try:
-            process, line = self._lines.get(timeout=_POLL)
-        except Empty:
-            if time.monotonic() - self._last_report > _SILENCE:
-                raise DemoFailed(f"no agent has reported for {_SILENCE:g} s") from None
-        else:
-            if process in self._running:
-                self._handle(process, line)
+        with contextlib.suppress(Empty):
+            self._handle(*self._lines.get(timeout=_POLL))
         down = time.monotonic() - self._killed.get("at", time.monotonic())
         if down > _DOWN and all(process.name != self._victim for process in self._running):
             self._event(f"{self._victim} is started again")
@@ -264,7 +352,7 @@ class _Demo:
         name = process.name
         if not line and name == self._victim and self._killed:
             self._running.remove(process)
-            self._killed["decisions"] = self._decisions(name)  # all of its output is read
+            self._killed["decisions"] = self._reports[name].decisions  # all of its output is read
         elif not line:
             process.check()
         elif name == COORDINATOR:
@@ -272,8 +360,7 @@ class _Demo:
             self._updates += event["event"] == "updated"
             if event["event"] in ("joined", "left", "excluded", "rejected", "abandoned"):
                 self._event(f"coordinator: {event['text']}")
-        elif name in self._acknowledged:
-            self._last_report = time.monotonic()
+        elif name in self._reports:
             self._handle_report(process, msgspec.json.decode(line, type=ShopReport))
 
     def _handle_report(self, process: _Process, report: ShopReport) -> None:
@@ -292,10 +379,9 @@ class _Demo:
             self._killed |= {"returned": report.decisions, "seconds": seconds}
             self._event(f"{name} is back after {seconds:.1f} s, with {report.decisions} decisions")
 
-    def _summary(self, baseline: FloatArray) -> DemoSummary:
+    def _summary(self, separate_regret: float) -> DemoSummary:
         """Count in the files of agents and coordinator, which no process has open any more."""
-        found = [_read_agent(self._plan, self._folder, i) for i in range(self._plan.clients)]
-        every = zip(self._acknowledged.values(), found, strict=True)
+        kept = {name: _rewarded(agent_file(self._folder, name)) for name in self._plan.names}
         bundle = Bundle.read(self._folder / "federation" / COORDINATOR)
         status = stored_status(bundle, bundle.folder / "state.db", {})
         privacy = status.privacy
@@ -303,11 +389,11 @@ class _Demo:
             clients=self._plan.clients,
             seed=self._plan.seed,
             seconds=time.monotonic() - self._began,
-            decisions=sum(len(ids) for ids, _ in found),
+            decisions=sum(len(ids) for ids in kept.values()),
             acknowledged=sum(len(ids) for ids in self._acknowledged.values()),
-            lost=sum(len(said - ids) for said, (ids, _) in every),
-            regret=sum(regret for _, regret in found),
-            separate_regret=float(np.sum(baseline[:, -1])),
+            lost=sum(len(ids - kept[name]) for name, ids in self._acknowledged.items()),
+            regret=self._regret,
+            separate_regret=separate_regret,
             updates=status.totals.updates,
             rounds=status.totals.rounds,
             bytes=status.totals.bytes,
@@ -317,14 +403,14 @@ class _Demo:
         )
 
 
-def _read_agent(plan: DemoPlan, folder: Path, index: int) -> tuple[set[str], float]:
-    """Return the ids of the decisions with rewards in an agent's file, and their regret."""
-    store = AgentStore(agent_file(folder, plan.names[index]), "process")
+def _rewarded(path: Path) -> set[str]:
+    """Return the ids of the decisions with rewards in an agent's file."""
+    store = AgentStore(path, "process")
     try:
-        rows = store.played()
+        return {id_ for id_, _ in store.played()}
     finally:
         store.close()
-    regrets = (
-        offer.regret(arm) for (_, arm), offer in zip(rows, offers(plan, index), strict=False)
-    )
-    return {id_ for id_, _ in rows}, sum(regrets)
+
+
+if __name__ == "__main__":
+    shop(Path(sys.argv[1]), int(sys.argv[2]), msgspec.json.decode(sys.argv[3], type=DemoPlan))

@@ -62,7 +62,7 @@ def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
         ):
             wait(lambda: agent.status.admitted)
             assert agent.status.refused is None
-            assert operator.revoke(running.folder, ["a"]).verified
+            assert operator.revoke(running.folder, ["a"])
             wait(lambda: agent.status.refused)
             said = agent.status
             assert said.refused.startswith("revoked or unknown to the server: it does not admit a")

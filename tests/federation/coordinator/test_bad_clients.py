@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.service import Inbox
+from fedglb.federation.coordinator.updates import FARTHEST
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.federation.wire.messages import Hello, Rejected
+from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol.messages import Covariance, SumsRequest, SyncRequest
-from tests.federation.helpers.lossy_network import DIM, Harness, agreed, ask, joined, texts
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
-
-
-def said_to(out, client):
-    return [decode_down(payload, client, DIM)[1] for name, payload in out if name == client]
+from tests.federation.helpers.lossy_network import DIM, agreed, ask, texts, updated
 
 
 def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
@@ -37,13 +24,13 @@ def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
     assert "t = 1125899906842624" in texts(running, "invalid")[0]
     assert running.coordinator.t == 0
     assert all(n.learner.clock < 10 for n in running.nodes.values())
-    ask(running, "a")
-    running.until(running.shared)
+    updated(running, "a")
 
 
-def test_more_samples_than_allowed_are_invalid(tmp_path):
-    policy = Policy(quorum=2, max_samples=6)
-    running = joined(tmp_path, policy=policy)
+@pytest.mark.parametrize("algorithm", [fg.fedglb_ucb(1e9, fg.Newton()), fg.fedglb_auto(1e9)])
+def test_more_samples_than_allowed_are_invalid(join, algorithm):
+    policy = CoordinatorPolicy(quorum=2, max_samples=6)
+    running = join(policy=policy, agreement=agreed(algorithm=algorithm))
     running.nodes["c"].feed(3)
     ask(running)
     running.until(lambda: "updated" in running.kinds())
@@ -51,17 +38,14 @@ def test_more_samples_than_allowed_are_invalid(tmp_path):
         "c sent an invalid message: samples = 7 is not allowed: give a whole number >= 0 and <= 6"
     ]
     assert running.events[-1].facts["clients"] == 2
-    running.close()
 
 
 def test_text_from_a_client_is_one_short_line_of_the_log(running):
     hello = running.nodes["a"].agent_session.hello()
     software = "x\n2026-01-01 update 9 is done\x1b[2J" + "y" * 100
-    running.session.receive(
-        "d", encode(Hello("other", 0, software, hello.agreement), "s"), running.now
-    )
+    running.hear("d", Hello("other", 0, software, hello.agreement), "s")
     facts = {f"fact\n{k}" + "z" * 150: "\r" * 200 for k in range(150)}
-    running.session.receive("e", encode(Hello("i", 0, "y", facts), "s"), running.now)
+    running.hear("e", Hello("i", 0, "y", facts), "s")
     lines = texts(running, "joined")[-1:] + texts(running, "rejected")
     assert len(lines) == 2
     for line in lines:
@@ -73,20 +57,23 @@ def test_text_from_a_client_is_one_short_line_of_the_log(running):
 def test_another_version_is_told_so(running):
     payload = bytearray(encode(running.nodes["a"].agent_session.beat(), "s"))
     payload[3] = 9
-    out = running.session.receive("b", bytes(payload), running.now)
-    [answer] = said_to(out, "b")
-    assert isinstance(answer, Rejected)
+    [answer] = running.hear("b", bytes(payload))
     assert answer.reason == (
         "message = 'wire format 9' is not allowed: give a message of wire format 1"
     )
 
 
-def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(running):
+@pytest.mark.parametrize("connects", [False, True])
+def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(running, connects):
+    """A machine that slept, or had no connection for a while."""
     running.lost = lambda way, name, message: isinstance(message, Covariance)
     ask(running)
     running.until(lambda: "updating" in running.kinds())
-    running.session.tick(running.now)
-    out = running.session.tick(running.now + 100.0)  # a machine that slept
+    later = running.now + 100.0
+    if connects:
+        running.session._ticked = None  # it is the connection that counts
+        running.session.start(later)
+    out = running.session.tick(later)
     assert "left" not in running.kinds()
     assert "excluded" not in running.kinds()
     assert [decode_down(p, c, DIM)[1] for c, p in out] == [
@@ -94,38 +81,9 @@ def test_a_coordinator_that_stood_still_does_not_count_the_others_as_silent(runn
     ]
 
 
-def test_a_new_file_during_an_update_is_kept_before_a_crash(running, tmp_path):
-    ask(running)
-    running.until(running.shared)  # the model covers what c has
-    assert running.coordinator.covered["c"].samples == 4
-    running.lost = lambda way, name, message: isinstance(message, Covariance)
-    ask(running)
-    running.until(lambda: not running.session.driver.idle)
-    node = running.nodes["c"]
-    node.close()
-    for old in tmp_path.glob("c.db*"):
-        old.unlink()
-    running.session.members.drop("c")  # the old one was silent for long enough
-    other = Hello("a new file", 0, "test", running.nodes["a"].agent_session.hello().agreement)
-    running.session.receive("c", encode(other, "new"), running.now)
-    running.crash()
-    assert "c" not in running.coordinator.covered
-    running.session.receive("c", encode(other, "new"), running.now)
-    message = running.coordinator.model_for("c")
-    assert message.covered == 0
-
-
-def test_a_quorum_beyond_all_clients_and_a_bad_last_number_are_refused(tmp_path):
+def test_a_quorum_beyond_all_clients_is_refused(join):
     with pytest.raises(InvalidInput, match="quorum"):
-        Harness(tmp_path / "x", policy=Policy(quorum=6), agreement=agreed(max_clients=5))
-
-
-def test_below_the_quorum_the_operator_is_told(tmp_path):
-    running = joined(tmp_path, policy=Policy(quorum=4))
-    ask(running)
-    running.until(lambda: "waiting" in running.kinds())
-    assert texts(running, "waiting") == ["a asks for an update; 3 are present, the quorum is 4"]
-    running.close()
+        join(policy=CoordinatorPolicy(quorum=6), agreement=agreed(max_clients=5))
 
 
 def test_one_client_cannot_fill_the_inbox_for_the_others():
@@ -135,65 +93,101 @@ def test_one_client_cannot_fill_the_inbox_for_the_others():
     assert inbox.put("good", large)
 
 
-class UnknownCurvature(fg.Poisson):
-    """A link without self-concordance: Newton's steps need losses."""
-
-    def self_concordance(self, radius):
-        return None
-
-
-def test_an_infinite_loss_is_taken_only_where_a_sample_can_have_one():
-    problem = fg.Problem(dim=2, link=UnknownCurvature(), noise=1.0)
-    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
-    setting = algorithm.setting(problem, 1, None)
-    coordinator = fg.Coordinator(algorithm, setting, ["a"], reward_limit=5.0)
-    client = fg.Client("a", algorithm, setting)
-    client.observe([1.0, 0.0], 1.0, t=1)
-    [request] = coordinator.begin(1)
-    [evaluate] = coordinator.receive(client.receive(request)[0])
-    [answer] = client.receive(evaluate)
-    assert answer.loss is not None
-    with pytest.raises(InvalidInput, match="loss"):
-        coordinator.receive(dataclasses.replace(answer, loss=math.inf))
-
-
 def test_a_rejection_does_not_hide_an_invalid_message(running):
     hello = running.nodes["a"].agent_session.hello()
     other = Hello("another file", 0, "test", hello.agreement)
-    running.session.receive("a", encode(other, "second"), running.now)
-    out = running.session.receive("a", b"garbage", running.now)
+    running.hear("a", other, "second")
+    [answer] = running.hear("a", b"garbage")
     assert len(texts(running, "rejected")) == len(texts(running, "invalid")) == 1
-    [answer] = said_to(out, "a")
     assert answer.member  # excluded from the update, but still a member
 
 
 def test_a_request_of_a_client_that_lacks_the_model_is_answered_with_the_model(running):
-    ask(running)
-    running.until(running.shared)
-    request = SyncRequest("b", 5, 0)
-    session = running.nodes["b"].agent_session.session
-    out = running.session.receive("b", encode(request, session), running.now)
-    [model] = said_to(out, "b")
+    updated(running)
+    [model] = running.hear("b", SyncRequest("b", 5, 0))
     assert (model.update, running.session.driver.idle) == (1, True)
 
 
-def test_a_client_excluded_at_the_end_is_not_counted(tmp_path):
+def test_a_client_excluded_at_the_end_is_not_counted(join):
     """With sums alone there are no rounds: excluding the last one missing finishes the update."""
-    running = joined(tmp_path, agreement=agreed(algorithm=fg.dislinucb(1e9)))
+    running = join(agreement=agreed(algorithm=fg.dislinucb(1e9)))
     running.lost = lambda way, name, message: isinstance(message, Covariance) and name == "c"
     ask(running)
     running.until(lambda: "updated" in running.kinds())
     facts = running.events[-1].facts
     assert (facts["clients"], facts["samples"]) == (2, 8)
-    running.close()
 
 
-def test_the_number_given_for_a_lost_file_survives_a_crash(tmp_path):
-    running = joined(tmp_path, after=41)
+# -- the update that a client says it holds the model of -----------------------------------------
+
+HUGE = 2**53 - 1
+
+
+@pytest.fixture
+def at_model(join):
+    return join(agreement=agreed(algorithm=fg.fedglb_mix(1e9), max_clients=9))
+
+
+def hello(running, name, update):
+    """Say hello with this update's model; return the reason for which it is rejected."""
+    [answer] = running.hear(name, Hello(name, update, "test", running.agreement.facts()), name)
+    return answer.reason
+
+
+@pytest.mark.parametrize("update", [HUGE, 2**52, FARTHEST + 1])
+def test_a_huge_number_is_not_advised(at_model, update):
+    reason = hello(at_model, "x", update)
+    assert reason == (
+        f"x says that it holds the model of update {update}, which there cannot be: the "
+        "coordinator's last update is 0"
+    )
+    assert "--after" not in reason
+
+
+def test_a_number_between_two_updates_is_not_believed_and_the_model_stays(at_model):
+    """Nobody holds the model of an update that is in progress."""
+    updated(at_model)
+    at_model.lost = lambda way, *_: way == "up"
+    at_model.session.driver.restart_interrupted(at_model.now)
+    ask(at_model, "b")
+    at_model.lost = lambda *_: False
+    at_model.coordinator.start_update(9, "b")
+    assert (at_model.coordinator.started, at_model.coordinator.finished) == (2, 1)
+    assert "which there cannot be" in hello(at_model, "x", 2)
+    assert at_model.coordinator.model is not None
+
+
+def test_the_majority_is_named_and_who_says_more(at_model):
+    assert "--after 41" in hello(at_model, "w", 41)
+    assert "--after 41" in hello(at_model, "x", 41)
+    reason = hello(at_model, "y", FARTHEST - 1)
+    assert "--after 41 (of 3 such clients at least half hold the model of update 41 or" in reason
+    assert reason.endswith("earlier one; y claim a later one)")
+    assert str(FARTHEST - 1) in reason  # what it says is in the log
+    assert "--after 41" in hello(at_model, "z", 40)
+    assert not at_model.session.records.keys() & {"w", "x", "y", "z"}
+
+
+def test_after_is_bounded_survives_a_crash_and_can_be_used_again(join):
+    running = join(after=FARTHEST)
     running.crash()
-    assert running.coordinator.started == 41
+    assert running.coordinator.started == FARTHEST
     running.until(running.everybody_here)
-    ask(running)
-    running.until(running.shared)
-    assert running.coordinator.finished == 42
-    running.close()
+    updated(running)
+    assert running.coordinator.finished == FARTHEST + 1
+    for wrong in (HUGE, 2 * FARTHEST + 2, -1):
+        running.file.close()
+        with pytest.raises(InvalidInput, match="after"):
+            running.begin(after=wrong)
+    running.file.close()
+    running.begin(after=FARTHEST + 50)
+    assert running.coordinator.started == FARTHEST + 50
+
+
+def test_a_heartbeat_with_a_huge_number_changes_nothing(at_model):
+    updated(at_model)
+    at_model.hear("c", Heartbeat(HUGE, HUGE))
+    at_model.run(1.0)
+    assert at_model.coordinator.finished == 1
+    updated(at_model, "a")
+    assert not texts(at_model, "restored")

@@ -11,11 +11,11 @@ import pytest
 
 from fedglb.federation.coordinator.rates import Rate, RateLimiter, Rates
 from fedglb.federation.wire.codec import MAX_BYTES, encode, kind_of
-from fedglb.federation.wire.messages import Admitted, Goodbye, Heartbeat, Hello, Withdrawal
+from fedglb.federation.wire.messages import Admitted, Goodbye, Heartbeat, Withdrawal
 from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
 from tests.federation.helpers.in_process import Serving, honest, same
-from tests.federation.helpers.lossy_network import DIM, POLICY, ask, joined, texts
-from tests.federation.helpers.nats_federation import PATIENCE, federation
+from tests.federation.helpers.lossy_network import DIM, POLICY, ask, updated
+from tests.federation.helpers.nats_federation import PATIENCE
 from tests.federation.helpers.raw_client import by_hand
 
 FLOOD = 10_000
@@ -46,7 +46,7 @@ def flood(running, payload: bytes, count: int = FLOOD) -> int:
     """Send a payload very often at one moment; return how many were read."""
     read = 0
     for _ in range(count):
-        if running.session.admits("c", payload, running.now):
+        if running.session.gate.admits("c", payload, running.now):
             read += 1
             running.tell(running.session.receive("c", payload, running.now))
     return read
@@ -59,60 +59,42 @@ KINDS = [
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_flood_is_dropped_unread_counted_and_reported_once(tmp_path, kind, monkeypatch):
-    running = joined(tmp_path)
-    try:
-        running.run(1.0)
-        writes = []
-        write = running.file.write_member
-        monkeypatch.setattr(
-            running.file, "write_member", lambda *given: writes.append(given[0]) or write(*given)
-        )
-        read = flood(running, messages(running)[kind])
-        assert read <= RATES.heartbeat.burst  # the largest burst
-        assert running.session.gate.dropped == {"c": FLOOD - read}
-        assert len(writes) <= (2 if kind == "goodbye" else 0)
-        running.run(30.0)
-        assert len(texts(running, "limited")) == 1
-        [event] = [e for e in running.events if e.kind == "limited"]
-        assert event.facts["client"] == "c"
-        assert sum(event.facts["dropped"].values()) == FLOOD - read
-    finally:
-        running.close()
-
-
-def folder(tmp_path, name):
-    out = tmp_path / name
-    out.mkdir()
-    return out
+def test_a_flood_is_dropped_unread_counted_and_reported_once(running, kind, monkeypatch):
+    running.run(1.0)
+    writes = []
+    write = running.file.write_member
+    monkeypatch.setattr(
+        running.file, "write_member", lambda *given: writes.append(given[0]) or write(*given)
+    )
+    read = flood(running, messages(running)[kind])
+    assert read <= RATES.heartbeat.burst  # the largest burst
+    assert running.session.gate.dropped == {"c": FLOOD - read}
+    assert len(writes) <= (2 if kind == "goodbye" else 0)
+    running.run(30.0)
+    [event] = [e for e in running.events if e.kind == "limited"]
+    assert event.facts["client"] == "c"
+    assert sum(event.facts["dropped"].values()) == FLOOD - read
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_others_update_while_one_client_floods(tmp_path, kind):
+def test_the_others_update_while_one_client_floods(join, kind):
     """Their model is that of an update with its honest answers, or without it: to the bit."""
-    running = joined(folder(tmp_path, "flooded"))
-    try:
-        payload, step = messages(running)[kind], running.step
+    running = join()
+    payload, step = messages(running)[kind], running.step
 
-        def flooded() -> None:
-            flood(running, payload, 500)  # 10,000 a second
-            step()
+    def flooded() -> None:
+        flood(running, payload, 500)  # 10,000 a second
+        step()
 
-        running.step = flooded
-        ask(running)
-        running.until(lambda: running.coordinator.finished > 0 and running.idle)
-        fitted = sorted(running.coordinator.covered)
-        assert fitted in (["a", "b"], ["a", "b", "c"])
-        assert running.session.gate.dropped["a"] == running.session.gate.dropped["b"] == 0
-    finally:
-        running.close()
-    quiet = joined(folder(tmp_path, "quiet"), names=fitted)
-    try:
-        ask(quiet)
-        quiet.until(quiet.shared)
-        assert same(running.coordinator.model, quiet.coordinator.model)
-    finally:
-        quiet.close()
+    running.step = flooded
+    ask(running)
+    running.until(lambda: running.coordinator.finished > 0 and running.idle)
+    fitted = sorted(running.coordinator.covered)
+    assert fitted in (["a", "b"], ["a", "b", "c"])
+    assert running.session.gate.dropped["a"] == running.session.gate.dropped["b"] == 0
+    quiet = join(names=fitted)
+    updated(quiet)
+    assert same(running.coordinator.model, quiet.coordinator.model)
 
 
 def test_answers_that_were_asked_for_are_always_read():
@@ -145,88 +127,70 @@ def test_the_kind_is_read_in_any_order_of_keys():
     assert kind_of(b"") is kind_of(b"fgb") is None
 
 
-def test_updates_keep_an_interval_and_the_request_waits(tmp_path):
-    running = joined(tmp_path, policy=dataclasses.replace(POLICY, min_interval=3.0))
+def test_updates_keep_an_interval_and_the_request_waits(join):
+    running = join(policy=dataclasses.replace(POLICY, min_interval=3.0))
     session = running.nodes["b"].agent_session.session
-    try:
-        for _ in range(200):  # 10 s
-            request = SyncRequest("b", 5, running.coordinator.finished)
-            running.tell(running.session.receive("b", encode(request, session), running.now))
-            running.step()
-        started = [e for e in running.events if e.kind == "updating"]
-        assert len(started) == 4  # at 0, 3, 6 and 9 s
-        assert running.coordinator.ledger.entries["SyncRequest", "up"].messages == 4
-    finally:
-        running.close()
+    for _ in range(200):  # 10 s
+        request = SyncRequest("b", 5, running.coordinator.finished)
+        running.tell(running.session.receive("b", encode(request, session), running.now))
+        running.step()
+    started = [e for e in running.events if e.kind == "updating"]
+    assert len(started) == 4  # at 0, 3, 6 and 9 s
+    assert running.coordinator.ledger.entries["SyncRequest", "up"].messages == 4
 
 
-def test_a_request_that_waits_ends_with_its_client(tmp_path):
-    running = joined(tmp_path, policy=dataclasses.replace(POLICY, min_interval=30.0))
-    try:
-        ask(running)
-        running.until(running.shared)
-        running.feed()
-        ask(running, "c")
-        running.run(1.0)
-        running.leave("c")
-        running.run(60.0)
-        assert running.coordinator.finished == 1
-        assert running.idle
-    finally:
-        running.close()
+def test_a_request_that_waits_ends_with_its_client(join):
+    running = join(policy=dataclasses.replace(POLICY, min_interval=30.0))
+    updated(running)
+    running.feed()
+    ask(running, "c")
+    running.run(1.0)
+    running.leave("c")
+    running.run(60.0)
+    assert running.coordinator.finished == 1
+    assert running.idle
 
 
-def test_a_hello_that_changes_nothing_writes_nothing(tmp_path, monkeypatch):
-    running = joined(tmp_path)
-    try:
-        monkeypatch.setattr(running.file, "write_member", lambda *_: pytest.fail("written"))
-        running.say(running.nodes["a"], running.nodes["a"].agent_session.hello())
-        del running.said[:]
-        running.run(1.0)
-        assert len(running.heard("down", Admitted, "a")) == 1
-    finally:
-        running.close()
+def test_a_hello_that_changes_nothing_writes_nothing(running, monkeypatch):
+    monkeypatch.setattr(running.file, "write_member", lambda *_: pytest.fail("written"))
+    running.say(running.nodes["a"], running.nodes["a"].agent_session.hello())
+    del running.said[:]
+    running.run(1.0)
+    assert len(running.heard("down", Admitted, "a")) == 1
 
 
-def test_a_hello_of_another_file_is_written(tmp_path):
-    running = joined(tmp_path)
-    try:
-        facts = running.agreement.facts()
-        running.session.members.drop("c")
-        hello = Hello("another", 0, "test", facts)
-        running.session.receive("c", encode(hello, "new"), running.now)
-        assert running.file.members()["c"].instance == "another"
-    finally:
-        running.close()
+async def flood_until(flooder, done) -> None:
+    """Send heartbeats as fast as they go."""
+    beat = encode(Heartbeat(0, 0), flooder.session)
+    while not done.done():
+        for _ in range(500):
+            await flooder.say(beat)
+        await flooder.line.flush()
 
 
-def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path):
+def later(wait, *given, **facts):
+    return asyncio.ensure_future(asyncio.to_thread(wait, *given, **facts))
+
+
+def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(shared, tmp_path):
     """A real server: the flooder is left out, and comes back when it is quiet."""
-    folder = tmp_path / "here"
-    folder.mkdir()
     with (
-        federation(folder, ["a", "b", "c"]) as running,
-        Serving(running, folder / "state.db") as serving,
-        honest(running, folder, serving, {"a": 7, "b": 4}) as agents,
+        Serving(shared, tmp_path / "state.db") as serving,
+        honest(shared, tmp_path, serving, {"a": 7, "b": 4}) as agents,
     ):
 
         async def scene() -> None:
-            async with by_hand(running, "c") as flooder:
+            async with by_hand(shared, "c") as flooder:
                 await flooder.join()
-                beat = encode(Heartbeat(0, 0), flooder.session)
-                left = asyncio.ensure_future(asyncio.to_thread(serving.wait, "left", client="c"))
-                while not left.done():
-                    for _ in range(500):
-                        await flooder.say(beat)
-                    await flooder.line.flush()
+                left = later(serving.wait, "left", client="c")
+                await flood_until(flooder, left)
                 assert "it floods, and is not listened to for 10 s" in left.result().text
-                before = serving.session.gate.dropped["c"]
+                assert serving.session.gate.dropped["c"] > 200
                 agents["a"].request_update()
                 for agent in agents.values():
                     assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
-                finished = await asyncio.to_thread(serving.wait, "updated", number=1)
+                finished = await later(serving.wait, "updated", number=1)
                 assert (finished.facts["clients"], finished.facts["samples"]) == (2, 11)
-                assert before > 200
                 while serving.session.members.session("c") != flooder.session:
                     await flooder.hello()  # it is heard again after a while
                     await asyncio.sleep(0.5)
@@ -237,34 +201,18 @@ def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(tmp_path)
 
 
 @pytest.mark.slow
-def test_a_newcomer_is_heard_while_another_client_floods(tmp_path):
-    folder = tmp_path / "here"
-    folder.mkdir()
-    with (
-        federation(folder, ["a", "b"]) as running,
-        Serving(running, folder / "state.db") as serving,
-    ):
+def test_a_newcomer_is_heard_while_another_client_floods(shared, tmp_path):
+    with Serving(shared, tmp_path / "state.db") as serving:
 
         async def scene() -> None:
-            async with by_hand(running, "a") as flooder:
+            async with by_hand(shared, "a") as flooder, by_hand(shared, "b") as newcomer:
                 await flooder.join()
-                beat = encode(Heartbeat(0, 0), flooder.session)
-                joined = asyncio.ensure_future(
-                    asyncio.to_thread(serving.wait, "joined", client="b")
-                )
-
-                async def flood() -> None:
-                    while not joined.done():
-                        for _ in range(500):
-                            await flooder.say(beat)
-                        await flooder.line.flush()
-
-                flooding = asyncio.ensure_future(flood())
-                await asyncio.to_thread(serving.wait, "left", client="a")
-                async with by_hand(running, "b") as newcomer:
-                    while not joined.done():
-                        await newcomer.hello()
-                        await asyncio.sleep(0.05)
+                joined = later(serving.wait, "joined", client="b")
+                flooding = asyncio.ensure_future(flood_until(flooder, joined))
+                await later(serving.wait, "left", client="a")
+                while not joined.done():
+                    await newcomer.hello()
+                    await asyncio.sleep(0.05)
                 await flooding
 
         asyncio.run(asyncio.wait_for(scene(), 2 * PATIENCE))

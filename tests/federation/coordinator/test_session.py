@@ -9,10 +9,10 @@ import pytest
 
 import fedglb as fg
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.wire.codec import encode
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.wire.messages import (
     Admitted,
+    Goodbye,
     Heartbeat,
     Hello,
     HelloRequest,
@@ -30,40 +30,34 @@ from fedglb.protocol.messages import (
 )
 from fedglb.protocol.update import Update
 from tests.federation.helpers.in_process import same
-from tests.federation.helpers.lossy_network import POLICY, TICK, agreed, ask, harness, joined, texts
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
+from tests.federation.helpers.lossy_network import (
+    POLICY,
+    TICK,
+    agreed,
+    ask,
+    harness,
+    recover,
+    stuck,
+    texts,
+    updated,
+)
 
 
 def test_an_update_is_finished_and_reported(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.kinds() == ["joined"] * 3 + ["updating", "updated"]
     facts = running.events[-1].facts
-    assert (facts["number"], facts["clients"], facts["samples"], facts["asked_by"]) == (
-        1,
-        3,
-        12,
-        "a",
-    )
-    row = running.file.updates().row(0, named=True)
-    assert {k: facts[k] for k in ("t", "rounds", "bytes")} == {
-        k: row[k] for k in ("t", "rounds", "bytes")
-    }
+    wanted = {"number": 1, "clients": 3, "samples": 12, "asked_by": "a"}
+    assert wanted.items() <= facts.items()
+    [row] = running.file.last_updates(9)
+    assert (row.t, row.rounds, row.bytes) == (facts["t"], facts["rounds"], facts["bytes"])
     sent = running.session.traffic.entries
     assert sent["NewModel.down"][0] == 3
     assert sent["SumsRequest.down"][0] == 3
 
 
-def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
-    running = joined(
-        tmp_path, policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0)
-    )
+def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(join):
+    running = join(policy=dataclasses.replace(POLICY, time_limit=60.0, absent_after=90.0))
     running.lost = lambda way, name, m: way == "up" and name == "b" and isinstance(m, Covariance)
     ask(running)
     running.run(30.0)
@@ -76,9 +70,7 @@ def test_resends_come_after_a_pause_that_doubles_up_to_four_seconds(tmp_path):
     assert pauses[:6] == pytest.approx([0.25, 0.5, 1.0, 2.0, 4.0, 4.0], abs=1.5 * TICK)
     assert len(running.heard("down", SumsRequest, "a")) == 1  # only to who is missing
     assert running.coordinator.ledger.entries["SumsRequest", "down"].messages == 3
-    running.lost = lambda *_: False
-    running.until(running.shared)
-    running.close()
+    recover(running)
 
 
 def test_nothing_is_resent_while_answers_come_in(running):
@@ -102,8 +94,7 @@ def test_nothing_is_resent_while_answers_come_in(running):
 
 def test_a_client_that_does_not_answer_in_time_is_excluded_and_gets_the_model(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert texts(running, "excluded") == ["c is excluded: no answer within 5 s"]
     assert running.coordinator.last_update.samples == 8
     assert running.nodes["c"].learner.protocol_client.covered == 0
@@ -122,20 +113,19 @@ def test_below_the_quorum_an_update_is_abandoned_and_the_next_has_another_number
     running.lost = lambda *_: False
     running.crash()
     running.until(running.everybody_here)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     assert running.coordinator.finished == 2
 
 
-def test_below_the_quorum_no_update_starts_and_the_request_stands(tmp_path):
-    running = joined(tmp_path, names=["a"])
+def test_below_the_quorum_no_update_starts_and_the_request_stands(join):
+    running = join(names=["a"])
     ask(running)
     running.run(5.0)
     assert "updating" not in running.kinds()
+    assert texts(running, "waiting") == ["a asks for an update; 1 are present, the quorum is 2"]
     running.add("b")
     running.until(running.shared)
     assert running.coordinator.finished == 1
-    running.close()
 
 
 def test_a_silent_agent_is_absent_until_its_next_message(running):
@@ -154,17 +144,16 @@ def test_a_silent_agent_is_absent_until_its_next_message(running):
 
 
 def test_goodbye_in_an_update_and_late_messages_of_that_session(running):
-    late = encode(
-        running.nodes["c"].agent_session.hello(), running.nodes["c"].agent_session.session
-    )
+    part = running.nodes["c"].agent_session
+    late = part.hello()
     ask(running)
     running.leave("c")
     running.until(running.shared)
     assert texts(running, "left") == ["c has left: it said goodbye"]
     assert running.coordinator.last_update.samples == 8
-    running.tell(running.session.receive("c", late, running.now))
+    [answer] = running.hear("c", late, part.session)
+    assert isinstance(answer, Rejected)
     assert "c" not in running.session.members
-    assert running.heard("down", Rejected, "c")
 
 
 def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
@@ -173,16 +162,13 @@ def test_a_model_that_was_lost_is_sent_again_and_counted_once(running):
     running.run(6.0)
     assert running.nodes["b"].model == 0
     assert len(running.heard("down", NewModel, "b")) > 5
-    running.lost = lambda *_: False
-    running.until(running.shared)
+    recover(running)
     assert running.coordinator.ledger.entries["NewModel", "down"].messages == 3
     assert running.session.traffic.entries["NewModel.down"][0] > 8
 
 
 def test_after_a_crash_the_update_waits_for_those_who_were_present(running):
-    ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    stuck(running)
     assert not running.idle
     running.lost = lambda way, name, m: name == "c"
     running.crash()
@@ -193,9 +179,7 @@ def test_after_a_crash_the_update_waits_for_those_who_were_present(running):
 
 
 def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
-    ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    stuck(running)
     running.lost = lambda *_: False
     running.crash()
     before = running.now
@@ -208,22 +192,37 @@ def test_after_a_crash_it_is_started_again_at_once_when_all_are_back(running):
     assert running.coordinator.started == 2  # once
 
 
-def test_after_a_crash_with_too_few_the_update_has_ended(running):
+@pytest.mark.parametrize("who", [None, "a", "b"])
+def test_after_a_crash_there_is_one_update_whoever_asks_first(running, who):
+    running.lost = lambda way, name, m: way == "down" and isinstance(m, SumsRequest)
     ask(running)
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    running.run(1.0)
+    running.run(TICK)
+    running.lost = lambda *_: False
+    running.crash()
+    for name, node in running.nodes.items():
+        running.hear(name, node.agent_session.hello())
+    if who is not None:
+        running.hear(who, Heartbeat(0, running.nodes[who].learner.clock))
+    running.until(running.shared)
+    running.crash()  # and not after the next crash, either
+    running.run(POLICY.grace + 1.0)
+    assert texts(running, "updating") == [f"update {k} starts with 3 clients" for k in (1, 2)]
+    assert [u.samples for u in running.file.last_updates(9)] == [12]
+    assert (running.coordinator.finished, running.coordinator.syncs) == (2, 1)
+
+
+def test_after_a_crash_with_too_few_the_update_has_ended(running):
+    stuck(running)
     running.lost = lambda way, name, m: True
     running.crash()
     running.run(POLICY.grace + 1.0)
     assert running.file.last_started() == (1, None)
-    running.lost = lambda *_: False
-    running.until(running.shared)  # a's request still stands
+    recover(running)  # a's request still stands
     assert running.coordinator.finished == 2
 
 
 def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     traffic = dict(running.session.traffic.entries)
     ledger = running.coordinator.ledger.messages
     del running.said[:]
@@ -238,23 +237,19 @@ def test_a_restart_asks_everybody_for_a_hello_and_totals_survive_it(running):
 
 
 def test_a_lost_file_is_named_and_after_replaces_it(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin()
     running.run(1.0)
     reason = running.nodes["a"].agent_session.refused
     assert "--after 1" in reason
     assert not running.coordinator.clients
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin(after=1)
     running.until(running.everybody_here)
-    ask(running, "b")
-    running.until(lambda: running.shared(2))
+    updated(running, "b")
     assert running.coordinator.finished == 2
     assert running.nodes["c"].learner.protocol_client.covered == 4
 
@@ -266,55 +261,72 @@ def test_an_ended_session_is_rejected_and_does_not_come_back(running):
     running.come_back("a")
     running.run(1.0)
     second = running.nodes["a"].agent_session.session
-    for message, said in ((beat, Rejected), (hello, Rejected)):
-        answers = running.session.receive("a", encode(message, first.session), running.now)
-        assert len(answers) == 1
-        del running.said[:]
-        running.tell(answers)
-        assert running.heard("down", said, "a")
+    for message in (beat, hello):
+        [answer] = running.hear("a", message, first.session)
+        assert isinstance(answer, Rejected)
         assert running.session.members.session("a") == second
+    del running.said[:]
     running.run(5.0)
     assert not running.heard("up", Hello)
     assert texts(running, "rejected")[0].startswith("another agent")
 
 
-def test_another_file_under_the_same_certificate_waits(running):
+def test_another_file_waits_until_the_first_has_been_silent_long_enough(running):
     twin = Hello("elsewhere", 0, "test", running.agreement.facts())
-    [(_, _)] = running.session.receive("a", encode(twin, "twin"), running.now)
-    assert "another file" in texts(running, "rejected")[0]
-    ask(running)
-    running.until(running.shared)
+    [answer] = running.hear("a", twin, "twin")
+    assert "another file already uses" in answer.reason
+    assert texts(running, "rejected") == [answer.reason]
+    updated(running)
     assert running.coordinator.last_update.samples == 12
+    running.nodes["a"].next_beat = 1e6
+    running.run(1.0)
+    since = running.session.members._sessions["a"].last_seen
+    for late, admitted in ((0.0, False), (0.001, True)):
+        running.now = since + POLICY.absent_after + late
+        running.hear("a", twin, "twin")
+        assert (running.session.members.session("a") == "twin") is admitted
+
+
+def test_the_newest_ended_sessions_are_remembered(running):
+    first = running.nodes["a"].agent_session
+    hello = first.hello()
+    for k in range(70):
+        running.hear("a", hello, f"s{k}")
+    assert running.session.members.has_ended("a", "s68")
+    assert not running.session.members.has_ended("a", first.session)
+
+
+def test_one_client_too_many_is_told_so(join):
+    """All that ever came count, also those that are gone."""
+    running = join(agreement=agreed(1e9, max_clients=3))
+    running.leave("c")
+    running.run(1.0)
+    [answer] = running.hear("d", Hello("d", 0, "test", running.agreement.facts()), "s")
+    assert answer.reason == "d would be one client too many: max_clients is 3"
 
 
 def test_what_a_new_file_has_is_not_covered_also_after_a_crash(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.nodes.pop("c").close()
-    (running.folder / "c.db").unlink()
+    running.restore("c")
     running.run(POLICY.absent_after + 1.0)
     running.lost = lambda way, name, m: isinstance(m, NewModel)
     running.add("c").feed(6)
     running.run(1.0)
     assert "c" in running.session.members
     running.crash()
-    running.lost = lambda *_: False
-    running.until(running.shared)
+    recover(running)
     client = running.nodes["c"].learner.protocol_client
     assert (len(client.samples), client.covered) == (6, 0)
 
 
 def test_a_new_file_in_the_midst_of_an_update(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(1.0)
+    stuck(running)
     running.nodes.pop("c").close()
-    (running.folder / "c.db").unlink()
-    running.policy = None  # not used any more
+    running.restore("c")
     running.session.members.drop("c")  # as if it had been silent
     running.add("c").feed(6)
-    running.lost = lambda *_: False
-    running.until(running.shared)
+    recover(running)
     assert running.coordinator.last_update.samples == 8
     assert running.nodes["c"].learner.protocol_client.covered == 0
 
@@ -324,18 +336,13 @@ def test_a_withdrawal_excludes_the_client(running):
     ask(running)
     running.run(0.5)
     running.nodes["b"].calls.forget([running.nodes["b"].ids[0]])
-    running.lost = lambda *_: False
-    running.until(running.shared)
+    recover(running)
     assert running.heard("up", Withdrawal, "b")
     assert texts(running, "excluded") == ["b is excluded: it withdrew"]
     assert running.coordinator.last_update.samples == 8
     client = running.nodes["b"].learner.protocol_client
     assert (client.covered, len(client.samples)) == (0, 3)
-    running.tell(  # of an update that is over
-        running.session.receive(
-            "b", encode(Withdrawal(1), running.nodes["b"].agent_session.session), running.now
-        )
-    )
+    running.hear("b", Withdrawal(1))  # of an update that is over
     assert len(texts(running, "excluded")) == 1
 
 
@@ -344,12 +351,8 @@ def test_a_client_with_an_invalid_message_is_excluded_and_cannot_ask_for_a_while
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Covariance) and name == "c"
     ask(running)
     running.run(0.2)
-    wrong = Covariance("c", 1, 1, np.eye(2) * 9.0)
-    running.tell(
-        running.session.receive("c", encode(wrong, node.agent_session.session), running.now)
-    )
-    running.lost = lambda *_: False
-    running.until(running.shared)
+    running.hear("c", Covariance("c", 1, 1, np.eye(2) * 9.0))
+    recover(running)
     assert running.coordinator.last_update.samples == 8
     assert "c sent an invalid message" in texts(running, "invalid")[0]
     assert "matrix" in node.agent_session.refused
@@ -367,8 +370,7 @@ def test_bytes_that_are_no_message_are_reported_once(running):
     assert len(texts(running, "invalid")) == 1
     assert running.session.traffic.entries["Malformed.up"] == (20, 140)
     assert [c for c, _ in running.session.receive("nobody", b"", running.now)] == ["nobody"]
-    ask(running)
-    running.until(running.shared)
+    updated(running)
 
 
 def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypatch):
@@ -389,25 +391,19 @@ def test_a_solver_that_fails_ends_the_update_and_nothing_else(running, monkeypat
 
 
 def test_a_client_that_joins_during_an_update_gets_its_model_and_is_in_the_next(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(0.5)
+    stuck(running, seconds=0.5)
     running.add("d").feed(3)
     running.run(0.5)
     assert "d" in running.session.members
     ask(running, "d")
-    running.lost = lambda *_: False
-    running.until(lambda: running.shared(2))  # d's request stands: update 1 does not cover it
+    recover(running, 2)  # d's request stands: update 1 does not cover it
     assert running.nodes["d"].learner.protocol_client.covered == 3
     assert running.coordinator.finished == 2
 
 
 def test_unknown_sessions_are_asked_for_a_hello_unless_they_say_goodbye(running):
-    beat = running.nodes["a"].agent_session.beat()
-    [(client, _)] = running.session.receive("z", encode(beat, "s"), running.now)
-    assert client == "z"
-    running.tell(running.session.receive("z", encode(beat, "s"), running.now))
-    assert running.heard("down", HelloRequest, "z")
+    assert running.hear("z", Heartbeat(0, 0), "s") == [HelloRequest()]
+    assert running.hear("z", Goodbye(), "s") == []
 
 
 def test_late_answers_to_an_abandoned_update_are_dropped(running):
@@ -424,16 +420,13 @@ def test_late_answers_to_an_abandoned_update_are_dropped(running):
     running.run(0.5)
     running.crash()
     running.until(running.shared)
-    node = running.nodes["b"].agent_session
     before = running.coordinator.ledger.messages
-    assert running.session.receive("b", encode(kept[0], node.session), running.now) == []
+    assert running.hear("b", kept[0]) == []
     assert running.coordinator.ledger.messages == before
 
 
 def test_evaluate_is_resent_unchanged(running):
-    running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives)
-    ask(running)
-    running.run(2.0)
+    stuck(running, seconds=2.0)
     asked = running.heard("down", Evaluate, "a")
     assert len(asked) > 2
     assert len({(m.update, m.round, m.theta.tobytes()) for m in asked}) == 1
@@ -441,12 +434,21 @@ def test_evaluate_is_resent_unchanged(running):
     assert len({m.gradient.tobytes() for m in answers}) == 1
 
 
+def test_a_request_that_is_said_twice_is_counted_once(running):
+    """A heartbeat says it as well, and may be faster."""
+    running.hear("c", Heartbeat(0, 5))
+    running.hear("c", SyncRequest("c", 5, 0))
+    running.until(running.shared)
+    assert running.coordinator.last_update.client == "c"
+    assert running.coordinator.ledger.entries["SyncRequest", "up"].messages == 1
+
+
 @pytest.mark.parametrize(
     "wrong", [{"quorum": 0}, {"time_limit": 0.0}, {"resend": -1.0}, {"grace": float("nan")}]
 )
 def test_a_policy_is_checked(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Policy(**wrong)
+        CoordinatorPolicy(**wrong)
 
 
 def test_the_file_of_another_federation_is_refused(tmp_path):
@@ -462,20 +464,17 @@ def test_the_file_of_another_federation_is_refused(tmp_path):
 ONE_EXCHANGE = agreed(algorithm=fg.fedglb_auto(1e9))
 
 
-def at_the_model(tmp_path, name):
+def at_the_model(join):
     """Three agents, and the model of the first update with everybody."""
-    folder = tmp_path / name
-    folder.mkdir()
-    running = joined(folder, agreement=ONE_EXCHANGE)
-    ask(running)
-    running.until(running.shared)
+    running = join(agreement=ONE_EXCHANGE)
+    updated(running)
     running.feed()
     return running
 
 
-def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path):
+def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(join):
     """The model of update 2 never reaches b, and update 3 asks for sums at it."""
-    wanted, running = (at_the_model(tmp_path, name) for name in ("calm", "lossy"))
+    wanted, running = at_the_model(join), at_the_model(join)
     for each in (wanted, running):
         ask(each)
         if each is running:
@@ -504,23 +503,18 @@ def test_who_lacks_the_model_of_the_request_is_sent_it_and_then_answers(tmp_path
     assert same(running.coordinator.model, wanted.coordinator.model)
     ours, theirs = running.coordinator.ledger.entries, wanted.coordinator.ledger.entries
     assert ours == theirs  # a model that is sent again is counted once
-    for each in (wanted, running):
-        each.close()
 
 
-def test_a_lost_file_and_sums_at_the_model(tmp_path):
+def test_a_lost_file_and_sums_at_the_model(join):
     """Nobody has the model of which the agents hold the sums: they are taken at θ = 0."""
-    running = at_the_model(tmp_path, "lost")
+    running = at_the_model(join)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
+    running.restore("coordinator")
     running.begin(after=1)
     running.until(running.everybody_here)
-    ask(running, "b")
-    running.until(lambda: running.shared(2))
+    updated(running, "b")
     assert {m.model for m in running.heard("down", SumsRequest) if m.update == 2} == {0}
     check_all_at_zero(running)
-    running.close()
 
 
 def check_all_at_zero(running):
@@ -545,39 +539,24 @@ def check_all_at_zero(running):
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_an_old_copy_of_the_file_and_sums_at_the_model(tmp_path, crash):
+def test_an_old_copy_of_the_file_and_sums_at_the_model(join, crash):
     """The coordinator has model 1, the agents 2: sums at model 1 nobody could give any more."""
-    running = at_the_model(tmp_path, "old")
+    running = at_the_model(join)
     running.session.stop()
     running.file.close()
-    kept = {file: file.read_bytes() for file in running.folder.glob("coordinator.db*")}
+    kept = running.backup("coordinator")
     running.begin()
     running.until(running.everybody_here)
-    ask(running)
-    running.until(lambda: running.shared(2))
+    updated(running)
     running.file.close()
-    for file in running.folder.glob("coordinator.db*"):
-        file.unlink()
-    for file, data in kept.items():
-        file.write_bytes(data)
+    running.restore("coordinator", kept)
     running.begin(after=2)
     running.until(running.everybody_here)
     if crash:  # without the option, which has done its work
         running.crash()
         running.until(running.everybody_here)
     running.feed()
-    ask(running, "c")
-    running.until(lambda: running.shared(3))
+    updated(running, "c")
     assert {m.model for m in running.heard("down", SumsRequest) if m.update == 3} == {0}
     assert not running.heard("up", Withdrawal)
     check_all_at_zero(running)
-    running.close()
-
-
-def test_more_samples_than_allowed_are_invalid_in_sums_at_the_model_too(tmp_path):
-    policy = dataclasses.replace(POLICY, max_samples=3)
-    running = joined(tmp_path, agreement=ONE_EXCHANGE, policy=policy)
-    ask(running)
-    running.until(lambda: "abandoned" in running.kinds())
-    assert any("samples = 4" in text for text in texts(running, "invalid"))
-    running.close()

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.coordinator.alarms import alarms_of
 from fedglb.federation.coordinator.events import (
     MOST_EVENTS,
     MOST_UPDATES,
     CoordinatorEvent,
     History,
+    alarms_of,
 )
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of, stored_status
-from fedglb.federation.coordinator.store import UpdateFinished
+from fedglb.federation.coordinator.store import Traffic, UpdateFinished
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol.messages import Derivatives
-from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
+from tests.federation.helpers.lossy_network import agreed, ask, harness, joined, updated
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,6 @@ class FakeBundle:
     server: str = "tls://127.0.0.1:4222"
     folder: Path = Path()
     roster: object = None
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
 
 
 def seen(running, **more) -> CoordinatorStatus:
@@ -54,8 +47,7 @@ def seen(running, **more) -> CoordinatorStatus:
 
 
 def test_it_says_what_the_coordinators_state_says(running):
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     found, coordinator = seen(running), running.coordinator
     assert (found.running, found.connected, found.present) == (True, True, 3)
     assert [(m.name, m.present, m.samples, m.model) for m in found.members] == [
@@ -84,8 +76,7 @@ def test_an_update_in_progress_and_for_whom_it_waits(running):
 
 def test_who_was_left_out_and_why_is_kept_over_a_restart(running):
     running.lost = lambda way, name, m: way == "up" and isinstance(m, Derivatives) and name == "c"
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     running.crash()
     (update,) = seen(running).updates
     assert update.left_out == {"c": "no answer within 5 s"}
@@ -101,7 +92,7 @@ def test_who_was_left_out_is_kept_of_the_last_thousand_updates(tmp_path):
         done = UpdateFinished(1, 0.0, 1, None, 1, 1, 1, float("nan"), float("nan"), 0.1, 100)
         for number in (1, 2, 1001):
             finished = replace(done, number=number, left_out={"b": "late"})
-            running.file.write_state(arrays, b"{}", {}, finished)
+            running.file.write_state(arrays, Traffic(), {}, finished)
         assert [(u.number, u.left_out) for u in running.file.last_updates(10)] == [
             (1, {}), (2, {"b": "late"}), (1001, {"b": "late"}),
         ]  # fmt: skip
@@ -130,8 +121,7 @@ def test_what_is_remembered_is_bounded():
 
 def test_of_one_that_does_not_run_the_file_tells(tmp_path):
     running = joined(tmp_path)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     live = seen(running)
     path, bundle = tmp_path / "coordinator.db", FakeBundle(running.agreement)
     with pytest.raises(Unavailable, match="is open"):
@@ -151,16 +141,13 @@ def test_of_one_that_does_not_run_the_file_tells(tmp_path):
     assert [alarm.kind for alarm in found.alarms] == ["stopped"]
 
 
-def test_of_one_that_was_killed_the_log_beside_the_file_is_read(tmp_path):
+def test_of_one_that_was_killed_the_log_beside_the_file_is_read(running, tmp_path):
     """Its last writes are in the write-ahead log only."""
-    running = joined(tmp_path)
-    ask(running)
-    running.until(running.shared)
+    updated(running)
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in ("coordinator.db", "coordinator.db-wal"):
-        shutil.copy(tmp_path / name, copy / name)
-    running.close()
+        shutil.copy(running.folder / name, copy / name)
     found = stored_status(FakeBundle(running.agreement), copy / "coordinator.db", {})
     assert (found.totals.updates, len(found.members)) == (1, 3)
 
@@ -184,71 +171,52 @@ NOW = 1.8e9
 DAY = 86400.0
 
 
-def standing(history: History | None = None, certificates=None, **more) -> list[str]:
-    given = {"started": NOW - 10.0, "lost": None, "present": 2, **more}
-    return [a.kind for a in alarms_of(history or History(), certificates or {}, NOW, **given)]
-
-
-def happened(*events: tuple[float, str, str | None], updates=()) -> History:
-    history = History(updates)
-    for at, kind, client in events:
-        facts = {} if client is None else {"client": client}
-        history.add(CoordinatorEvent(kind, f"{client} {kind}", facts), at)  # type: ignore[arg-type]
-    return history
-
-
 def update(number: int, at: float, **left_out: str) -> UpdateFinished:
     return UpdateFinished(number, at, 1, None, 2, 5, 1, 0.0, 0.0, 0.1, 10, left_out)
 
 
-def test_nothing_to_say():
+def standing(*events: tuple[float, str, str | None], updates=(), **more) -> list[str]:
+    """The alarms after these events: seconds ago, what, about whom."""
+    history = History(updates)
+    for ago, kind, client in events:
+        facts = {} if client is None else {"client": client}
+        history.add(CoordinatorEvent(kind, kind, facts), NOW - ago)  # type: ignore[arg-type]
+    given = {"started": NOW - 10.0, "lost": None, "present": 2, **more}
+    return [alarm.kind for alarm in alarms_of(history, {}, NOW, **given)]
+
+
+def test_how_long_an_alarm_stands():
     assert standing() == []
-
-
-def test_a_coordinator_that_does_not_run_or_is_not_connected():
     assert standing(started=None) == ["stopped"]
     assert standing(lost=NOW - 5.0) == ["disconnected"]
+    # a client that is rejected, until it is admitted
+    assert standing((60, "rejected", "a")) == ["rejected"]
+    assert standing((60, "rejected", "a"), (0, "joined", "a")) == []
+    assert standing((60, "rejected", "a"), (0, "joined", "b")) == ["rejected"]
+    assert standing((3700, "rejected", "a")) == []
+    # one that comes with a copied certificate while its owner is there
+    assert standing((90, "joined", "a"), (0, "rejected", "a")) == ["rejected"]
+    # an update that was abandoned, until one leads to a model
+    assert standing((60, "abandoned", None)) == ["abandoned"]
+    assert standing((60, "abandoned", None), updates=[update(2, NOW - 5.0)]) == []
+    # too few clients, and invalid messages
+    assert standing((60, "waiting", "a"), (60, "invalid", "b")) == ["waiting", "invalid"]
+    assert standing((400, "waiting", "a")) == []
+    # a client that is left out again and again
+    updates = [update(k, NOW - 100.0 + k, **({"b": "late"} if k < 3 else {})) for k in range(10)]
+    assert standing(updates=updates) == ["left_out"]
+    assert standing(updates=updates[1:]) == []
+    # no update for a day, unless the coordinator has just started or nobody is there
+    old = [update(1, NOW - 2 * DAY)]
+    assert standing(updates=old, started=NOW - 9 * DAY) == ["no_updates"]
+    assert standing(updates=old, started=NOW - 9 * DAY, present=0) == []
+    assert standing(updates=old, started=NOW - 60.0) == []
 
 
 def test_certificates_that_end_soon():
     ends = {"a": NOW + 29 * DAY, "b": NOW + 31 * DAY, "the server": NOW - 1.0}
-    found = alarms_of(History(), ends, NOW, started=NOW, lost=None, present=0)
-    assert [(a.kind, a.client) for a in found] == [
-        ("certificate", "the server"), ("certificate", "a"),
-    ]  # fmt: skip
-    assert "has ended on" in found[0].text
-    assert " ends on" in found[1].text
-
-
-def test_a_rejected_client_until_it_is_admitted():
-    assert standing(happened((NOW - 60.0, "rejected", "a"))) == ["rejected"]
-    assert standing(happened((NOW - 60.0, "rejected", "a"), (NOW, "joined", "a"))) == []
-    assert standing(happened((NOW - 60.0, "rejected", "a"), (NOW, "joined", "b"))) == ["rejected"]
-    # one that comes with a copied certificate while its owner is there
-    assert standing(happened((NOW - 90.0, "joined", "a"), (NOW, "rejected", "a"))) == ["rejected"]
-    assert standing(happened((NOW - 3700.0, "rejected", "a"))) == []
-
-
-def test_an_abandoned_update_until_one_leads_to_a_model():
-    assert standing(happened((NOW - 60.0, "abandoned", None))) == ["abandoned"]
-    history = happened((NOW - 60.0, "abandoned", None), updates=[update(2, NOW - 5.0)])
-    assert standing(history) == []
-
-
-def test_too_few_clients_and_invalid_messages():
-    history = happened((NOW - 60.0, "waiting", "a"), (NOW - 60.0, "invalid", "b"))
-    assert standing(history) == ["waiting", "invalid"]
-    assert standing(happened((NOW - 400.0, "waiting", "a"))) == []
-
-
-def test_a_client_that_is_left_out_again_and_again():
-    updates = [update(k, NOW - 100.0 + k, **({"b": "late"} if k < 3 else {})) for k in range(10)]
-    assert standing(happened(updates=updates)) == ["left_out"]
-    assert standing(happened(updates=updates[1:])) == []
-
-
-def test_no_update_for_a_day():
-    updates = [update(1, NOW - 2 * DAY)]
-    assert standing(happened(updates=updates), started=NOW - 9 * DAY) == ["no_updates"]
-    assert standing(happened(updates=updates), started=NOW - 9 * DAY, present=0) == []
-    assert standing(happened(updates=updates), started=NOW - 60.0) == []  # it has just started
+    server, client = alarms_of(History(), ends, NOW, started=NOW, lost=None, present=0)
+    assert (server.kind, server.client) == ("certificate", "the server")
+    assert (client.kind, client.client) == ("certificate", "a")
+    assert "has ended on" in server.text
+    assert " ends on" in client.text

@@ -16,7 +16,7 @@ import pytest
 from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.events import EventKind
 from fedglb.federation.coordinator.store import CoordinatorStore
-from tests.federation.helpers.lossy_network import agreed, ask, harness, joined
+from tests.federation.helpers.lossy_network import agreed, harness, joined, updated
 
 VERSION = 1
 TABLES = {
@@ -56,14 +56,10 @@ def after_an_update(tmp_path_factory):
     """Return the path of a file after one update, and the events that led to it."""
     folder = tmp_path_factory.mktemp("stored")
     running = joined(folder)
-    try:
-        ask(running)
-        running.until(running.shared)
-        running.run(1.0)  # heartbeats
-        running.session.receive("b", b"garbage", running.now)
-        running.session.stop()
-    finally:
-        running.close()
+    updated(running)
+    running.run(1.0)  # heartbeats
+    running.session.receive("b", b"garbage", running.now)
+    running.session.stop()
     return folder / "coordinator.db", running.events
 
 

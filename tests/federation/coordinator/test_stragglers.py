@@ -8,18 +8,11 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.federation.coordinator.stragglers import Stragglers
+from fedglb.federation.coordinator.members import Stragglers
 from fedglb.protocol.messages import Covariance, Derivatives, SumsRequest
-from tests.federation.helpers.lossy_network import POLICY, agreed, ask, joined, texts
+from tests.federation.helpers.lossy_network import POLICY, agreed, ask, texts
 
 LIMIT = POLICY.time_limit
-
-
-@pytest.fixture
-def running(tmp_path):
-    out = joined(tmp_path)
-    yield out
-    out.close()
 
 
 def mute(running, name="c"):
@@ -55,18 +48,14 @@ def test_it_is_asked_last_then_not_at_all_for_a_growing_while(running):
     assert pauses[1:] == pytest.approx([2**3 * LIMIT, 2**4 * LIMIT], abs=1.0)
 
 
-def test_asked_last_where_its_name_is_the_first(tmp_path):
-    running = joined(tmp_path)
-    try:
-        mute(running, "a")
-        ask(running, "b")
-        running.until(lambda: running.coordinator.finished == 1)
-        ask(running, "c")
-        running.run(0.1)
-        asked = [m.client for m in running.heard("down", SumsRequest) if m.update == 2]
-        assert asked[:3] == ["b", "c", "a"]
-    finally:
-        running.close()
+def test_asked_last_where_its_name_is_the_first(running):
+    mute(running, "a")
+    ask(running, "b")
+    running.until(lambda: running.coordinator.finished == 1)
+    ask(running, "c")
+    running.run(0.1)
+    asked = [m.client for m in running.heard("down", SumsRequest) if m.update == 2]
+    assert asked[:3] == ["b", "c", "a"]
 
 
 def test_its_samples_enter_with_its_first_good_answer_which_resets_it(running):
@@ -87,21 +76,16 @@ def test_its_samples_enter_with_its_first_good_answer_which_resets_it(running):
     assert not running.session.driver.is_paused("c", running.now)
 
 
-def test_the_model_is_that_of_those_who_answered(tmp_path):
+def test_the_model_is_that_of_those_who_answered(join):
     exact = agreed(algorithm=fg.fedglb_ucb(1e9, fg.Newton(tolerance=1e-14)))
     models = []
     for names, updates in ((["a", "b", "c"], 4), (["a", "b"], 1)):
-        folder = tmp_path / str(updates)
-        folder.mkdir()
-        running = joined(folder, names=names, agreement=exact)
-        try:
-            mute(running)
-            running.nodes["a"].feed(4 - updates)
-            for _ in range(updates):
-                update(running)
-            models.append(running.coordinator.model)
-        finally:
-            running.close()
+        running = join(names=names, agreement=exact)
+        mute(running)
+        running.nodes["a"].feed(4 - updates)
+        for _ in range(updates):
+            update(running)
+        models.append(running.coordinator.model)
     ours, theirs = models
     assert ours.matrix.tobytes() == theirs.matrix.tobytes()
     # each solve starts at the model before: within the tolerance of 1e-14 on F, which is quadratic
@@ -117,18 +101,15 @@ def test_it_cannot_ask_for_updates_meanwhile(running):
     assert running.coordinator.started == 2
 
 
-def test_below_the_quorum_everybody_is_asked(tmp_path):
-    running = joined(tmp_path, policy=dataclasses.replace(POLICY, quorum=3))
-    try:
-        mute(running)
-        for number in (1, 2, 3):
-            ask(running)
-            running.until(lambda: running.coordinator.started == number and running.idle)  # noqa: B023
-            running.nodes["a"].feed(1)
-        asked = running.heard("down", SumsRequest, "c")
-        assert {m.update for m in asked} >= {1, 2, 3}
-    finally:
-        running.close()
+def test_below_the_quorum_everybody_is_asked(join):
+    running = join(policy=dataclasses.replace(POLICY, quorum=3))
+    mute(running)
+    for number in (1, 2, 3):
+        ask(running)
+        running.until(lambda: running.coordinator.started == number and running.idle)  # noqa: B023
+        running.nodes["a"].feed(1)
+    asked = running.heard("down", SumsRequest, "c")
+    assert {m.update for m in asked} >= {1, 2, 3}
 
 
 def test_a_pause_ends_at_an_hour():

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 import fedglb as fg
-from fedglb.federation.coordinator.weights import WeightRule
+from fedglb.federation.coordinator.policy import WeightRule
 from fedglb.federation.wire.messages import Rejected
 from fedglb.protocol.messages import Covariance, SumsRequest
 from tests.federation.helpers.in_process import same
-from tests.federation.helpers.lossy_network import POLICY, agreed, ask, joined, texts
+from tests.federation.helpers.lossy_network import POLICY, agreed, ask, texts, updated
 
 NAMES = ["a", "b", "c", "d"]
 RULE = WeightRule(times=3, floor=10)
@@ -24,20 +24,10 @@ def finished(running, number=1):
 
 
 @pytest.fixture(params=ALGORITHMS)
-def scene(request, tmp_path):
-    """A way to make federations of clients with four samples each, and to close them."""
-    made = []
-
-    def make(**more):
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
-        given = {"names": NAMES, "policy": STRICT, **more}
-        made.append(joined(folder, agreement=agreed(algorithm=ALGORITHMS[request.param]), **given))
-        return made[-1]
-
-    yield make
-    for running in made:
-        running.close()
+def scene(request, join):
+    """Return a function that makes federations of clients with four samples each."""
+    agreement = agreed(algorithm=ALGORITHMS[request.param])
+    return lambda **more: join(agreement=agreement, **{"names": NAMES, "policy": STRICT, **more})
 
 
 @pytest.mark.parametrize("last", ["a", "d"])
@@ -67,15 +57,7 @@ def test_who_has_too_many_samples_is_left_out_told_and_the_model_is_that_of_the_
     running.run(1.0)
     assert running.nodes["a"].model == 1  # it has the model, and its samples on top of it
     assert running.nodes["a"].learner.protocol_client.covered == 0
-    others = scene(names=["b", "c", "d"])
-    for k, name in enumerate(others.nodes, 1):  # the same samples as there
-        others.nodes[name].close()
-        (others.folder / f"{name}.db").unlink()
-        others.nodes[name] = others._node(name, k)
-        others.nodes[name].feed(4)
-        others.session.members.drop(name)
-        others.say(others.nodes[name], others.nodes[name].agent_session.hello())
-    others.run(1.0)
+    others = scene(names=["b", "c", "d"])  # with the same samples
     ask(others, "b")
     finished(others)
     assert same(running.coordinator.model, others.coordinator.model)
@@ -124,97 +106,74 @@ def test_a_new_or_small_federation_leaves_nobody_out(scene):
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_newcomers_make_nobody_too_heavy(tmp_path, crash):
+def test_newcomers_make_nobody_too_heavy(join, crash):
     """Three clients have 40 samples; four come with one each, and the median is one."""
-    running = joined(tmp_path, policy=STRICT, agreement=agreed(1e9, max_clients=10))
-    try:
-        running.feed(36)
-        ask(running)
-        finished(running)
-        for name in ("w", "x", "y", "z"):
-            running.add(name).feed(1)
-        if crash:
-            running.crash()
-        running.until(running.everybody_here)
-        ask(running, "b")
-        finished(running, 2)
-        assert len(running.coordinator.covered) == 7
-        ask(running, "c")
-        finished(running, 3)
-        assert len(running.coordinator.covered) == 7
-        assert running.file.typical_samples() == 40
-    finally:
-        running.close()
+    running = join(policy=STRICT, agreement=agreed(1e9, max_clients=10))
+    running.feed(36)
+    ask(running)
+    finished(running)
+    for name in ("w", "x", "y", "z"):
+        running.add(name).feed(1)
+    if crash:
+        running.crash()
+    running.until(running.everybody_here)
+    ask(running, "b")
+    finished(running, 2)
+    assert len(running.coordinator.covered) == 7
+    ask(running, "c")
+    finished(running, 3)
+    assert len(running.coordinator.covered) == 7
+    assert running.file.typical_samples() == 40
 
 
-def test_a_jump_and_a_fall_are_events(tmp_path):
-    running = joined(tmp_path)
-    try:
-        ask(running)
-        finished(running)
-        node = running.nodes["b"]
-        node.calls.forget(node.ids[:2])
-        ask(running)
-        finished(running, 2)
-        assert texts(running, "samples") == [
-            "b has 2 samples and had 4: some were forgotten, or an old backup was restored"
-        ]
-        node.feed(1500)
-        running.run(15.0)
-        ask(running)
-        finished(running, 3)
-        assert (
-            texts(running, "samples")[1]
-            == "b has 1502 samples and had 2 at its last update: a jump"
-        )
-        running.nodes["a"].feed(200)
-        ask(running)
-        finished(running, 4)
-        assert len(texts(running, "samples")) == 2
-    finally:
-        running.close()
+def test_a_jump_and_a_fall_are_events(running):
+    ask(running)
+    finished(running)
+    node = running.nodes["b"]
+    node.calls.forget(node.ids[:2])
+    ask(running)
+    finished(running, 2)
+    assert texts(running, "samples") == [
+        "b has 2 samples and had 4: some were forgotten, or an old backup was restored"
+    ]
+    node.feed(1500)
+    running.run(15.0)
+    ask(running)
+    finished(running, 3)
+    assert texts(running, "samples")[1] == "b has 1502 samples and had 2 at its last update: a jump"
+    running.nodes["a"].feed(200)
+    ask(running)
+    finished(running, 4)
+    assert len(texts(running, "samples")) == 2
 
 
-def test_a_restored_backup_is_said(tmp_path):
-    running = joined(tmp_path)
-    try:
-        ask(running)
-        running.until(running.shared)
-        node = running.nodes["c"]
-        node.close()
-        backup = {file: file.read_bytes() for file in tmp_path.glob("c.db*")}
-        node.open()
-        running.say(node, node.agent_session.hello())
-        ask(running)
-        running.until(lambda: running.shared(2))
-        running.run(2.0)
-        assert not texts(running, "restored")
-        node.close()
-        for file in tmp_path.glob("c.db*"):
-            file.unlink()
-        for file, data in backup.items():
-            file.write_bytes(data)
-        node.open()
-        running.say(node, node.agent_session.hello())
-        running.run(2.0)
-        [text] = texts(running, "restored")
-        assert text.startswith("c holds the model of update 1 and held that of 2: an old backup")
-        ask(running)
-        running.until(lambda: running.shared(3))  # it goes on with what it has
-        assert len(texts(running, "restored")) == 1
-    finally:
-        running.close()
+def test_a_restored_backup_is_said(running):
+    updated(running)
+    node = running.nodes["c"]
+    node.close()
+    backup = running.backup("c")
+    node.open()
+    running.say(node, node.agent_session.hello())
+    updated(running)
+    running.run(2.0)
+    assert not texts(running, "restored")
+    node.close()
+    running.restore("c", backup)
+    node.open()
+    running.say(node, node.agent_session.hello())
+    running.run(2.0)
+    [text] = texts(running, "restored")
+    assert text.startswith("c holds the model of update 1 and held that of 2: an old backup")
+    ask(running)
+    running.until(lambda: running.shared(3))  # it goes on with what it has
+    assert len(texts(running, "restored")) == 1
 
 
-def test_an_answer_that_nobody_waits_for_is_no_event(tmp_path):
-    running = joined(tmp_path)
-    try:
-        ask(running)
-        finished(running)
-        answer = running.heard("up", Covariance, "b")[0]
-        running.say(running.nodes["b"], dataclasses.replace(answer, samples=0))
-        running.run(1.0)
-        assert not texts(running, "samples")
-        assert len(running.heard("down", SumsRequest)) == 3
-    finally:
-        running.close()
+def test_an_answer_that_nobody_waits_for_is_no_event(running):
+    ask(running)
+    finished(running)
+    answer = running.heard("up", Covariance, "b")[0]
+    running.say(running.nodes["b"], dataclasses.replace(answer, samples=0))
+    running.run(1.0)
+    assert not texts(running, "samples")
+    assert len(running.heard("down", SumsRequest)) == 3

@@ -19,7 +19,7 @@ import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.service import Service
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
@@ -90,7 +90,7 @@ class Serving:
     def __enter__(self) -> Serving:
         self._file = CoordinatorStore(self._state, self._bundle.agreement)
         self._service = Service(
-            self._bundle, self._file, Policy(**self._policy), self._tell  # type: ignore[arg-type]
+            self._bundle, self._file, CoordinatorPolicy(**self._policy), self._tell  # type: ignore[arg-type]
         )  # fmt: skip
         ready = threading.Event()
 

@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ from fedglb.federation import Agent
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.nats_federation import Running
-from tests.federation.helpers.recorded import stream
 
 PATIENCE = 300.0  # seconds: a machine may be busy
 _ROOT = Path(__file__).parents[3]
@@ -99,75 +97,48 @@ def coordinator(running: Running, state: Path, *options: str) -> Process:
 
 
 def agent(running: Running, name: str, folder: Path) -> Process:
-    """One agent; it answers `play`, `model`."""
-    return Process("-m", __spec__.name, str(running.folder), str(folder), "0", name)
-
-
-def crowd(running: Running, names: list[str], folder: Path, samples: int) -> Process:
-    """Many agents that have taken the first samples of their `stream`.
-
-    It answers `status`, `request` and `model`.
-    """
-    where = (str(running.folder), str(folder), str(samples))
-    return Process("-m", __spec__.name, *where, *names)
+    """One agent; it answers `play`, `request` and `model`."""
+    return Process("-m", __spec__.name, str(running.folder / "clients" / name), str(folder))
 
 
 # -- inside the process ----------------------------------------------------------------------------
 
 
-def _play(agents: list[Agent], arms: Any, rewards: list[float], t: int) -> dict[str, Any]:
-    agent, before = agents[0], agents[0].status.model
+def _play(agent: Agent, arms: Any, rewards: list[float], t: int) -> dict[str, Any]:
+    before = agent.status.model
     decision = agent.choose(arms, t=t)
     agent.observe(decision.id, rewards[decision.arm])
     status = agent.status
     return {"arm": decision.arm, "fired": bool(status.requested_at) or status.model > before}
 
 
-def _request(agents: list[Agent]) -> dict[str, Any]:
-    agents[0].request_update()
+def _request(agent: Agent) -> dict[str, Any]:
+    agent.request_update()
     return {}
 
 
-def _status(agents: list[Agent]) -> dict[str, Any]:
-    found = [agent.status for agent in agents]
-    return {"admitted": sum(s.admitted for s in found), "samples": sum(s.samples for s in found)}
+def _model(agent: Agent, update: int) -> dict[str, Any]:
+    """Wait for the model of this update, and return it."""
+    assert agent.wait_for_model(update, PATIENCE)
+    base = agent._client.protocol_client.state.base
+    assert base is not None
+    assert base.theta is not None
+    arrays = {"theta": base.theta, "matrix": base.matrix, "radius_terms": base.radius_terms}
+    held = {"update": agent.status.model, "t": base.t, "ridge": base.ridge}
+    return {**held, **{name: array.tolist() for name, array in arrays.items()}}
 
 
-def _model(agents: list[Agent], update: int) -> dict[str, Any]:
-    """Wait until all hold the model of this update; return it, and whether all hold the same."""
-    there = all(agent.wait_for_model(update, PATIENCE) for agent in agents)
-    models = []
-    for each in agents:
-        base = each._client.protocol_client.state.base
-        assert base is not None
-        assert base.theta is not None
-        arrays = {"theta": base.theta, "matrix": base.matrix, "radius_terms": base.radius_terms}
-        models.append(
-            {"t": base.t, "ridge": base.ridge, **{k: v.tolist() for k, v in arrays.items()}}
-        )
-    held = {agent.status.model for agent in agents}
-    return {**models[0], "update": min(held), "same": there and all(m == models[0] for m in models)}
+_COMMANDS = {"play": _play, "request": _request, "model": _model}
 
 
-_COMMANDS = {"play": _play, "request": _request, "status": _status, "model": _model}
-
-
-def _main(federation: str, folder: str, samples: str, *names: str) -> None:
-    with ExitStack() as stack:
-        agents = []
-        for name in names:
-            place = Path(federation, "clients", name)
-            problem = Bundle.read(place).agreement.problem
-            opened = Agent.open(Path(folder, f"{name}.db"), problem, bundle=place, beat=1.0)
-            agents.append(stack.enter_context(opened))
-            X, y = stream(name, problem.dim, int(samples))
-            for t, (x, reward) in enumerate(zip(X, y, strict=True), 1):
-                opened.observe(opened.choose([x], t=t).id, reward)
-        print(json.dumps({"ready": len(agents)}), flush=True)
+def _main(place: Path, folder: Path) -> None:
+    problem = Bundle.read(place).agreement.problem
+    with Agent.open(folder / f"{place.name}.db", problem, bundle=place, beat=1.0) as agent:
+        print(json.dumps({"ready": 1}), flush=True)
         for line in sys.stdin:
             command = json.loads(line)
-            print(json.dumps(_COMMANDS[command.pop("do")](agents, **command)), flush=True)
+            print(json.dumps(_COMMANDS[command.pop("do")](agent, **command)), flush=True)
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -38,14 +38,6 @@ class Fault:
     pid: int | None = None
 
 
-@dataclass(frozen=True)
-class Moment:
-    """One time that a process came to a place, and which time it was."""
-
-    name: str
-    count: int
-
-
 class Faults:
     """Counts how often a process comes to each place, and strikes at the one that is armed."""
 
@@ -60,20 +52,19 @@ class Faults:
             self.seen.clear()
             self._armed = fault
 
-    def before(self, name: str) -> Moment:
+    def before(self, name: str) -> tuple[str, int]:
+        """Return the place, and how often the process has come to it."""
         with self._lock:
             self.seen[name] += 1
-            moment = Moment(name, self.seen[name])
+            moment = name, self.seen[name]
         self.strike("before", moment)
         return moment
 
-    def due(self, when: str, moment: Moment) -> bool:
+    def due(self, when: str, moment: tuple[str, int]) -> bool:
         fault = self._armed
-        return fault is not None and (fault.when, fault.name, fault.count) == (
-            when, moment.name, moment.count,
-        )  # fmt: skip
+        return fault is not None and (fault.when, fault.name, fault.count) == (when, *moment)
 
-    def strike(self, when: str, moment: Moment) -> None:
+    def strike(self, when: str, moment: tuple[str, int]) -> None:
         fault = self._armed
         if fault is None or not self.due(when, moment):
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import multiprocessing
 import queue
 import threading
@@ -30,7 +29,6 @@ class Child:
         self.acknowledged = 0
         self.events: list[str] = []
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._numbers = itertools.count()
         self._line, theirs = _processes.Pipe()
         given |= {"line": theirs, "log": str(log)}
         self.process = _processes.Process(target=child.main, kwargs=given, daemon=True)
@@ -49,34 +47,22 @@ class Child:
             if "event" in said:
                 self.events.append(said["event"])
             if "answer" in said:
-                self._answers.put(said)
+                self._answers.put(said["answer"])
         self._answers.put(None)
-
-    def order(self, name: str, **given: Any) -> int:
-        """Tell it to do something; return the number under which it will answer."""
-        number = next(self._numbers)
-        try:
-            self._line.send((number, name, given))
-        except OSError:
-            raise Died from None
-        return number
-
-    def answer(self, number: int) -> dict[str, Any]:
-        """Wait for the answer to an order."""
-        while True:
-            try:
-                said = self._answers.get(timeout=PATIENCE)
-            except queue.Empty:
-                raise AssertionError("a process does not answer") from None
-            if said is None:
-                self._answers.put(None)
-                raise Died
-            if said["answer"] == number:
-                return said
 
     def tell(self, name: str, **given: Any) -> dict[str, Any]:
         """Give an order and wait for the answer."""
-        return self.answer(self.order(name, **given))
+        try:
+            self._line.send((name, given))
+            said = self._answers.get(timeout=PATIENCE)
+        except OSError:
+            raise Died from None
+        except queue.Empty:
+            raise AssertionError("a process does not answer") from None
+        if said is None:
+            self._answers.put(None)
+            raise Died
+        return said
 
     @property
     def dead(self) -> bool:
@@ -97,7 +83,7 @@ class Child:
 
     def end(self) -> int:
         """End it in good order; return its exit code."""
-        self.order("end")
+        self._line.send(("end", {}))
         return self.bury()
 
 

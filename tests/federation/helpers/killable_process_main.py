@@ -16,7 +16,7 @@ from typing import Any
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import service
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.problem import Problem
 from fedglb.protocol.update import IDLE
@@ -38,12 +38,12 @@ class Obedient:
     def obey(self) -> None:
         while True:
             try:
-                number, name, given = self._line.recv()
+                name, given = self._line.recv()
             except EOFError:
                 return
             if name == "end":
                 return
-            self.say(answer=number, **(getattr(self, name)(**given) or {}))
+            self.say(answer=getattr(self, name)(**given) or {})
 
     def arm(self, fault: Fault | None) -> None:
         self.faults.arm(fault)
@@ -130,7 +130,7 @@ class Coordinating(Obedient):
         service.CoordinatorSession = Watched  # type: ignore[misc]
         threading.Thread(target=listen, daemon=True).start()
         # Long timeouts: no client is excluded while a process starts again.
-        policy = Policy(time_limit=600.0, absent_after=600.0, grace=600.0)
+        policy = CoordinatorPolicy(time_limit=600.0, absent_after=600.0, grace=600.0)
         service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
 
 

@@ -6,7 +6,7 @@ Agents and coordinator are the real ones, with their files; the network is a hea
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,16 @@ from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Goodbye, Upward
+from fedglb.protocol.messages import Derivatives
 from fedglb.protocol.update import IDLE
 
 DIM, BEAT, TICK, DOWN_FOR = 2, 0.5, 0.05, 2.0
-PATIENT = Policy(time_limit=1e4, absent_after=1e4, grace=1e4)
+PATIENT = CoordinatorPolicy(time_limit=1e4, absent_after=1e4, grace=1e4)
 
 
 def agreed(threshold: float = 0.0, max_clients: int = 5, **more: Any) -> Agreement:
@@ -86,7 +87,7 @@ class Harness:
         folder: Path,
         names: Sequence[str] = ("a", "b", "c"),
         agreement: Agreement | None = None,
-        policy: Policy = PATIENT,
+        policy: CoordinatorPolicy = PATIENT,
         *,
         seed: int = 0,
         loss: float = 0.0,
@@ -104,7 +105,7 @@ class Harness:
         self.lost: Callable[[str, str, Any], bool] = lambda way, name, message: False
         self.events: list[CoordinatorEvent] = []
         self._wakes: list[tuple[float, str]] = []
-        self.nodes = {name: self._node(name, k) for k, name in enumerate(names)}
+        self.nodes = {name: self._node(name, ord(name[-1])) for name in names}
         self.begin(after)
         for node in self.nodes.values():
             self.say(node, node.agent_session.hello())
@@ -136,6 +137,17 @@ class Harness:
         self.file.close()
         self.now += seconds
         self.begin()
+
+    def backup(self, name: str) -> dict[Path, bytes]:
+        """What a closed file has, with those beside it."""
+        return {file: file.read_bytes() for file in self.folder.glob(f"{name}.db*")}
+
+    def restore(self, name: str, backup: Mapping[Path, bytes] | None = None) -> None:
+        """Put a backup in the place of a closed file; None: the file is lost."""
+        for file in self.folder.glob(f"{name}.db*"):
+            file.unlink()
+        for file, data in (backup or {}).items():
+            file.write_bytes(data)
 
     def stop(self) -> None:
         """Stop the coordinator properly, and start it again."""
@@ -188,6 +200,15 @@ class Harness:
             message = decode_down(payload, name, DIM)[1]
             self.said.append((self.now, "down", name, message))
             self._post("down", name, payload, message)
+
+    def hear(self, name: str, message: Upward | bytes, session: str | None = None) -> list[Any]:
+        """Hand the coordinator a message or bytes at once; return what it answers this client."""
+        if not isinstance(message, bytes):
+            own = self.nodes[name].agent_session.session if session is None else session
+            message = encode(message, own)
+        out = self.session.receive(name, message, self.now)
+        self.tell(out)
+        return [decode_down(payload, to, DIM)[1] for to, payload in out if to == name]
 
     def _post(self, way: str, name: str, payload: bytes, message: Any) -> None:
         copies = 1 + (self.rng.random() < self.twice)
@@ -274,7 +295,7 @@ def harness(folder: Path, *arguments: Any, **more: Any) -> Iterator[Harness]:
 
 
 #: With short timeouts.
-POLICY = Policy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
+POLICY = CoordinatorPolicy(quorum=2, time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
 
 
 def joined(folder: Path, **more) -> Harness:
@@ -289,6 +310,26 @@ def joined(folder: Path, **more) -> Harness:
 def ask(running: Harness, name: str = "a") -> None:
     running.nodes[name].agent_session.ask()
     running.request(name)
+
+
+def updated(running: Harness, name: str = "a") -> None:
+    """Let an agent ask for an update, and wait until all hold its model."""
+    number = running.coordinator.finished + 1
+    ask(running, name)
+    running.until(lambda: running.shared(number))
+
+
+def recover(running: Harness, update: int = 1) -> None:
+    """Let messages arrive again, and wait until all hold the model of this update or a later."""
+    running.lost = lambda *_: False
+    running.until(lambda: running.shared(update))
+
+
+def stuck(running: Harness, name: str = "a", seconds: float = 1.0) -> None:
+    """Let an agent ask for an update in which no derivatives arrive."""
+    running.lost = lambda way, _, m: way == "up" and isinstance(m, Derivatives)
+    ask(running, name)
+    running.run(seconds)
 
 
 def texts(running: Harness, kind: str) -> list[str]:

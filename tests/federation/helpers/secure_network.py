@@ -11,7 +11,7 @@ import numpy as np
 import fedglb as fg
 from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.secure_sums.transcript import SumRules, agreement_digest
@@ -21,7 +21,7 @@ from tests.federation.helpers.lossy_network import DIM, Harness, Node
 from tests.federation.helpers.sum_members import FEDERATION, roster_of, session_keys
 
 NAMES = ("a", "b", "c", "d", "e")
-POLICY = Policy(time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
+POLICY = CoordinatorPolicy(time_limit=5.0, absent_after=20.0, resend=0.25, grace=8.0)
 PRIVATE = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, honest=0.6)
 
 
@@ -64,7 +64,7 @@ class SecureHarness(Harness):
         folder: Path,
         names: Sequence[str] = NAMES,
         agreement: Agreement | None = None,
-        policy: Policy = POLICY,
+        policy: CoordinatorPolicy = POLICY,
         **more: Any,
     ) -> None:
         agreed = secure(names=names) if agreement is None else agreement

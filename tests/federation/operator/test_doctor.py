@@ -1,4 +1,4 @@
-"""What `doctor` finds in the operator's folder, and at the running server."""
+"""What `doctor` finds in the operator's folder, and at the shared server."""
 
 from __future__ import annotations
 
@@ -16,19 +16,13 @@ from fedglb.federation.operator.doctor import operator as doctor
 from tests.federation.helpers.nats_federation import federation
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("doctor"), ["a", "b"]) as out:
-        yield out
-
-
 @pytest.fixture
-def folder(running, tmp_path):
+def folder(shared, tmp_path):
     """Return a copy of the operator's folder, to be damaged; the server is that of the first."""
     place = tmp_path / "copy"
-    shutil.copytree(running.folder, place)
+    shutil.copytree(shared.folder, place)
     path = place / "server" / "nats.conf"
-    path.write_text(path.read_text().replace(str(running.folder), str(place)))
+    path.write_text(path.read_text().replace(str(shared.folder), str(place)))
     return place
 
 
@@ -40,8 +34,8 @@ def warnings(found):
     return {f.check: f for f in found if f.grade == "warning"}
 
 
-def test_a_sound_one(running):
-    found = doctor(running.folder)
+def test_a_sound_one(shared):
+    found = doctor(shared.folder)
     assert {f.grade for f in found} == {"ok"}, found
     assert {f.check for f in found} == {
         "python", "fedglb", "nats-py", "cryptography", "nats-server", "permissions", "disk",
@@ -50,71 +44,64 @@ def test_a_sound_one(running):
     }  # fmt: skip
 
 
-def test_it_changes_nothing(running):
+def test_it_changes_nothing(shared):
     def files():
         return {
-            p: p.read_bytes() for p in running.folder.rglob("*") if p.is_file() and p.name != "log"
+            p: p.read_bytes() for p in shared.folder.rglob("*") if p.is_file() and p.name != "log"
         }
 
     before = files()
-    doctor(running.folder)
+    doctor(shared.folder)
     assert files() == before
 
 
-def _permissions(folder):
+def changed(name, old, new):
+    """Return a function that changes a file of an operator's folder; old None: all of it."""
+
+    def change(folder):
+        text = new if old is None else (folder / name).read_text().replace(old, new)
+        (folder / name).write_text(text)
+
+    return change
+
+
+def server_certificate(authority=None, host="127.0.0.1", file="server.pem"):
+    """Return a function that gives the server a certificate of an authority, and its key."""
+
+    def change(folder):
+        signer = authority or Authority.read(folder / "authority")
+        server = folder / "server"
+        signer.issue("demo/server", [host]).write(server / file, server / "server.key")
+
+    return change
+
+
+def readable(folder):
     (folder / "authority" / "ca.key").chmod(0o640)
 
 
-def _registry(folder):
-    (folder / "authority" / "registry.json").write_text("{")
-
-
-def _mismatch(folder):
-    Authority.new("demo").issue("x").write(folder / "server" / "x", folder / "server/server.key")
-
-
-def _foreign(folder):
-    issued = Authority.new("demo").issue("demo/server", ["127.0.0.1"])
-    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
-
-
-def _other_host(folder):
-    issued = Authority.read(folder / "authority").issue("demo/server", ["10.1.2.3"])
-    issued.write(folder / "server" / "server.pem", folder / "server" / "server.key")
-
-
-def _accounts(folder):
-    path = folder / "server" / "accounts.conf"
-    path.write_text(path.read_text().replace("/a/1", "/a/9"))
-
-
-def _configuration(folder):
-    (folder / "server" / "nats.conf").write_text("listen: [")
-
-
-def _agreement(folder):
-    path = folder / "clients" / "a" / "federation.toml"
-    path.write_text(path.read_text().replace("max_clients = 10", "max_clients = 11"))
-
-
-def _state(folder):
-    (folder / "coordinator" / "state.db").write_text("x" * 5000)
+OTHER = Authority.new("demo")
+MISMATCH = server_certificate(file="another.pem")
+MEMBERS = changed("server/accounts.conf", "/a/1", "/a/9")
 
 
 @pytest.mark.parametrize(
     ("damage", "check", "text", "remedy"),
     [
-        (_permissions, "permissions", "others can read", "chmod 600"),
-        (_registry, "authority", "restore authority/ from its backup", ""),
-        (_mismatch, "server files", "not the key of server.pem", "renew"),
-        (_foreign, "server files", "not issued by this authority", "renew"),
-        (_other_host, "server files", "is for 10.1.2.3", "renew"),
-        (_accounts, "server files", "differs from registry.json", "renew"),
-        (_configuration, "server files", "rejects the configuration", "nats.conf"),
-        (_agreement, "agreement", "max_clients: '11', the federation has '10'", "authority/"),
-        (_state, "state", "not a database", "backup"),
+        (readable, "permissions", "others can read", "chmod 600"),
+        (changed("authority/registry.json", None, "{"), "authority", "restore authority/ from", ""),
+        (MISMATCH, "server files", "not the key of server.pem", "renew"),
+        (server_certificate(OTHER), "server files", "not issued by this authority", "renew"),
+        (server_certificate(host="10.1.2.3"), "server files", "is for 10.1.2.3", "renew"),
+        (MEMBERS, "server files", "differs from registry.json", "renew"),
+        (changed("server/nats.conf", None, "listen: ["), "server files", "rejects", "nats.conf"),
+        (
+            changed("clients/a/federation.toml", "max_clients = 6", "max_clients = 7"),
+            "agreement", "max_clients: '7', the federation has '6'", "authority/",
+        ),
+        (changed("coordinator/state.db", None, "x" * 5000), "state", "not a database", "backup"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_named_with_what_to_do(folder, damage, check, text, remedy):
     damage(folder)
     found = [f for f in doctor(folder) if f.grade == "fault" and f.check == check]
@@ -122,7 +109,7 @@ def test_what_is_wrong_is_named_with_what_to_do(folder, damage, check, text, rem
 
 
 def test_what_it_says_to_do_mends_it(folder):
-    for damage in (_mismatch, _accounts):
+    for damage in (MISMATCH, MEMBERS):
         damage(folder)
     (folder / "server" / "ca.pem").write_text("x")
     assert "server files" in faults(doctor(folder))
@@ -151,10 +138,10 @@ def test_without_a_server(tmp_path):
         assert not faults(doctor(still.folder))
 
 
-def test_a_server_that_is_too_old_or_missing(running, monkeypatch):
+def test_a_server_that_is_too_old_or_missing(shared, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(nats_server, "found", lambda: None)
-        assert "not on the PATH" in warnings(doctor(running.folder))["nats-server"].text
+        assert "not on the PATH" in warnings(doctor(shared.folder))["nats-server"].text
 
 
 @pytest.fixture
@@ -172,15 +159,15 @@ def command(monkeypatch, capsys):
     return run
 
 
-def test_the_command(running, folder, command):
-    code, out, _ = command(running.folder)
+def test_the_command(shared, folder, command):
+    code, out, _ = command(shared.folder)
     assert code == 0
     assert {line[0] for line in out.splitlines()} == {"✓"}
-    code, out, _ = command(running.folder / "clients" / "a", "--json")
+    code, out, _ = command(shared.folder / "clients" / "a", "--json")
     answer = json.loads(out)
     assert (code, answer["sound"]) == (0, True)
     assert {"check", "grade", "text", "remedy"} == set(answer["findings"][0])
-    _permissions(folder)
+    readable(folder)
     code, out, _ = command(folder)
     assert code == 1
     assert any(line.startswith("✗  permissions") and "→ chmod" in line for line in out.splitlines())

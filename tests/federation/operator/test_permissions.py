@@ -10,30 +10,21 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from fedglb.federation.bundle import Bundle
-from fedglb.federation.operator.authority import Authority
-from fedglb.federation.operator.nats_config import Limits
-from fedglb.federation.operator.registry import Registry
-from tests.federation.helpers.nats_federation import PATIENCE, connected, federation, refused, until
+from fedglb.federation.operator.nats_config import ServerLimits
+from tests.federation.helpers.nats_federation import PATIENCE, connected, refused, until
 
-LIMITS = Limits(dim=3, max_clients=10)
+LIMITS = ServerLimits(dim=3, max_clients=6)
 UP_A, UP_B = "fed.demo.up.a", "fed.demo.up.b"
 DOWN_A, DOWN_B = "fed.demo.down.a", "fed.demo.down.b"
 BOTH = "fed.demo.coordinator"  # where coordinators notice each other
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with federation(tmp_path_factory.mktemp("permissions"), ["a", "b"]) as out:
-        yield out
-
-
-async def everybody(running, scene):
+async def everybody(shared, scene):
     """Connect a, b and the coordinator, all of them listening; play the scene; end in silence."""
     async with (
-        connected(running.bundle("a")) as a,
-        connected(running.bundle("b")) as b,
-        connected(running.coordinator_bundle) as head,
+        connected(shared.bundle("a")) as a,
+        connected(shared.bundle("b")) as b,
+        connected(shared.coordinator_bundle) as head,
     ):
         await a.listen(DOWN_A)
         await b.listen(DOWN_B)
@@ -57,7 +48,7 @@ async def settle(a, b, head):
 LAST = [(UP_A, b"last"), (UP_B, b"last")]
 
 
-def test_the_way_up_and_the_way_down(running):
+def test_the_way_up_and_the_way_down(shared):
     async def scene(a, b, head):
         await a.say(UP_A, b"hello")
         await a.flush()  # PING belongs to the protocol: no right is needed for it
@@ -68,25 +59,15 @@ def test_the_way_up_and_the_way_down(running):
         assert b.heard == [(DOWN_B, b"welcome"), (DOWN_B, b"last")]
         assert (a.heard, a.errors, b.errors, head.errors) == ([], [], [], [])
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
 @pytest.mark.parametrize(
     "subject",
-    [
-        UP_B,
-        DOWN_A,
-        DOWN_B,
-        BOTH,
-        "fed.other.up.a",
-        "$SYS.REQ.SERVER.PING",
-        "_INBOX.x",
-        "x",
-        "$SYS.REQ.SERVER.PING.CONNZ",
-        "_INBOX.operator.answer",
-    ],
-)
-def test_a_client_speaks_on_its_own_subject_only(running, subject):
+    [UP_B, DOWN_A, DOWN_B, BOTH, "fed.other.up.a", "_INBOX.x", "x", "$SYS.REQ.SERVER.PING",
+     "$SYS.REQ.SERVER.PING.CONNZ", "_INBOX.operator.answer"],
+)  # fmt: skip
+def test_a_client_speaks_on_its_own_subject_only(shared, subject):
     async def scene(a, b, head):
         await a.say(subject, b"forged")
         await settle(a, b, head)
@@ -95,7 +76,7 @@ def test_a_client_speaks_on_its_own_subject_only(running, subject):
         assert (a.heard, b.heard) == ([], [(DOWN_B, b"last")])
         assert a.nc.is_connected
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +84,7 @@ def test_a_client_speaks_on_its_own_subject_only(running, subject):
     [DOWN_B, UP_B, UP_A, BOTH, ">", "*", "fed.>", "fed.demo.down.*", "fed.demo.up.*",
      "fed.*.down.b", "_INBOX.>", "$SYS.>", "$JS.>"],
 )  # fmt: skip
-def test_a_client_hears_its_own_subject_only(running, subject):
+def test_a_client_hears_its_own_subject_only(shared, subject):
     async def scene(a, b, head):
         await a.listen(subject)
         await b.say(UP_B, b"secret")
@@ -114,14 +95,14 @@ def test_a_client_hears_its_own_subject_only(running, subject):
         assert any("permissions violation for subscription" in error for error in a.errors)
         assert a.heard == []
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
 @pytest.mark.parametrize(
     ("speak", "hear"), [(UP_A, DOWN_A), ("fed.other.down.a", ">"), ("$SYS.x", "$SYS.>")]
 )
 def test_the_coordinator_neither_speaks_for_a_client_nor_hears_what_it_says_to_others(
-    running, speak, hear
+    shared, speak, hear
 ):
     async def scene(a, b, head):
         await head.listen(hear)
@@ -130,7 +111,7 @@ def test_the_coordinator_neither_speaks_for_a_client_nor_hears_what_it_says_to_o
         assert len([error for error in head.errors if "permissions violation" in error]) == 2
         assert head.heard == LAST
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
 REPLIES = [
@@ -141,7 +122,7 @@ REFUSED = ["_R_.x"]  # the server's own: it drops the whole message
 
 
 @pytest.mark.parametrize("reply", REPLIES)
-def test_a_reply_subject_reaches_nobody(running, reply):
+def test_a_reply_subject_reaches_nobody(shared, reply):
     """nats-server does not check reply subjects: nothing may come of one."""
 
     async def scene(a, b, head):
@@ -153,14 +134,14 @@ def test_a_reply_subject_reaches_nobody(running, reply):
         assert b.heard == [(DOWN_B, b"last")]
         assert a.heard == []
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
-def test_a_subject_without_listeners_sends_no_word_to_a_forged_reply(running):
+def test_a_subject_without_listeners_sends_no_word_to_a_forged_reply(shared):
     """The server itself answers "no responders" to a reply subject: not to another's."""
 
     async def scene():
-        async with connected(running.bundle("a")) as a, connected(running.bundle("b")) as b:
+        async with connected(shared.bundle("a")) as a, connected(shared.bundle("b")) as b:
             await b.listen(DOWN_B)
             for reply in REPLIES:
                 await a.say(UP_A, b"nobody listens", reply=reply)
@@ -171,12 +152,12 @@ def test_a_subject_without_listeners_sends_no_word_to_a_forged_reply(running):
     asyncio.run(scene())
 
 
-def test_a_certificate_counts_not_the_name_that_is_claimed(running):
+def test_a_certificate_counts_not_the_name_that_is_claimed(shared):
     async def scene():
         other = "fedglb://demo/b/1"
         async with (
-            connected(running.bundle("a"), user=other, password="") as a,
-            connected(running.coordinator_bundle) as head,
+            connected(shared.bundle("a"), user=other, password="") as a,
+            connected(shared.coordinator_bundle) as head,
         ):
             await head.listen("fed.demo.up.*")
             await a.say(UP_B, b"forged")
@@ -199,9 +180,9 @@ def raw(bundle):
     return door, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
 
 
-def test_a_message_that_is_too_large_costs_its_sender_the_connection(running):
+def test_a_message_that_is_too_large_costs_its_sender_the_connection(shared):
     def shout():
-        door, info = raw(running.bundle("a"))
+        door, info = raw(shared.bundle("a"))
         with door:
             assert info["max_payload"] == 8 * 1024 * 1024  # the server's; a client's is less
             size = LIMITS.payload + 1
@@ -223,21 +204,21 @@ def test_a_message_that_is_too_large_costs_its_sender_the_connection(running):
         assert not b.lost.is_set()
         assert not head.lost.is_set()
 
-    asyncio.run(everybody(running, scene))
-    assert "maximum payload" in running.log.lower()
+    asyncio.run(everybody(shared, scene))
+    assert "maximum payload" in shared.log.lower()
 
 
-def test_a_large_message_within_the_limit_arrives(running):
+def test_a_large_message_within_the_limit_arrives(shared):
     async def scene(a, b, head):
         await a.say(UP_A, b"x" * LIMITS.payload)
         await a.flush()
         await until(lambda: head.heard)
         assert len(head.heard[0][1]) == LIMITS.payload
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
-def test_too_many_subscriptions_cost_their_client_the_connection(running):
+def test_too_many_subscriptions_cost_their_client_the_connection(shared):
     async def scene(a, b, head):
         for _ in range(20):
             await a.nc.subscribe(DOWN_A)
@@ -246,13 +227,13 @@ def test_too_many_subscriptions_cost_their_client_the_connection(running):
         await b.flush()
         await until(lambda: (UP_B, b"last") in head.heard)
 
-    asyncio.run(everybody(running, scene))
-    assert "maximum subscriptions exceeded" in running.log
+    asyncio.run(everybody(shared, scene))
+    assert "maximum subscriptions exceeded" in shared.log
 
 
-def test_coordinators_hear_each_other_and_no_client_hears_them(running):
+def test_coordinators_hear_each_other_and_no_client_hears_them(shared):
     async def scene(a, b, head):
-        async with connected(running.coordinator_bundle) as other:
+        async with connected(shared.coordinator_bundle) as other:
             await other.listen(BOTH)
             await head.say(BOTH, b"here")
             await head.flush()
@@ -260,30 +241,19 @@ def test_coordinators_hear_each_other_and_no_client_hears_them(running):
         await settle(a, b, head)
         assert (a.heard, b.heard) == ([], [(DOWN_B, b"last")])
 
-    asyncio.run(everybody(running, scene))
+    asyncio.run(everybody(shared, scene))
 
 
-def test_connections_of_clients_end_at_a_number_and_the_coordinators_are_not_among_them(running):
+def test_connections_of_clients_end_at_a_number_and_the_coordinators_are_not_among_them(shared):
     async def scene(a, b, head):
         async with AsyncExitStack() as stack:
             for _ in range(LIMITS.connections - 2):
-                await stack.enter_async_context(connected(running.bundle("a")))
+                await stack.enter_async_context(connected(shared.bundle("a")))
             assert (
-                "maximum account active connections" in (await refused(running.bundle("a"))).lower()
+                "maximum account active connections" in (await refused(shared.bundle("a"))).lower()
             )
-            async with connected(running.coordinator_bundle):
+            async with connected(shared.coordinator_bundle):
                 pass
             await settle(a, b, head)
 
-    asyncio.run(everybody(running, scene))
-
-
-@pytest.mark.parametrize("name", [".operator", "$SYS", "coordinator/2", "a/2", "c/1"])
-def test_a_certificate_of_the_authority_for_no_member_is_refused(running, tmp_path, name):
-    authority, settings = (
-        Authority.read(running.folder / "authority"),
-        Registry.read(running.folder / "authority").settings,
-    )
-    bundle = Bundle(tmp_path / "x", "demo", "x", settings.server, settings.agreement)
-    bundle.write(authority.pem, authority.issue(f"fedglb://demo/{name}"))
-    assert "authorization violation" in asyncio.run(refused(bundle)).lower()
+    asyncio.run(everybody(shared, scene))

@@ -16,13 +16,13 @@ from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import listing, nats_server, operator, renewal
 from fedglb.federation.operator.doctor import operator as doctor
 from fedglb.federation.operator.registry import Registry
-from tests.federation.helpers.in_process import Serving, opened
+from tests.federation.helpers.in_process import Serving, honest
 from tests.federation.helpers.nats_federation import (
+    PATIENCE,
     connected,
     federation,
     refused,
     table,
-    until,
 )
 
 
@@ -46,7 +46,7 @@ def accounts(running):
     return (running.folder / "server" / "accounts.conf").read_text()
 
 
-def test_both_certificates_are_good_until_the_old_one_ends(tmp_path):
+def test_both_certificates_are_good_until_the_client_is_revoked(tmp_path):
     with federation(tmp_path, ["a", "b"]) as running:
         shutil.move(running.folder / "clients" / "a", tmp_path / "old")
         old, before = Bundle.read(tmp_path / "old"), accounts(running)
@@ -64,6 +64,15 @@ def test_both_certificates_are_good_until_the_old_one_ends(tmp_path):
         asyncio.run(scene())
         assert member(running, "a").generation == 1
         assert accounts(running) == before
+        shutil.copytree(running.folder / "clients" / "a", tmp_path / "new")
+        assert operator.revoke(running.folder, ["a"])
+        both = old, Bundle.read(tmp_path / "new")
+        for bundle in both:
+            asyncio.run(refused(bundle))
+        operator.add(running.folder, ["a"])
+        assert member(running, "a").generation == 2
+        for bundle in both:
+            asyncio.run(refused(bundle))
 
 
 def test_an_agent_takes_its_new_certificate_without_a_restart(tmp_path):
@@ -71,105 +80,52 @@ def test_an_agent_takes_its_new_certificate_without_a_restart(tmp_path):
     with (
         federation(tmp_path, ["a", "b"]) as running,
         Serving(running, tmp_path / "state.db") as serving,
-        opened(running, tmp_path, "a", 3) as a,
-        opened(running, tmp_path, "b", 3),
+        honest(running, tmp_path, serving, {"a": 3, "b": 3}) as agents,
     ):
-        for name in ("a", "b"):
-            serving.wait("joined", client=name)
         done = renewal.renew(running.folder, everybody=True)
         assert set(done.renewed) == {"a", "b", "coordinator", "server"}
         assert {member(running, n).generation for n in ("a", "b", "coordinator")} == {1}
-        a.request_update()
-        assert a.wait_for_model(1, 300)
+        agents["a"].request_update()
+        assert agents["a"].wait_for_model(1, PATIENCE)
         assert serving.wait("updated").facts["clients"] == 2
         assert serving.texts("left") == []
         assert len(serving.texts("joined")) == 2
         assert len(serving.session.members) == 2
 
 
-def test_a_client_with_both_certificates_at_once_is_one_member(tmp_path):
-    with federation(tmp_path, ["a", "b"]) as running:
-        old = tmp_path / "elsewhere"
-        shutil.copytree(running.folder / "clients" / "a", old)
-        with Serving(running, tmp_path / "state.db") as serving:
-            problem = running.bundle("a").agreement.problem
-            with fg.Agent.open(tmp_path / "one.db", problem, bundle=old, beat=0.1):
-                serving.wait("joined", client="a")
-                renewal.renew(running.folder, ["a"])
-                with opened(running, tmp_path, "a") as second:  # with the new certificate
-                    asyncio.run(until(lambda: second.status.refused))
-                    assert "another file already uses" in second.status.refused
-                    assert second.status.connected
-                    assert len(serving.session.members) == 1
-
-
-def test_the_server_gets_a_new_certificate_and_drops_nobody(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        path = running.folder / "server" / "server.pem"
-        before = Certificate(path.read_bytes())
-
-        async def scene():
-            async with connected(running.bundle("a")) as a:
-                done = await asyncio.to_thread(renewal.renew, running.folder, ["server"])
-                assert done.verified  # it was seen to show the new one
-                await a.flush()
-                assert not a.lost.is_set()
-            async with connected(running.bundle("a")):
-                pass
-
-        asyncio.run(scene())
-        after = Certificate(path.read_bytes())
-        assert after.serial != before.serial
-        assert after.hosts == before.hosts
-        assert after.has_key((running.folder / "server" / "server.key").read_bytes())
-
-
 def test_the_authority_is_renewed_and_old_and_new_understand_each_other(tmp_path):
     with federation(tmp_path, ["a", "b"]) as running:
-        for name in ("a", "b"):
-            shutil.copytree(running.folder / "clients" / name, tmp_path / name)
-        before = Certificate((running.folder / "authority" / "ca.pem").read_bytes())
+        shutil.copytree(running.folder / "clients" / "a", tmp_path / "a")
+        old, files = Bundle.read(tmp_path / "a"), ("authority/ca.pem", "server/server.pem")
+        before = [Certificate((running.folder / file).read_bytes()) for file in files]
 
-        async def scene():
-            async with connected(Bundle.read(tmp_path / "a")) as a:
-                every = ["authority", "server", "coordinator", "b"]
-                done = await asyncio.to_thread(renewal.renew, running.folder, every)
-                assert done.verified
-                assert not a.lost.is_set()
-            async with connected(Bundle.read(tmp_path / "a")):
-                pass  # it trusts the server by the old certificate of the authority
-            async with connected(running.bundle("b")), connected(running.coordinator_bundle):
+        async def connect():
+            """The old client trusts the server by the old certificate of the authority."""
+            new = running.bundle("b"), running.coordinator_bundle
+            async with connected(old), connected(new[0]), connected(new[1]):
                 pass
 
+        async def scene():
+            async with connected(old) as a:
+                every = ["authority", "server", "coordinator", "b"]
+                done = await asyncio.to_thread(renewal.renew, running.folder, every)
+                assert done.verified  # the server was seen to show its new one
+                await a.flush()
+                assert not a.lost.is_set()
+            await connect()
+
         asyncio.run(scene())
-        after = Certificate((running.folder / "authority" / "ca.pem").read_bytes())
-        assert after.serial != before.serial
-        assert after.ends >= before.ends
-        assert (tmp_path / "a" / "ca.pem").read_bytes() == before.content
+        after = [Certificate((running.folder / file).read_bytes()) for file in files]
+        assert all(one.serial != two.serial for one, two in zip(before, after, strict=True))
+        assert after[0].ends >= before[0].ends
+        assert after[1].hosts == before[1].hosts
+        assert after[1].has_key((running.folder / "server" / "server.key").read_bytes())
+        assert (old.folder / "ca.pem").read_bytes() == before[0].content
         for place in ("server", "coordinator", "clients/a", "clients/b"):
-            assert (running.folder / place / "ca.pem").read_bytes() == after.content
+            assert (running.folder / place / "ca.pem").read_bytes() == after[0].content
         running.kill()
         running.start()
-        asyncio.run(_both(Bundle.read(tmp_path / "a"), running.bundle("b")))
-
-
-async def _both(one, two):
-    async with connected(one), connected(two):
-        pass
-
-
-def test_who_is_revoked_is_cut_off_with_both_certificates(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        shutil.copytree(running.folder / "clients" / "a", tmp_path / "old")
-        renewal.renew(running.folder, ["a"])
-        shutil.copytree(running.folder / "clients" / "a", tmp_path / "new")
-        assert operator.revoke(running.folder, ["a"]).verified
-        for name in ("old", "new"):
-            asyncio.run(refused(Bundle.read(tmp_path / name)))
-        operator.add(running.folder, ["a"])
-        assert member(running, "a").generation == 2
-        for name in ("old", "new"):
-            asyncio.run(refused(Bundle.read(tmp_path / name)))
+        asyncio.run(connect())
 
 
 def test_what_is_renewed_is_the_certificate_alone(still):
@@ -214,12 +170,6 @@ def test_what_cannot_be_renewed_is_refused_and_changes_nothing(still, given, sai
     with pytest.raises(fg.InvalidInput, match=said):
         renewal.renew(still.folder, **given)
     assert (accounts(still), member(still, "a")) == before
-
-
-def test_a_client_may_not_have_a_name_that_means_something_else(still):
-    for name in ("server", "authority"):
-        with pytest.raises(fg.InvalidInput, match="another name"):
-            operator.add(still.folder, [name])
 
 
 def test_a_configuration_that_the_server_refuses_renews_nothing(still, monkeypatch):

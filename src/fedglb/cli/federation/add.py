@@ -35,14 +35,14 @@ def add(
         from fedglb.federation.operator import operator
         from fedglb.federation.operator.folder import place_of
     with report_errors(folder="FOLDER", client="NAME", clients="NAME", days="--days"):
-        change = operator.add(folder, names, days)
-    made = {name: str(folder / place_of(name)) for name in change.names}
+        verified = operator.add(folder, names, days)
+    made = {name: str(folder / place_of(name)) for name in names}
     if as_json:
-        typer.echo(json.dumps({"clients": made, "verified": change.verified}))
+        typer.echo(json.dumps({"clients": made, "verified": verified}))
         return
     for name, place in made.items():
         typer.echo(f"{name}: move {place} to its machine in a safe way (scp, not mail).")
-    if change.verified:
+    if verified:
         typer.echo("Checked: the running server admits them.")
     else:
         typer.echo(NO_SERVER, err=True)

@@ -79,13 +79,15 @@ def coordinator(
     with extra():
         from fedglb.federation.bundle import Bundle
         from fedglb.federation.coordinator.board import Board
-        from fedglb.federation.coordinator.policy import Policy
+        from fedglb.federation.coordinator.policy import CoordinatorPolicy
         from fedglb.federation.coordinator.service import serve
         from fedglb.federation.operator.listing import certificate_ends
     announce_compilation()
     names = {name: f"--{name.replace('_', '-')}" for name in locals()}
     with report_errors(**names | {"bundle": "BUNDLE", "path": "--state"}):
-        policy = Policy(quorum, time_limit, absent_after, max_samples, min_interval=min_interval)
+        policy = CoordinatorPolicy(
+            quorum, time_limit, absent_after, max_samples, min_interval=min_interval
+        )
         found = Bundle.read(bundle)
         found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LINE_EVERY = 3.0  # seconds, where there is no terminal
 
 
 def demo(
@@ -52,8 +50,7 @@ def demo(
     """
     with extra("demo"):
         import fedglb.federation.connection  # noqa: F401  # what the processes will need
-        from fedglb.federation.demo import DemoFailed, run
-        from fedglb.federation.demo_shop import DemoPlan
+        from fedglb.federation.demo import Demo, DemoFailed, DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
@@ -62,7 +59,7 @@ def demo(
         plan = DemoPlan(clients, decisions, seed, private)
         with _place(folder) as place, _progress() as say:
             try:
-                summary = run(plan, place, say)
+                summary = Demo(plan, place, say).run()
             except DemoFailed as error:
                 fail(str(error), 1)
     kept = None if folder is None else str(folder)
@@ -71,8 +68,7 @@ def demo(
 
         typer.echo(json.dumps({**msgspec.to_builtins(summary), "folder": kept}))
         return
-    for line in _lines(summary):
-        typer.echo(line)
+    typer.echo(_text(summary))
     if kept is not None:
         typer.echo(f"Files and logs: {kept}")
 
@@ -111,42 +107,25 @@ def _place(folder: Path | None) -> Iterator[Path]:
 def _progress() -> Iterator[Callable[[str, bool], None]]:
     """Give a function that shows events and, on a terminal's last line, the progress."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
-    last = time.monotonic()
     with console.status("starting") as status:
-
-        def say(text: str, event: bool) -> None:
-            nonlocal last
-            if event:
-                console.print(text)
-            elif console.is_terminal:
-                status.update(text)
-            elif time.monotonic() - last >= _LINE_EVERY:
-                last = time.monotonic()
-                console.print(text)
-
-        yield say
+        yield lambda text, event: console.print(text) if event else status.update(text)
 
 
-def _lines(found: DemoSummary) -> Iterator[str]:
+def _text(found: DemoSummary) -> str:
     killed, share = found.killed, 1.0 - found.regret / max(found.separate_regret, 1e-9)
-    yield (
-        f"Regret: {found.regret:.1f} of the federation, {found.separate_regret:.1f} of "
-        f"{found.clients} separate learners on the same arms and users ({share:.0%} less)."
-    )
-    yield (
-        f"{found.decisions:,} decisions, {found.acknowledged:,} rewards acknowledged, "
-        f"{found.lost} lost."
-    )
-    yield (
-        f"{killed['agent']} was killed after {killed['decisions']} decisions, was down for "
-        f"{killed['seconds']:.1f} s and found {killed['returned']} decisions in its file."
-    )
-    yield (
-        f"{found.updates} global updates, {found.rounds} rounds, {found.bytes:,} bytes on the wire."
-    )
-    if found.epsilon is not None:
-        yield (
+    private = (
+        (
             "Private: every message was noise around sums; all updates together have ε = "
-            f"{found.epsilon:.3g}, δ = {found.delta:g} for each interaction."
+            f"{found.epsilon:.3g}, δ = {found.delta:g} for each interaction.\n"
         )
-    yield f"{found.seconds:.0f} s, {found.clients} agents, seed {found.seed}."
+        if found.epsilon is not None
+        else ""
+    )
+    return f"""\
+Regret: {found.regret:.1f} of the federation, {found.separate_regret:.1f} of {found.clients} \
+separate learners on the same arms and users ({share:.0%} less).
+{found.decisions:,} decisions, {found.acknowledged:,} rewards acknowledged, {found.lost} lost.
+{killed["agent"]} was killed after {killed["decisions"]} decisions, was down for \
+{killed["seconds"]:.1f} s and found {killed["returned"]} decisions in its file.
+{found.updates} global updates, {found.rounds} rounds, {found.bytes:,} bytes on the wire.
+{private}{found.seconds:.0f} s, {found.clients} agents, seed {found.seed}."""

@@ -27,12 +27,12 @@ def revoke(
     with extra():
         from fedglb.federation.operator import operator
     with report_errors(folder="FOLDER", client="NAME", clients="NAME"):
-        change = operator.revoke(folder, names)
+        verified = operator.revoke(folder, names)
     if as_json:
-        typer.echo(json.dumps({"clients": list(change.names), "verified": change.verified}))
+        typer.echo(json.dumps({"clients": names, "verified": verified}))
         return
-    typer.echo(f"Revoked: {', '.join(change.names)}.")
-    if change.verified:
+    typer.echo(f"Revoked: {', '.join(names)}.")
+    if verified:
         typer.echo("Checked: the running server rejects them.")
     else:
         typer.echo(NO_SERVER, err=True)

@@ -19,20 +19,17 @@ from pathlib import Path
 from fedglb.federation.coordinator.status import CoordinatorStatus
 
 log = logging.getLogger(__name__)
-_EVERY = 1.0  # seconds between two pictures
+_EVERY = 1.0  # seconds between two snapshots
 _LONGEST = 100  # bytes of a path that a socket's address can hold, on every system
 _PATIENCE = 10.0  # seconds to send or to receive a status
 _CERTIFICATES_EVERY = 600.0  # seconds between two looks at the certificates' files
 
 
 class Board:
-    """Holds the newest picture of a coordinator; any thread may read it.
+    """Holds the newest status of a coordinator; any thread may read it.
 
-    Parameters
-    ----------
-    read_certificates
-        Returns when each member's certificate ends (Unix times). It may take a while: it is called
-        in another thread.
+    `read_certificates` returns when each member's certificate ends (Unix times). It may take a
+    while: it is called in another thread.
     """
 
     def __init__(self, read_certificates: Callable[[], Mapping[str, float]] | None = None) -> None:
@@ -42,7 +39,7 @@ class Board:
         self.certificates: Mapping[str, float] = {}
 
     async def keep_current(self, status: Callable[[], CoordinatorStatus]) -> None:
-        """Take a picture every second while it is watched, until cancelled."""
+        """Renew `latest` every second while it is watched, until cancelled."""
         read_at = -_CERTIFICATES_EVERY
         while True:
             if self._read_certificates and time.monotonic() - read_at >= _CERTIFICATES_EVERY:

@@ -10,7 +10,6 @@ import os
 import secrets
 import socket
 import time
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -18,17 +17,7 @@ from fedglb.federation.names import one_line
 
 
 class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a coordinator says of itself: who it is, since when, and its last update's number."""
-
-    id: str
-    place: str
-    started: float
-    update: int
-
-
-@dataclass
-class Presence:
-    """A coordinator among those that may be there.
+    """What a coordinator says of itself: who it is, since when, and its last update's number.
 
     The one that knows of fewer updates stops; of two that know the same, the younger one. So a
     second one that is started by mistake stops, and so does one that slept (a virtual machine)
@@ -36,15 +25,22 @@ class Presence:
     coordinator that was killed announces nothing, and stops no other.
     """
 
-    started: float = field(default_factory=time.time)
-    id: str = field(default_factory=lambda: secrets.token_hex(8))
-    place: str = field(default_factory=lambda: f"{socket.gethostname()}, process {os.getpid()}")
+    id: str
+    place: str
+    started: float
+    update: int = 0
 
-    def announce(self, update: int) -> bytes:
-        """Return what to say; `update` is the number of the last update."""
-        return msgspec.json.encode(Announcement(self.id, self.place, self.started, update))
+    @classmethod
+    def new(cls) -> Announcement:
+        """Return the announcement of this process."""
+        place = f"{socket.gethostname()}, process {os.getpid()}"
+        return cls(secrets.token_hex(8), place, time.time())
 
-    def read(self, payload: bytes) -> Announcement | None:
+    def at(self, update: int) -> Announcement:
+        """Return the same with the number of the last update."""
+        return msgspec.structs.replace(self, update=update)
+
+    def other(self, payload: bytes) -> Announcement | None:
         """Return another coordinator's announcement; None: it is this one's, or malformed."""
         try:
             found = msgspec.json.decode(payload, type=Announcement)
@@ -52,15 +48,14 @@ class Presence:
             return None
         return None if found.id == self.id else found
 
-    def yields_to(self, other: Announcement | None, update: int) -> bool:
+    def yields_to(self, other: Announcement) -> bool:
         """Return whether this one has to stop."""
-        if other is None:
-            return False
-        ours, theirs = (update, -self.started, self.id), (other.update, -other.started, other.id)
+        ours, theirs = (
+            (self.update, -self.started, self.id),
+            (other.update, -other.started, other.id),
+        )
         return theirs > ours
 
-
-def describe(other: Announcement) -> str:
-    """Return who the other one is, for a message."""
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(other.started))
-    return one_line(f"{other.place}, since {since}, last update {other.update}")
+    def __str__(self) -> str:
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.started))
+        return one_line(f"{self.place}, since {since}, last update {self.update}")

@@ -1,9 +1,14 @@
-"""What happens at a coordinator: the events it reports, and the last ones that it remembers."""
+"""What happens at a coordinator: its events, the last ones that it remembers, and alarms.
+
+An alarm is something that an operator should look at; it stands as long as its reason does.
+docs/operate.md says for each kind what to do.
+"""
 
 from __future__ import annotations
 
+import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -35,17 +40,7 @@ EventKind: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class CoordinatorEvent:
-    """Something that happened at the coordinator.
-
-    Parameters
-    ----------
-    kind
-        What happened, in one word.
-    text
-        The same as a sentence, for a log.
-    facts
-        The same as data, for a script.
-    """
+    """Something that happened: in one word, as a sentence for a log, as data for a script."""
 
     kind: EventKind
     text: str
@@ -78,7 +73,7 @@ class EventStatus(msgspec.Struct, frozen=True):
     """Something that happened: when (a Unix time), what, in words, and about which client."""
 
     at: float
-    kind: str
+    kind: EventKind
     text: str
     client: str | None = None
 
@@ -87,7 +82,8 @@ class History:
     """What is remembered of the past, in memory; it begins with the updates of the file."""
 
     def __init__(self, updates: Iterable[UpdateFinished] = ()) -> None:
-        self.updates: deque[UpdateStatus] = deque(map(_shown, updates), maxlen=MOST_UPDATES)
+        shown = (msgspec.convert(each, UpdateStatus, from_attributes=True) for each in updates)
+        self.updates: deque[UpdateStatus] = deque(shown, maxlen=MOST_UPDATES)
         self.events: deque[EventStatus] = deque(maxlen=MOST_EVENTS)
         self.counts: Counter[str] = Counter()
         #: The newest event of each kind about each client (None: about none).
@@ -104,5 +100,106 @@ class History:
             self.updates.append(msgspec.convert(event.facts, UpdateStatus))
 
 
-def _shown(update: UpdateFinished) -> UpdateStatus:
-    return msgspec.convert(update, UpdateStatus, from_attributes=True)
+# -- alarms --------------------------------------------------------------------------------------
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+#: For how many seconds an event of each kind is an alarm, unless something ends it first.
+_STANDING: dict[str, float] = {
+    "rejected": _HOUR,  # until the client is admitted
+    "invalid": _HOUR,
+    "ignored": _HOUR,
+    "abandoned": _DAY,  # until an update leads to a model
+    "waiting": 5 * _MINUTE,  # repeated while it lasts
+    "limited": _HOUR,
+    "samples": _DAY,
+    "restored": _DAY,
+    "duplicate_coordinator": 5 * _MINUTE,  # repeated while it lasts
+}
+_LAST, _OFTEN = 10, 3  # an alarm: left out of 3 of the last 10 updates
+_ENDS_SOON = 30 * _DAY
+#: A stored name: scripts that read ``fedglb federation status --json`` wait for it.
+AlarmKind: TypeAlias = (
+    EventKind
+    | Literal[
+        "stopped",  # the coordinator does not run
+        "disconnected",  # it has no connection to the NATS server
+        "left_out",  # a client was left out of several of the last updates
+        "certificate",  # a certificate ends soon, or has ended
+        "no_updates",  # clients are present, and there was no update for a day
+    ]
+)
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """Something to look at: what, in words, since when (a Unix time), about which client."""
+
+    kind: AlarmKind
+    text: str
+    since: float | None
+    client: str | None = None
+
+
+def times_left_out(updates: Sequence[UpdateStatus]) -> Counter[str]:
+    """Return of how many of the last ten updates each client was left out."""
+    last = list(updates)[-_LAST:]
+    return Counter(client for update in last for client in update.left_out)
+
+
+def alarms_of(
+    history: History,
+    certificates: Mapping[str, float],
+    now: float,
+    *,
+    started: float | None,
+    lost: float | None,
+    present: int,
+    scheduled: bool = False,
+) -> tuple[Alarm, ...]:
+    """Return the alarms that stand now.
+
+    `started` None: the coordinator does not run; `lost` is since when it has no connection. On a
+    schedule (`scheduled`) updates may be days apart.
+    """
+    out: list[Alarm] = []
+    newest = history.updates[-1].at if history.updates else 0.0
+    if started is None:
+        out.append(Alarm("stopped", "the coordinator does not run", None))
+    elif lost is not None:
+        out.append(Alarm("disconnected", "no connection to the NATS server", lost))
+    out += _of_certificates(certificates, now)
+    for (kind, client), event in history.latest.items():
+        if now - event.at <= _STANDING.get(kind, -1.0) and not _is_over(event, history, newest):
+            out.append(Alarm(event.kind, event.text, event.at, client))
+    out += _of_updates(history.updates)
+    since = max(newest, started or 0.0)
+    if started is not None and present and not scheduled and now - since > _DAY:
+        hours = int((now - since) / _HOUR)
+        text = f"no update for {hours} hours, with {present} clients present"
+        out.append(Alarm("no_updates", text, since))
+    return tuple(out)
+
+
+def _of_certificates(certificates: Mapping[str, float], now: float) -> Iterable[Alarm]:
+    for name, ends in sorted(certificates.items(), key=lambda item: item[1]):
+        if ends - now < _ENDS_SOON:
+            when = time.strftime("%Y-%m-%d", time.gmtime(ends))
+            text = f"the certificate of {name} {'has ended' if ends < now else 'ends'} on {when}"
+            yield Alarm("certificate", text, max(0.0, ends - _ENDS_SOON), name)
+
+
+def _is_over(event: EventStatus, history: History, newest: float) -> bool:
+    if event.kind == "rejected":
+        admitted = history.latest.get(("joined", event.client))
+        return admitted is not None and admitted.at >= event.at
+    return event.kind in ("abandoned", "waiting") and newest >= event.at
+
+
+def _of_updates(updates: Sequence[UpdateStatus]) -> Iterable[Alarm]:
+    for client, times in sorted(times_left_out(updates).items()):
+        if times >= _OFTEN:
+            last = next(u for u in reversed(updates) if client in u.left_out)
+            text = (
+                f"{client} was left out of {times} of the last {min(len(updates), _LAST)} "
+                f"updates, the last time because: {last.left_out[client]}"
+            )
+            yield Alarm("left_out", text, last.at, client)

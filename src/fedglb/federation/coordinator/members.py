@@ -1,4 +1,4 @@
-"""The sessions of a federation's clients: which are admitted, and why others are not."""
+"""The sessions of a federation's clients: which are admitted, why others are not, who is slow."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fedglb.federation.coordinator.store import MemberRecord
 from fedglb.federation.wire.messages import Hello
 
 _ENDED = 64  # ended sessions that are remembered per client
+_LONGEST = 3600.0  # seconds that a client is not asked, at most
 
 
 @dataclass
@@ -112,3 +113,36 @@ class Members:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+
+class Stragglers:
+    """The clients that are present but did not answer, since their last update in full.
+
+    After one update without an answer a client is asked after the others. After m > 1 in a row it
+    is not asked at all for 2^m time limits, an hour at most. Once it is asked, it has the whole
+    time limit: one that is slow now and then is not shut out for good. After one update that it
+    took part in to the end, all is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._misses: dict[str, tuple[int, float]] = {}  # updates in a row, and the last one's time
+
+    def missed(self, client: str, now: float) -> None:
+        """Note that an update went on without this client, because it did not answer."""
+        self._misses[client] = self.count(client) + 1, now
+
+    def answered(self, client: str) -> None:
+        """Note that this client took part in an update, to the end."""
+        self._misses.pop(client, None)
+
+    def count(self, client: str) -> int:
+        """Return how many updates in a row it did not answer."""
+        return self._misses[client][0] if client in self._misses else 0
+
+    def pause(self, client: str, time_limit: float, now: float) -> float:
+        """Return for how many seconds more it is not asked."""
+        count, at = self._misses.get(client, (0, 0.0))
+        if count < 2:
+            return 0.0
+        whole = min(time_limit * 2.0 ** min(count, 60), max(_LONGEST, time_limit))
+        return max(0.0, at + whole - now)

@@ -2,49 +2,70 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from fedglb.errors import integer, number
 from fedglb.federation.coordinator.rates import Rates
-from fedglb.federation.coordinator.weights import WeightRule
+
+_JUMP, _SMALL = 10, 1000  # a jump: over 10 times as many samples, and over 1000 more
 
 
 @dataclass(frozen=True)
-class Policy:
-    """How long a coordinator waits for its clients, and what it allows them.
+class WeightRule:
+    """No client has more samples in an update than `times` the median client, or than `floor`.
 
-    Parameters
-    ----------
-    quorum
-        How many clients an update needs, from its start to its end.
-    max_samples
-        How many samples a client may claim to have; None: as `weights` says. An update weights
-        clients by their samples, so a client that may claim any number can outweigh all others.
-    time_limit
-        Seconds per answer; then the update goes on without the client.
-    absent_after
-        Seconds of silence after which a client counts as absent.
-    resend
-        Seconds without any answer after which a request is sent again; doubled each time, up to
-        four seconds.
-    grace
-        Seconds that a restarted coordinator waits for the clients that were present before, until
-        it starts an update: a new one, or again the one that the crash interrupted.
-    min_interval
-        Seconds from the start of an update to the start of the next, at least. A request that
-        comes earlier waits. The command's default is a second.
-    rates
-        How many messages a client may send; what is above is dropped unread.
-    weights
-        How many samples a client may have beside the others, where there is no `max_samples`.
+    An update weights clients by their number of samples, which cannot be verified. A client above
+    the limit is left out, not scaled down: scaled sums are the sums of no samples, so neither the
+    fit nor the confidence sets would be what is proven of them.
     """
 
-    quorum: int = 1
-    time_limit: float = 30.0
-    absent_after: float = 10.0
-    max_samples: int | None = None
-    resend: float = 0.25
+    times: int = 20
+    floor: int = 1000  # a new federation has a small median
+    clients: int = 3  # with samples, at least, for a median
+
+    def typical(self, samples: Iterable[int], before: int) -> int:
+        """Return the median of the clients that have samples, but no less than `before`.
+
+        The largest median of all updates counts: clients that are new do not make one too heavy
+        that was not so before.
+        """
+        some = [n for n in samples if n > 0]
+        return max(before, statistics.median_low(some) if len(some) >= self.clients else 0)
+
+    def limit(self, samples: Iterable[int], typical: int) -> int | None:
+        """Return how many samples a client may have beside these claims; None: any number.
+
+        `typical` is what the method of that name returned for the update before.
+        """
+        median = self.typical(samples, typical)
+        return None if not median else max(self.floor, int(self.times * median))
+
+
+def remark(client: str, before: int, now: int) -> str | None:
+    """Return a remark if a client's number of samples fell or jumped since its last answer."""
+    both = f"{client} has {now} samples and had {before}"
+    if now < before:
+        return f"{both}: some were forgotten, or an old backup was restored"
+    if now > _JUMP * before and now - before > _SMALL:
+        return f"{both} at its last update: a jump"
+    return None
+
+
+@dataclass(frozen=True)
+class CoordinatorPolicy:
+    """The limits of a coordinator; times are in seconds."""
+
+    quorum: int = 1  # clients that an update needs, from its start to its end
+    time_limit: float = 30.0  # per answer; then the update goes on without the client
+    absent_after: float = 10.0  # without a message, a client counts as absent
+    max_samples: int | None = None  # that a client may claim to have; None: as `weights` says
+    resend: float = 0.25  # without any answer, a request is sent again; doubled each time, up to 4
+    #: That a restarted coordinator waits for the clients that were present before, until it starts
+    #: an update: a new one, or again the one that the crash interrupted.
     grace: float = 10.0
+    #: Between the starts of two updates; an earlier request waits. The command's default is 1.
     min_interval: float = 0.0
     rates: Rates = field(default_factory=Rates)
     weights: WeightRule = field(default_factory=WeightRule)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from fedglb.errors import integer, number
 from fedglb.federation.wire.codec import kind_of
 
-#: Answers to requests: a client may send one for each request that it was sent.
-_ANSWERS = frozenset(
-    {"Covariance", "ModelSums", "Derivatives", "BatchSums", "SumReady", "MaskedSum", "Consent"}
-)
+_BUCKETS = {
+    "Hello": "hello", "Heartbeat": "heartbeat", "SyncRequest": "sync_request",
+    "Covariance": "answer", "ModelSums": "answer", "Derivatives": "answer", "BatchSums": "answer",
+    "SumReady": "answer", "MaskedSum": "answer", "Consent": "answer",
+}  # fmt: skip
 _BYTES = "bytes"
-_OTHERS = "others"
 #: A client floods if more of it is dropped: per second, where each message counts as one and one
 #: more for every 8 KiB. It costs less than a few per cent of a core up to there.
 _FLOOD, _PIECE, _WINDOW = 800.0, 8192, 0.25
@@ -26,10 +25,6 @@ class Rate:
     per_second: float
     burst: int
 
-    def __post_init__(self) -> None:
-        number("per_second", self.per_second, above=0.0)
-        integer("burst", self.burst)
-
 
 @dataclass(frozen=True)
 class Rates:
@@ -37,56 +32,43 @@ class Rates:
 
     An agent says one heartbeat every two seconds, one hello per connection and a few requests per
     update: these defaults leave it a hundredfold.
-
-    Parameters
-    ----------
-    hello, heartbeat, sync_request
-        Messages of these kinds.
-    answer
-        Answers (Covariance, ModelSums, BatchSums, Derivatives) beyond those that were asked for:
-        every request that is sent allows one more.
-    others
-        Messages of any other kind, and payloads that are no message.
-    bytes
-        The size of all messages together; every request that is sent allows its answer's size.
     """
 
     hello: Rate = Rate(20.0, burst=100)
     heartbeat: Rate = Rate(20.0, burst=200)
     sync_request: Rate = Rate(20.0, burst=100)
-    answer: Rate = Rate(1.0, burst=100)
-    others: Rate = Rate(10.0, burst=100)
+    answer: Rate = Rate(1.0, burst=100)  # and one for every request that is sent
+    others: Rate = Rate(10.0, burst=100)  # also payloads that are no message
+    #: Of all messages together, and the answer's size for every request that is sent.
     bytes: Rate = Rate(1024.0 * 1024.0, burst=4 * 1024 * 1024)
-
-    def of(self, kind: str) -> tuple[str, Rate]:
-        """Return the bucket's name and its rate, for a message of this kind."""
-        name = "answer" if kind in _ANSWERS else _FIELDS.get(kind, _OTHERS)
-        return name, getattr(self, name)
-
-
-_FIELDS = {"Hello": "hello", "Heartbeat": "heartbeat", "SyncRequest": "sync_request"}
 
 
 @dataclass
 class _Bucket:
     """How many tokens a bucket has, and when that was so."""
 
+    rate: Rate
     tokens: float
     at: float
 
-    def refill(self, rate: Rate, now: float) -> None:
+    def refill(self, now: float) -> None:
         if now > self.at:
-            added = (now - self.at) * rate.per_second
+            added = (now - self.at) * self.rate.per_second
             # what was granted above the burst stays
-            self.tokens = max(self.tokens, min(float(rate.burst), self.tokens + added))
+            self.tokens = max(self.tokens, min(float(self.rate.burst), self.tokens + added))
             self.at = now
 
-    def take(self, rate: Rate, amount: float, now: float) -> bool:
-        self.refill(rate, now)
+    def take(self, amount: float, now: float) -> bool:
+        self.refill(now)
         if self.tokens < amount:
             return False
         self.tokens -= amount
         return True
+
+    def grant(self, amount: float, now: float) -> None:
+        self.refill(now)
+        # not without end: requests to a client that is silent are repeated
+        self.tokens = min(self.tokens + amount, self.rate.burst + 4.0 * amount)
 
 
 @dataclass
@@ -99,19 +81,11 @@ class _Client:
 
 
 class RateLimiter:
-    """Decides which payloads are read at all.
-
-    Parameters
-    ----------
-    rates
-        What each client may send.
-    answer_size
-        The size in bytes of the largest answer to a request.
-    """
+    """Decides which payloads are read at all; the largest answer has `answer_size` bytes."""
 
     def __init__(self, rates: Rates, answer_size: int) -> None:
         self._rates, self._answer_size = rates, answer_size
-        self._clients: dict[str, _Client] = {}
+        self._clients: defaultdict[str, _Client] = defaultdict(_Client)
         self._unreported: set[str] = set()
         self._recent: Counter[str] = Counter()  # dropped since `_since`, by what it costs
         self._since = 0.0
@@ -119,30 +93,30 @@ class RateLimiter:
         self.dropped: Counter[str] = Counter()
 
     def admits(self, client: str, payload: bytes, now: float) -> bool:
-        """Return whether to read this payload; if not, it is counted."""
-        bytes_ = self._bucket(client, _BYTES, self._rates.bytes, now)
-        if not bytes_.take(self._rates.bytes, len(payload), now):
-            self.count(client, _BYTES, len(payload))
+        """Return whether to read this payload; if not, it is counted.
+
+        It is called for every payload, when it arrives, and costs some microseconds.
+        """
+        size = len(payload)
+        if not self._take(client, _BYTES, size, size, now):
             return False
-        name, rate = self._rates.of(kind_of(payload) or "")
-        if not self._bucket(client, name, rate, now).take(rate, 1.0, now):
-            self.count(client, name, len(payload))
-            return False
-        return True
+        return self._take(client, _BUCKETS.get(kind_of(payload) or "", "others"), 1, size, now)
+
+    def _take(self, client: str, name: str, amount: float, size: int, now: float) -> bool:
+        taken = self._bucket(client, name, now).take(amount, now)
+        if not taken:
+            self.count(client, name, size)
+        return taken
 
     def grant(self, client: str, now: float) -> None:
         """Allow one more answer: the client is sent a request."""
-        answer, size = self._rates.answer, self._rates.bytes
-        for name, rate, amount in (("answer", answer, 1), (_BYTES, size, self._answer_size)):
-            bucket = self._bucket(client, name, rate, now)
-            bucket.refill(rate, now)
-            # not without end: requests to a client that is silent are repeated
-            bucket.tokens = min(bucket.tokens + amount, rate.burst + 4.0 * amount)
+        self._bucket(client, "answer", now).grant(1, now)
+        self._bucket(client, _BYTES, now).grant(self._answer_size, now)
 
     def count(self, client: str, why: str, size: int = 0) -> None:
         """Count a message of this size that was dropped."""
         self._recent[client] += 1 + size // _PIECE
-        self._of(client).dropped[why] += 1
+        self._clients[client].dropped[why] += 1
         self.dropped[client] += 1
         self._unreported.add(client)
 
@@ -159,22 +133,16 @@ class RateLimiter:
         """Return the clients with dropped messages and counts by kind, each once per `pause`."""
         out = []
         for client in sorted(self._unreported):
-            state = self._of(client)
+            state = self._clients[client]
             if state.reported is None or now - state.reported >= pause:
                 out.append((client, dict(state.dropped)))
                 state.dropped, state.reported = Counter(), now
                 self._unreported.discard(client)
         return out
 
-    def _of(self, client: str) -> _Client:
-        found = self._clients.get(client)
-        if found is None:
-            found = self._clients[client] = _Client()
-        return found
-
-    def _bucket(self, client: str, name: str, rate: Rate, now: float) -> _Bucket:
-        buckets = self._of(client).buckets
-        found = buckets.get(name)
-        if found is None:
-            found = buckets[name] = _Bucket(float(rate.burst), now)
-        return found
+    def _bucket(self, client: str, name: str, now: float) -> _Bucket:
+        buckets = self._clients[client].buckets
+        if name not in buckets:
+            rate: Rate = getattr(self._rates, name)
+            buckets[name] = _Bucket(rate, float(rate.burst), now)
+        return buckets[name]

@@ -14,11 +14,7 @@ _FAR = 1e15  # of a reward without a bound
 
 
 class RewardStatus(msgspec.Struct, frozen=True):
-    """What an agent that agreed to it reports of its rewards.
-
-    `count` and `total` are since its process started, `recent_count` and `recent_total` of the
-    newest ones among these.
-    """
+    """An agent's report: of all rewards since its process started, and of the newest of them."""
 
     count: int
     total: float
@@ -27,15 +23,10 @@ class RewardStatus(msgspec.Struct, frozen=True):
 
 
 class ReportedRewards:
-    """The newest report of each client.
+    """The newest report of each client; `rewards` are the smallest and the largest reward.
 
     A client may claim what it likes within these bounds; the reports are shown, and nothing else
     depends on them.
-
-    Parameters
-    ----------
-    rewards
-        The smallest and the largest reward; infinite where there is no bound.
     """
 
     def __init__(self, rewards: tuple[float, float]) -> None:

@@ -10,7 +10,6 @@ the update is lost, and the weights of its samples in later updates make up for 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -19,7 +18,7 @@ import numpy as np
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import Emit
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.coordinator.sum_check import check_sum
 from fedglb.federation.coordinator.updates import Addressed, UpdateDriver
@@ -38,8 +37,6 @@ from fedglb.federation.wire.sum_messages import (
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol.messages import MaskedSum, Message
 
-log = logging.getLogger(__name__)
-
 
 class SecureUpdateDriver(UpdateDriver):
     """An `UpdateDriver` that gets sums over all clients of a set, and nothing of a single one.
@@ -51,7 +48,7 @@ class SecureUpdateDriver(UpdateDriver):
         self,
         agreement: Agreement,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         emit: Emit,
         after: int = 0,
         *,
@@ -153,10 +150,16 @@ class SecureUpdateDriver(UpdateDriver):
 
     # -- from stage to stage ---------------------------------------------------------------------
 
+    def _begin(self, t: int) -> list[Message]:
+        """Begin an update; `_run` then offers its members a sum, or calls them for one."""
+        if self.coordinator.clients and not self.coordinator.budget_spent:
+            self.coordinator.start_update(t, None)
+        return []
+
     def _run(
         self, action: Callable[[], list[Message]], now: float, checked: bool = False
     ) -> list[Addressed]:
-        """Do as the base does; an update that starts asks for a secure sum, not for plain ones."""
+        """Do as the base does; ask for the sum of an update that has begun."""
         messages = super()._run(action, now, checked)
         update = self.coordinator.update
         if update is None:

@@ -14,13 +14,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
 from fedglb.federation.coordinator.board import Board, answering
-from fedglb.federation.coordinator.duplicate_coordinator import Presence, describe
+from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.coordinator.events import MOST_UPDATES, CoordinatorEvent, History
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
@@ -81,7 +83,7 @@ class Service:
         self,
         bundle: Bundle,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
         board: Board | None = None,
@@ -99,7 +101,7 @@ class Service:
 
         rules = bundle.sum_rules()
         self.session = CoordinatorSession(bundle.agreement, store, policy, emit, after, rules=rules)
-        self._presence, self._both = Presence(), present(bundle.federation)
+        self._own, self._both = Announcement.new(), present(bundle.federation)
         self._listens_until: float | None = None  # None: it speaks to clients
         self._superseded: Superseded | None = None
         self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
@@ -118,7 +120,7 @@ class Service:
                 return
             client = subject[prefix:]
             self._seen.add(client)
-            admitted = self.session.admits(client, payload, time.monotonic())
+            admitted = self.session.gate.admits(client, payload, time.monotonic())
             if admitted and not inbox.put(client, payload):
                 self.session.gate.count(client, "waiting")
 
@@ -205,20 +207,20 @@ class Service:
 
     async def _announce(self) -> None:
         """Tell other coordinators that this one is there."""
-        word = self._presence.announce(self.session.coordinator.started)
-        await self._connection.publish(self._both, word)
+        own = self._own.at(self.session.coordinator.started)
+        await self._connection.publish(self._both, msgspec.json.encode(own))
 
     async def _hear_coordinator(self, payload: bytes) -> None:
-        other = self._presence.read(payload)
+        other = self._own.other(payload)
         if other is None:
             return
-        if self._presence.yields_to(other, self.session.coordinator.started):
+        if self._own.at(self.session.coordinator.started).yields_to(other):
             self._superseded = Superseded(
-                f"another coordinator of {self._bundle.federation} is there ({describe(other)}), "
+                f"another coordinator of {self._bundle.federation} is there ({other}), "
                 "and this one stops: it is the younger one, or knows of fewer updates. If this "
                 "one is to stay, stop the other first"
             )
-        elif self.session.note_duplicate(describe(other), time.monotonic()):
+        elif self.session.note_duplicate(str(other), time.monotonic()):
             await self._announce()  # at once, so that it stops before it says anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
@@ -239,7 +241,7 @@ class Service:
 def serve(
     bundle: Bundle,
     state: str | Path,
-    policy: Policy,
+    policy: CoordinatorPolicy,
     on_event: Callable[[CoordinatorEvent], None],
     after: int = 0,
     board: Board | None = None,

@@ -17,14 +17,12 @@ from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import LEAP, Agreement
 from fedglb.federation.coordinator.events import CoordinatorEvent, EventKind
 from fedglb.federation.coordinator.members import Members
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.policy import CoordinatorPolicy, remark
 from fedglb.federation.coordinator.rates import RateLimiter
 from fedglb.federation.coordinator.rewards import ReportedRewards
 from fedglb.federation.coordinator.secure_updates import SecureUpdateDriver
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
-from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.coordinator.updates import FARTHEST, Addressed, UpdateDriver
-from fedglb.federation.coordinator.weights import remark
 from fedglb.federation.names import COORDINATOR, one_line
 from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.codec import Malformed, decode_up, encode
@@ -47,7 +45,6 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
-from fedglb.protocol import Coordinator
 from fedglb.protocol.messages import (
     BatchSums,
     Covariance,
@@ -73,22 +70,16 @@ _LATE = 2.0  # seconds after which a tick is late: then it was the coordinator t
 class CoordinatorSession:
     """Talks with all clients, and passes what belongs to global updates to its `UpdateDriver`.
 
-    Parameters
-    ----------
-    after
-        The number of the last update, if the coordinator's file was lost: agents hold its model,
-        and accept only models of later updates.
-    wall
-        The clock of scheduled updates: it returns a Unix time.
-    rules
-        What was agreed on about secure sums; None: sums are not secure ones.
+    `after` is the number of the last update if the coordinator's file was lost: agents hold its
+    model, and accept only models of later updates. `wall` is the clock of scheduled updates (Unix
+    time), `rules` what was agreed on about secure sums (None: sums are not secure ones).
     """
 
     def __init__(
         self,
         agreement: Agreement,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         on_event: Callable[[CoordinatorEvent], None],
         after: int = 0,
         wall: Callable[[], float] = time.time,
@@ -105,6 +96,8 @@ class CoordinatorSession:
                 agreement, store, policy, self._emit, after, rules=rules
             )
             self.policy = self.driver.policy  # a set has a least size
+        self.coordinator = self.driver.coordinator  # the protocol's state
+        self.traffic, self.records = self.driver.traffic, self.driver.records
         self.members = Members(agreement, policy.absent_after)
         self.rewards = ReportedRewards(self.coordinator.rewards)
         self._awaited = {name for name, record in self.records.items() if record.present}
@@ -122,21 +115,6 @@ class CoordinatorSession:
         dim = agreement.problem.dim
         self.gate = RateLimiter(policy.rates, answer_size=8 * (dim * (dim + 1) // 2 + dim) + 4096)
 
-    @property
-    def coordinator(self) -> Coordinator:
-        """The protocol's state."""
-        return self.driver.coordinator
-
-    @property
-    def traffic(self) -> Traffic:
-        """What went over the wire."""
-        return self.driver.traffic
-
-    @property
-    def records(self) -> dict[str, MemberRecord]:
-        """All clients that were ever admitted."""
-        return self.driver.records
-
     # -- input -----------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Outgoing]:
@@ -149,13 +127,6 @@ class CoordinatorSession:
         self._reset_deadlines(now)
         self.driver.start_schedule(self._wall())
         return [self._encode(name, HelloRequest(), "") for name in self.records]
-
-    def admits(self, client: str, payload: bytes, now: float) -> bool:
-        """Return whether a payload is to be kept for `receive`; if not, its client sends too much.
-
-        It is called for every payload, when it arrives, and costs some microseconds.
-        """
-        return self.gate.admits(client, payload, now)
 
     def receive(self, client: str, payload: bytes, now: float) -> list[Outgoing]:
         """Handle a payload from a client's subject, on which only that client can publish."""

@@ -12,9 +12,16 @@ from pathlib import Path
 import msgspec
 
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.coordinator.alarms import Alarm, alarms_of, times_left_out
-from fedglb.federation.coordinator.events import MOST_UPDATES, EventStatus, History, UpdateStatus
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.events import (
+    MOST_UPDATES,
+    Alarm,
+    EventStatus,
+    History,
+    UpdateStatus,
+    alarms_of,
+    times_left_out,
+)
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.rewards import RewardStatus
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
@@ -25,38 +32,18 @@ _MOST_MISSING = 20  # names of clients that an update waits for
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A client that was ever admitted.
-
-    Parameters
-    ----------
-    name
-        Its name.
-    present
-        Whether it is present now.
-    joined, seen
-        When it was first admitted and when it was last heard of, as Unix times; None: unknown.
-    software
-        What it said it was.
-    model
-        The update of the newest model that was sent to it.
-    samples, share
-        How many of its samples the newest model covers, and their share of all that it covers.
-    left_out
-        Of how many of the last ten updates it was left out.
-    rewards
-        What it reports of its rewards, if it does.
-    """
+    """A client that was ever admitted; times are Unix times, None where they are unknown."""
 
     name: str
     present: bool
     joined: float | None
-    seen: float | None
+    seen: float | None  # when it was last heard of
     software: str
-    model: int
-    samples: int
-    share: float
-    left_out: int
-    rewards: RewardStatus | None = None
+    model: int  # the update of the newest model that was sent to it
+    samples: int  # that the newest model covers
+    share: float  # of all samples that it covers
+    left_out: int  # of how many of the last ten updates
+    rewards: RewardStatus | None = None  # what it reports of its rewards, if it does
 
 
 class Totals(msgspec.Struct, frozen=True):
@@ -84,121 +71,59 @@ class CertificateStatus(msgspec.Struct, frozen=True):
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
-    """How far a schedule of updates is.
-
-    Parameters
-    ----------
-    updates
-        How many times it has.
-    done
-        How many of them are past; one update may make up for several.
-    start, next
-        When it started, and when the next update is due, as Unix times; None: not yet, and never.
-    ended
-        Why no further update begins; None: one does.
-    """
+    """How far a schedule of updates is; `start` and `next` are Unix times."""
 
     updates: int
-    done: int
-    start: float | None
-    next: float | None
-    ended: str | None
+    done: int  # one update may make up for several of the schedule's times
+    start: float | None  # None: not started
+    next: float | None  # None: never, or not yet known
+    ended: str | None  # why no further update begins
 
 
 class PrivacyStatus(msgspec.Struct, frozen=True):
-    """What is promised, to whom, and how much of it is spent.
-
-    Parameters
-    ----------
-    epsilon, delta, neighbours, contributions, noise
-        What was agreed on: see `GaussianMechanism`.
-    zcdp_epsilon
-        ε of the same noise by zero-concentrated privacy: a looser promise, by another way.
-    spent
-        ε, at the same δ, of all updates that have begun: clients may have answered each.
-    releases, updates
-        How many updates have begun, of how many that there is a budget for.
-    protects, caveats
-        Who is protected from whom, and what that rests on, one sentence each.
-    """
+    """What is promised, to whom, and how much of it is spent: see `GaussianMechanism`."""
 
     epsilon: float
     delta: float
     neighbours: str
     contributions: int
     noise: str
-    zcdp_epsilon: float
-    spent: float
-    releases: int
-    updates: int
-    protects: tuple[str, ...]
-    caveats: tuple[str, ...]
+    zcdp_epsilon: float  # of the same noise by zero-concentrated privacy: a looser promise
+    spent: float  # ε, at the same δ, of all updates that have begun: each may have been answered
+    releases: int  # updates that have begun
+    updates: int  # that there is a budget for
+    protects: tuple[str, ...]  # who is protected from whom, one sentence each
+    caveats: tuple[str, ...]  # what that rests on
 
 
 class SumsStatus(msgspec.Struct, frozen=True):
-    """What was agreed on about secure sums.
+    """What was agreed on about secure sums."""
 
-    Parameters
-    ----------
-    minimum
-        How many clients are in every sum, at least.
-    roster
-        The digest of the roster: owners of agents compare it with each other.
-    members
-        Who is in it.
-    """
-
-    minimum: int
-    roster: str
+    minimum: int  # clients in every sum
+    roster: str  # its digest: owners of agents compare it with each other
     members: tuple[str, ...]
 
 
 class CoordinatorStatus(msgspec.Struct, frozen=True):
-    """A coordinator at one moment.
-
-    Parameters
-    ----------
-    federation, server, software
-        The federation's name, the address of its NATS server, and what the coordinator is.
-    running, connected
-        Whether the coordinator runs, and whether it is connected to the NATS server.
-    time, started
-        When the picture was taken, and when the coordinator started (None: it does not run).
-    model
-        The number of the last update that led to a model, 0 for none.
-    updating, waiting_for
-        The number of the update in progress (None: there is none), and clients (up to 20) whose
-        answers it waits for.
-    quorum, max_clients
-        How many clients an update needs, and how many there may be.
-    totals, members, updates, events, alarms, certificates
-        See the classes. Updates and events are the last ones, oldest first.
-    event_counts
-        How often each kind of event happened since the coordinator started.
-    secure_sums
-        What was agreed on about secure sums; None: there are none.
-    schedule, privacy
-        How far the schedule of updates is, and what is spent of the privacy budget; None: there is
-        no such thing.
-    """
+    """A coordinator at one moment; times are Unix times."""
 
     federation: str
     server: str
     software: str
     running: bool
-    connected: bool
-    time: float
-    started: float | None
-    model: int
-    updating: int | None
-    waiting_for: tuple[str, ...]
+    connected: bool  # to the NATS server
+    time: float  # when this snapshot was taken
+    started: float | None  # None: the coordinator does not run
+    model: int  # the number of the last update that led to a model, 0: none
+    updating: int | None  # the number of the update in progress
+    waiting_for: tuple[str, ...]  # up to 20 clients whose answers that waits for
     quorum: int
     max_clients: int
     totals: Totals
     members: tuple[MemberStatus, ...]
-    updates: tuple[UpdateStatus, ...]
-    events: tuple[EventStatus, ...]
-    event_counts: dict[str, int]
+    updates: tuple[UpdateStatus, ...]  # the last ones, oldest first
+    events: tuple[EventStatus, ...]  # likewise
+    event_counts: dict[str, int]  # of each kind, since the coordinator started
     alarms: tuple[Alarm, ...]
     certificates: tuple[CertificateStatus, ...]
     schedule: ScheduleStatus | None = None
@@ -229,14 +154,14 @@ def status_of(
     started: float | None = None,
     lost: float | None = None,
 ) -> CoordinatorStatus:
-    """Return the picture of a coordinator.
+    """Return the status of a coordinator.
 
     `started` is when it did (None: it does not run), `lost` since when it has no connection to
     the NATS server (None: it has one).
     """
     now, monotonic = time.time(), time.monotonic()
     coordinator, traffic = session.coordinator, session.traffic
-    ledger = coordinator.ledger
+    ledger, roster = coordinator.ledger, bundle.roster
     missed = times_left_out(history.updates)
     covered = {str(client): c.samples for client, c in coordinator.covered.items()}
     samples = sum(covered.values())
@@ -255,7 +180,6 @@ def status_of(
         )
         for name, record in sorted(session.records.items())
     )
-    ends = tuple(CertificateStatus(*item) for item in sorted(certificates.items()))
     return CoordinatorStatus(
         federation=bundle.federation,
         server=bundle.server,
@@ -282,10 +206,12 @@ def status_of(
             started=started, lost=lost, present=len(session.members),
             scheduled=bool(session.agreement.times),
         ),
-        certificates=ends,
+        certificates=tuple(CertificateStatus(*item) for item in sorted(certificates.items())),
         schedule=schedule_of(session),
         privacy=privacy_of(session),
-        secure_sums=_sums_of(bundle),
+        secure_sums=None if roster is None else SumsStatus(
+            bundle.agreement.min_members, roster.digest.hex(), roster.names
+        ),
     )  # fmt: skip
 
 
@@ -299,19 +225,13 @@ def stored_status(
     """
     store = CoordinatorStore.copy_of(file)
     try:
-        session = CoordinatorSession(bundle.agreement, store, Policy(), lambda event: None)
+        session = CoordinatorSession(
+            bundle.agreement, store, CoordinatorPolicy(), lambda event: None
+        )
         history = History(store.last_updates(MOST_UPDATES))
         return status_of(bundle, session, history, certificates)
     finally:
         store.close()
-
-
-def _sums_of(bundle: Bundle) -> SumsStatus | None:
-    """Return what was agreed on about secure sums; None: there are none."""
-    roster = bundle.roster
-    if roster is None:
-        return None
-    return SumsStatus(bundle.agreement.min_members, roster.digest.hex(), roster.names)
 
 
 def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:
@@ -332,16 +252,6 @@ def privacy_of(session: CoordinatorSession) -> PrivacyStatus | None:
         return None
     begun = min(coordinator.started, plan.updates)  # a lost file may skip some
     said = state(privacy, plan, begun, simulated=False)
-    return PrivacyStatus(
-        epsilon=said.epsilon,
-        delta=said.delta,
-        neighbours=said.neighbours,
-        contributions=said.contributions,
-        noise=said.noise,
-        zcdp_epsilon=said.zcdp_epsilon,
-        spent=said.spent() if begun else 0.0,
-        releases=begun,
-        updates=said.updates,
-        protects=said.protects,
-        caveats=said.caveats,
-    )
+    same = (field for field in PrivacyStatus.__struct_fields__ if field != "spent")
+    spent = said.spent() if begun else 0.0
+    return PrivacyStatus(spent=spent, **{field: getattr(said, field) for field in same})

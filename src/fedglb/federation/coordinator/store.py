@@ -12,7 +12,6 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
 import msgspec
-import polars as pl
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
@@ -60,33 +59,15 @@ _RELEASED = "released"  # the last one-pass update that each client's file has s
 
 @dataclass
 class MemberRecord:
-    """What is remembered of a client.
+    """What is remembered of a client; times are Unix times."""
 
-    Parameters
-    ----------
-    instance
-        Which file it has.
-    present
-        Whether it is present.
-    model
-        The update of the last model that was sent to it.
-    current
-        Whether that file is the one whose samples the last model may cover.
-    joined
-        When it was first admitted, a Unix time; None: before such times were kept.
-    seen
-        When it was last heard of before it left, or before the last update or stop.
-    software
-        What it said it was when it was last admitted.
-    """
-
-    instance: str
+    instance: str  # which file it has
     present: bool
-    model: int
-    current: bool = True
-    joined: float | None = None
-    seen: float | None = None
-    software: str = ""
+    model: int  # the update of the last model that was sent to it
+    current: bool = True  # whether that file is the one whose samples the last model may cover
+    joined: float | None = None  # when it was first admitted
+    seen: float | None = None  # last message before it left, or before the last update or stop
+    software: str = ""  # as of its last hello
 
 
 @dataclass(frozen=True)
@@ -118,6 +99,33 @@ class UpdateFinished:
     seconds: float
     bytes: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Traffic:
+    """Messages and bytes per message type and direction ("up": from a client, or "down").
+
+    The protocol's `Ledger` counts every message of an update once, as the simulator does; this
+    counts each time that one is sent or received, heartbeats included, in bytes of payload.
+    """
+
+    entries: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def add(self, kind: str, direction: str, size: int) -> None:
+        """Count one message."""
+        key = f"{kind}.{direction}"  # stored, as are its two halves
+        messages, total = self.entries.get(key, (0, 0))
+        self.entries[key] = (messages + 1, total + size)
+
+    @property
+    def messages(self) -> int:
+        """All messages."""
+        return sum(messages for messages, _ in self.entries.values())
+
+    @property
+    def size(self) -> int:
+        """All bytes."""
+        return sum(total for _, total in self.entries.values())
 
 
 class CoordinatorStore:
@@ -177,15 +185,10 @@ class CoordinatorStore:
 
     def start_update(self, started: UpdateStarted, done: int | None = None) -> None:
         """Write that an update starts, before any client is told; and how far a schedule is."""
-        if done is None:
-            self._insert_started(started)
-            return
         with transaction(self._db):
-            self._insert_started(started)
-            set_fact(self._db, _DONE, done)
-
-    def _insert_started(self, started: UpdateStarted) -> None:
-        self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
+            self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
+            if done is not None:
+                set_fact(self._db, _DONE, done)
 
     def skip_updates(self, number: int) -> None:
         """Write that all updates up to this one have ended; the file that had them is lost."""
@@ -198,7 +201,7 @@ class CoordinatorStore:
     def write_state(
         self,
         arrays: Arrays,
-        traffic: bytes,
+        traffic: Traffic,
         members: Mapping[str, MemberRecord],
         finished: UpdateFinished | None = None,
         typical: int = 0,
@@ -210,7 +213,8 @@ class CoordinatorStore:
                 self.write_released(released)
             if typical:
                 set_fact(self._db, _TYPICAL, typical)
-            self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), traffic))
+            counts = msgspec.json.encode(traffic.entries)
+            self._db.execute("REPLACE INTO state VALUES (1, ?, ?)", (pack(arrays), counts))
             self._db.executemany(
                 "UPDATE members SET model = ?, current = ?, seen = ? WHERE name = ?",
                 [(m.model, m.current, m.seen, name) for name, m in members.items()],
@@ -237,10 +241,13 @@ class CoordinatorStore:
         known = fact(self._db, _RELEASED)
         return {} if known is None else msgspec.json.decode(known, type=dict[str, int])
 
-    def state(self) -> tuple[Arrays, bytes] | None:
+    def state(self) -> tuple[Arrays, Traffic] | None:
         """Return the coordinator's arrays and its traffic as of the last `write_state`."""
         row = self._db.execute("SELECT arrays, traffic FROM state").fetchone()
-        return None if row is None else (unpack(row[0]), row[1])
+        if row is None:
+            return None
+        counts = msgspec.json.decode(row[1], type=dict[str, tuple[int, int]])
+        return unpack(row[0]), Traffic(counts)
 
     def typical_samples(self) -> int:
         """Return how many samples a client typically had, as of the last `write_state`."""
@@ -254,11 +261,6 @@ class CoordinatorStore:
         if row is None:
             return 0, None
         return row[0], None if row[3] else UpdateStarted(*row[:3])
-
-    def updates(self) -> pl.DataFrame:
-        """Return one row per finished update."""
-        rows = self._db.execute("SELECT * FROM finished_updates ORDER BY number").fetchall()
-        return pl.DataFrame(rows, schema=_FRAME, orient="row")
 
     def last_updates(self, most: int) -> list[UpdateFinished]:
         """Return the last finished updates, oldest first, with who was left out of them."""
@@ -276,10 +278,3 @@ class CoordinatorStore:
     def close(self) -> None:
         """Close the file."""
         close(self._db)
-
-
-_FRAME = {
-    "update": pl.Int64, "at": pl.Float64, "t": pl.Int64, "asked_by": pl.String,
-    "clients": pl.Int64, "samples": pl.Int64, "rounds": pl.Int64,
-    "gradient_norm": pl.Float64, "gap": pl.Float64, "seconds": pl.Float64, "bytes": pl.Int64,
-}  # fmt: skip

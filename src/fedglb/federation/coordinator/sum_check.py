@@ -19,7 +19,6 @@ from fedglb.typing import IntArray
 MOST_SAMPLES = 2**32
 #: A check of honest sums fails by chance once in e^this times.
 _SURE = 40.0
-_INVALID = "invalid sum: a member sent bad data"
 
 
 def check_sum(
@@ -30,29 +29,8 @@ def check_sum(
     With weights f ≤ 1, v = Σ f x r and H = Σ f w xxᵀ over n samples at most, where ‖x‖ ≤ 1,
     |r| ≤ G and c ≤ w ≤ k: so 0 ≼ H ≼ kn, and by Cauchy and Schwarz
     (uᵀv)² ≤ (Σ f r²)(Σ f (uᵀx)²) ≤ (nG²/c)·uᵀHu for every u. Noise and rounding get their bounds
-    on top.
-
-    Parameters
-    ----------
-    numbers
-        The sum, shape (d + d(d+1)/2,), in units of 2⁻³⁰.
-    setting
-        The setting of the federation.
-    clients
-        How many clients are in it.
-    max_samples
-        How many samples one client has at most; None: 2³².
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> algorithm = fg.fedglb_private(updates=4, first=1.0, growth=2.0)
-    >>> setting = algorithm.setting(fg.Problem(dim=2), 5, None)
-    >>> check_sum(np.array([1, -2, 3, 0, 3]), setting, clients=5)
-    >>> check_sum(np.array([1, -2, 3, 0, -(2**50)]), setting, clients=5)
-    Traceback (most recent call last):
-    fedglb.errors.InvalidInput: smallest eigenvalue of H = -1050000.0 is not allowed: give 0 or \
-more, up to 22 for noise and rounding: invalid sum: a member sent bad data
+    on top. `numbers` is the sum, shape (d + d(d+1)/2,), in units of 2⁻³⁰; `max_samples` limits each
+    client's samples (None: 2³²).
     """
     problem, plan, d = setting.problem, setting.noise, setting.problem.dim
     v, H = unpack(numbers, d)
@@ -64,23 +42,15 @@ more, up to 22 for noise and rounding: invalid sum: a member sent bad data
         kappa += many * plan.matrix_share * (math.sqrt(2.0 * d) + math.sqrt(2.0 * _SURE))
         nu += many * plan.vector_share * (math.sqrt(d) + math.sqrt(2.0 * _SURE))
     values = np.linalg.eigvalsh(H)
-    _at_least("smallest eigenvalue of H", float(values[0]), kappa)
-    _at_most("largest eigenvalue of H", float(values[-1]), problem.k_mu * samples + kappa)
+    low, high = float(values[0]), float(values[-1])
+    _check("smallest eigenvalue of H", low, -kappa, math.inf)
+    _check("largest eigenvalue of H", high, -math.inf, problem.k_mu * samples + kappa)
     if plan is not None:
-        most = samples * plan.residual_limit**2 * (float(values[-1]) + kappa) / problem.c_mu
-        _at_most("norm of v", float(np.linalg.norm(v)), math.sqrt(most) + nu)
+        most = samples * plan.residual_limit**2 * (high + kappa) / problem.c_mu
+        _check("norm of v", float(np.linalg.norm(v)), 0.0, math.sqrt(most) + nu)
 
 
-def _at_least(name: str, value: float, slack: float) -> None:
-    if not value >= -slack:
-        allowed = f"0 or more, up to {slack:.2g} for noise and rounding: {_INVALID}"
-        raise InvalidInput(name, _short(value), allowed)
-
-
-def _at_most(name: str, value: float, most: float) -> None:
-    if not value <= most:
-        raise InvalidInput(name, _short(value), f"at most {most:.3g}: {_INVALID}")
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.3g}")
+def _check(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        allowed = f"{least:.3g} to {most:.3g}: invalid sum: a member sent bad data"
+        raise InvalidInput(name, float(f"{value:.3g}"), allowed)

@@ -10,23 +10,23 @@ import functools
 import logging
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.coordinator.events import Emit
-from fedglb.federation.coordinator.policy import Policy
+from fedglb.federation.coordinator.members import Stragglers
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.store import (
     CoordinatorStore,
     MemberRecord,
+    Traffic,
     UpdateFinished,
     UpdateStarted,
 )
-from fedglb.federation.coordinator.stragglers import Stragglers
-from fedglb.federation.coordinator.timetable import Timetable
-from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.names import one_line
 from fedglb.federation.wire.messages import Downward, Rejected
 from fedglb.protocol import Coordinator
@@ -43,6 +43,38 @@ FARTHEST = 2**32
 _LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
+@dataclass
+class Timetable:
+    """The times of a schedule, and how many of them have had their update.
+
+    A time that passes while the coordinator is down, or while too few clients are there, is made
+    up for later; of several such times all together by one update.
+    """
+
+    times: tuple[float, ...]  # seconds since `start`, rising; empty: there is no schedule
+    start: float | None = None  # when the coordinator first started, a Unix time
+    done: int = 0
+
+    def due(self, at: float) -> int:
+        """Return which of the times an update is for at this moment, counted from 1; 0: none."""
+        if self.start is None:
+            return 0
+        passed = bisect_right(self.times, at - self.start)
+        return passed if passed > self.done else 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether all times have had their update."""
+        return bool(self.times) and self.done >= len(self.times)
+
+    @property
+    def next(self) -> float | None:
+        """When the next update is due, a Unix time; None: never, or not yet known."""
+        if self.start is None or self.done >= len(self.times):
+            return None
+        return self.start + self.times[self.done]
+
+
 class UpdateDriver:
     """Drives the protocol's `Coordinator` by messages and by the clock, and writes its file.
 
@@ -54,7 +86,7 @@ class UpdateDriver:
         self,
         agreement: Agreement,
         store: CoordinatorStore,
-        policy: Policy,
+        policy: CoordinatorPolicy,
         emit: Emit,
         after: int = 0,
     ) -> None:
@@ -144,8 +176,10 @@ class UpdateDriver:
 
     def _overweight(self, claims: Mapping[str, int]) -> dict[str, str]:
         """Report the clients that have too many samples beside the others'; return them and why."""
+        if self.policy.max_samples is not None:
+            return {}
         rule = self.policy.weights
-        most = None if self.policy.max_samples is not None else rule.limit(claims, self._typical)
+        most = rule.limit(claims.values(), self._typical)
         found = [] if most is None else [c for c, samples in claims.items() if samples > most]
         out = {}
         for client in found:
@@ -258,7 +292,7 @@ class UpdateDriver:
             request = SyncRequest(started.asked_by, started.t, self.coordinator.finished)
             action = functools.partial(self.coordinator.receive, request)
         else:
-            action = functools.partial(self.coordinator.begin, started.t)
+            action = functools.partial(self._begin, started.t)
         out = self._run(self._without_paused(action, started.asked_by, now), now)
         if self.coordinator.started == before:  # there is no budget for another one
             self._store.end_update(before)
@@ -289,14 +323,17 @@ class UpdateDriver:
     def begin_scheduled(self, time: int, now: float) -> list[Addressed]:
         """Begin the update of one of the schedule's times; its step is the number of that time."""
         self.timetable.done = time
-        action = functools.partial(self.coordinator.begin, time)
+        action = functools.partial(self._begin, time)
         return self._run(self._without_paused(action, None, now), now)
+
+    def _begin(self, t: int) -> list[Message]:
+        """Begin an update that no client asked for, and return its requests."""
+        return self.coordinator.begin(t)
 
     def save(self) -> None:
         """Write the state if no update is in progress; one in progress is started again later."""
         if self.idle:
-            arrays = self.coordinator.to_arrays()
-            self._store.write_state(arrays, self.traffic.pack(), self.records)
+            self._store.write_state(self.coordinator.to_arrays(), self.traffic, self.records)
 
     def _without_paused(
         self, start: Callable[[], list[Message]], asked_by: str | None, now: float
@@ -417,10 +454,10 @@ class UpdateDriver:
         self._typical = self.policy.weights.typical(claims, self._typical)
         if coordinator.finished in coordinator.releases:
             self.released |= dict.fromkeys(map(str, coordinator.covered), coordinator.finished)
-        arrays, traffic = coordinator.to_arrays(), self.traffic.pack()
         self._store.write_state(
-            arrays, traffic, self.records, finished, self._typical, self.released
-        )
+            coordinator.to_arrays(), self.traffic, self.records,
+            finished, self._typical, self.released,
+        )  # fmt: skip
         known = f"{finished.samples} samples of " if finished.samples else ""
         text = (
             f"update {finished.number}: {known}{finished.clients} clients, "
@@ -453,4 +490,4 @@ def _restored(
     for name, record in records.items():
         if not record.current:  # it came with a new file after that update
             coordinator.drop_samples(name)
-    return coordinator, Traffic.unpack(kept[1])
+    return coordinator, kept[1]

@@ -29,16 +29,7 @@ _LONGEST_NAME = 64  # characters of a common name that X.509 allows
 
 @dataclass(frozen=True)
 class Authority:
-    """The federation's signing key and its certificate: anyone with the key can add members.
-
-    Examples
-    --------
-    >>> authority = Authority.new("demo")
-    >>> issued = authority.issue("fedglb://demo/shop-1/1")
-    >>> from fedglb.federation.certificates import Certificate
-    >>> Certificate(issued.certificate).identities
-    ['fedglb://demo/shop-1/1']
-    """
+    """The federation's signing key and its certificate: anyone with the key can add members."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -52,14 +43,13 @@ class Authority:
     @classmethod
     def read(cls, folder: Path) -> Authority:
         """Read what `write` wrote."""
+        name = "ca.key"
         try:
-            key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
+            key = serialization.load_pem_private_key((folder / name).read_bytes(), None)
+            name = "ca.pem"
+            certificate = x509.load_pem_x509_certificate((folder / name).read_bytes())
         except (OSError, ValueError, TypeError) as error:
-            raise _broken(folder, "ca.key", str(error)) from None
-        try:
-            certificate = x509.load_pem_x509_certificate((folder / "ca.pem").read_bytes())
-        except (OSError, ValueError) as error:
-            raise _broken(folder, "ca.pem", str(error)) from None
+            raise _broken(folder, name, str(error)) from None
         ours = isinstance(key, ec.EllipticCurvePrivateKey)
         if not ours or key.public_key() != certificate.public_key():
             raise _broken(folder, "ca.key", "it is not the key of its ca.pem")

@@ -13,7 +13,6 @@ import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedglb.federation.bundle import Bundle
@@ -31,23 +30,6 @@ from fedglb.io.atomic import UNFINISHED, atomic_write, exclusive_lock, remove_un
 AUTHORITY, SERVER, CLIENTS = "authority", "server", "clients"
 _BUSY = "another command of the operator is running in it"
 _MINUTES = 5 / (24 * 60)  # in days
-
-
-@dataclass(frozen=True)
-class Change:
-    """The result of `add` or `revoke`.
-
-    Parameters
-    ----------
-    names
-        The clients.
-    verified
-        Whether a running server was seen to admit them (or to reject them, once revoked).
-        False: none was running; the change takes effect when it starts.
-    """
-
-    names: tuple[str, ...]
-    verified: bool
 
 
 @contextmanager
@@ -109,10 +91,10 @@ def accounts(registry: Registry) -> bytes:
     return nats_config.accounts(settings.federation, registry.admitted, limits(settings)).encode()
 
 
-def limits(settings: FederationSettings) -> nats_config.Limits:
+def limits(settings: FederationSettings) -> nats_config.ServerLimits:
     """Return the server's limits for a federation of this size."""
     agreement = settings.agreement.build()
-    return nats_config.Limits(agreement.problem.dim, agreement.max_clients)
+    return nats_config.ServerLimits(agreement.problem.dim, agreement.max_clients)
 
 
 def write_accounts(folder: Path, registry: Registry) -> None:
@@ -150,11 +132,13 @@ def verify(
     settings: FederationSettings,
     contexts: Mapping[str, ssl.SSLContext],
     wanted: bool,
-) -> Change:
-    """Reload a running server, and check for each name that it is admitted (or rejected)."""
-    names = tuple(contexts)
+) -> bool:
+    """Reload a running server, and check for each name that it is admitted (or rejected).
+
+    False: no server runs, and the change takes effect when it starts.
+    """
     if not nats_server.reload(place / SERVER):
-        return Change(names, verified=False)
+        return False
     for name, context in contexts.items():
         if not probe(context, settings).wait_until_admitted(wanted):
             does = "does not admit" if wanted else "does not reject"
@@ -162,4 +146,4 @@ def verify(
                 f"the files are changed, but after a reload the running server {does} {name!r}: "
                 "see its log, and restart it"
             )
-    return Change(names, verified=True)
+    return True

@@ -19,27 +19,13 @@ _SPECIAL = {THE_AUTHORITY: Path(AUTHORITY, "ca.pem"), THE_SERVER: Path(SERVER, "
 
 @dataclass(frozen=True)
 class ListedMember:
-    """A line of `fedglb federation list`.
-
-    Parameters
-    ----------
-    name, kind
-        A client's name, or "coordinator", "server", "authority".
-    generation
-        The generation of its identity; None for server and authority.
-    since
-        When it became a member; None: its certificate cannot be read.
-    ends
-        When its certificate ends; None: it cannot be read.
-    revoked
-        When it was revoked; None: it was not.
-    """
+    """A line of `fedglb federation list`; `since` and `ends` are None if they cannot be read."""
 
     name: str
-    kind: str
-    generation: int | None
-    since: datetime | None
-    ends: datetime | None
+    kind: str  # "client", "coordinator", "server", "authority"
+    generation: int | None  # of its identity; None for server and authority
+    since: datetime | None  # when it became a member
+    ends: datetime | None  # when its certificate does
     revoked: datetime | None = None
 
 
@@ -77,11 +63,8 @@ def ends(place: Path, registry: Registry, name: str) -> datetime | None:
 def certificate_ends(bundle: Path) -> dict[str, float]:
     """Return when each certificate expires (Unix times), as far as the files can be read here.
 
-    Parameters
-    ----------
-    bundle
-        The coordinator's folder. If it is inside the operator's folder, the certificates of the
-        server and of all clients are included.
+    `bundle` is the coordinator's folder. If it is inside the operator's folder, the certificates
+    of the server and of all clients are included.
     """
     out = {}
     for name, file in (("the authority", CA), ("the coordinator", CERTIFICATE)):

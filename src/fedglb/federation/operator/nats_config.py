@@ -20,22 +20,15 @@ _LARGEST = 8 * _MIB  # what the wire format allows
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """What nats-server allows, by the size of the federation.
 
-    Parameters
-    ----------
-    dim
-        d of the problem: a client's largest message has d(d+1)/2 + d numbers.
-    max_clients
-        How many clients there may be: the coordinator gets a message of each at the same time.
+    A client's largest message has d(d+1)/2 + d numbers, and the coordinator gets one of each
+    client at the same time.
 
-    Examples
-    --------
-    >>> Limits(dim=10, max_clients=20).payload, Limits(dim=1000, max_clients=20).payload
-    (262144, 8024000)
-    >>> Limits(dim=10, max_clients=20).pending, Limits(dim=1000, max_clients=20).pending
-    (16777216, 268435456)
+    >>> small, large = ServerLimits(dim=10, max_clients=20), ServerLimits(dim=1000, max_clients=20)
+    >>> (small.payload, large.payload), (small.pending, large.pending)
+    ((262144, 8024000), (16777216, 268435456))
     """
 
     dim: int
@@ -61,7 +54,7 @@ class Limits:
         return 64 + 4 * self.max_clients
 
 
-def nats(folder: Path, bind: str, port: int, limits: Limits) -> str:
+def nats(folder: Path, bind: str, port: int, limits: ServerLimits) -> str:
     """Return `nats.conf`, which never changes; `folder` is where it will be.
 
     The paths of certificates are absolute, because nats-server resolves relative ones against the
@@ -95,31 +88,10 @@ include {_quoted(ACCOUNTS)}
 """
 
 
-def accounts(federation: str, admitted: Mapping[str, int], limits: Limits) -> str:
+def accounts(federation: str, admitted: Mapping[str, int], limits: ServerLimits) -> str:
     """Return `accounts.conf`: the members, each with the generation that is admitted.
 
     The limits of an account apply to each of its connections, except `max_connections`.
-
-    Examples
-    --------
-    >>> limits = Limits(dim=10, max_clients=20)
-    >>> print(accounts("demo", {"coordinator": 1, "shop-1": 2}, limits))  # doctest: +ELLIPSIS
-    # Written by fedglb: `fedglb federation add`, `revoke` and `renew` change it.
-    accounts {
-      FED {
-        limits {max_connections: 4}
-        users: [
-          {user: "fedglb://demo/coordinator/1", permissions: {publish: ["fed.demo.down.*", \
-"fed.demo.coordinator"], subscribe: ["fed.demo.up.*", "fed.demo.coordinator"]}}
-        ]
-        ...
-      CLIENTS {
-        limits {max_connections: 144, max_subscriptions: 8, max_payload: 262144}
-        users: [
-          {user: "fedglb://demo/shop-1/2", permissions: {publish: ["fed.demo.up.shop-1"], \
-subscribe: ["fed.demo.down.shop-1"]}}
-        ]
-    ...
     """
     every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
     both = present(federation)  # for coordinators alone: no other account imports it

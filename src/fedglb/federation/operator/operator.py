@@ -19,7 +19,6 @@ from fedglb.federation.operator.folder import (
     AUTHORITY,
     CLIENTS,
     SERVER,
-    Change,
     accounts,
     bundle,
     issue,
@@ -47,25 +46,11 @@ def init(
     bind: str = "0.0.0.0",
     days: int = DAYS,
 ) -> Path:
-    """Make the folder of a new federation, all of it or nothing.
+    """Make the folder of a new federation, all of it or nothing; it must be new or empty.
 
-    Parameters
-    ----------
-    folder
-        Where to make it; new or empty.
-    federation
-        The federation's name.
-    table
-        The agreement of its members.
-    clients
-        The first clients' names; more can be added.
-    hosts
-        Names and IP addresses of the server; the first is written into the clients' folders.
-    port, bind
-        Where the server listens: port, and an IP address of its machine.
-    days
-        How long the clients' certificates are valid; those of coordinator and server are valid
-        for ten years, like the authority's.
+    `hosts` are names and IP addresses of the server; the first is written into the clients'
+    folders. It listens at `bind` and `port`. Clients' certificates are valid for `days`, those of
+    coordinator and server for ten years, like the authority's.
     """
     place = Path(folder)
     _check_free(place)
@@ -87,10 +72,11 @@ def init(
     return place
 
 
-def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
+def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
     """Add clients: issue certificates, reload the server, and verify that it admits them.
 
-    A name that was revoked gets a new certificate; its old one stays without rights.
+    A name that was revoked gets a new certificate; its old one stays without rights. Returns
+    whether a running server was seen to admit them.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
@@ -113,11 +99,12 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> Change:
         return verify(place, new.settings, contexts, wanted=True)
 
 
-def revoke(folder: str | Path, names: Sequence[str]) -> Change:
+def revoke(folder: str | Path, names: Sequence[str]) -> bool:
     """Take clients' rights away; the others stay connected.
 
     To verify that the running server rejects them, no client's key is needed: the authority
     issues a certificate for the same identity, valid for minutes, and it must be rejected.
+    Returns whether that was seen.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_known(names)
@@ -128,10 +115,10 @@ def revoke(folder: str | Path, names: Sequence[str]) -> Change:
             name: short_lived_context(place, authority, new.settings, name, old.admitted[name])
             for name in names
         }
-        change = verify(place, new.settings, contexts, wanted=False)
+        verified = verify(place, new.settings, contexts, wanted=False)
         for name in names:
             shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
-        return change
+        return verified
 
 
 def _check_free(place: Path) -> None:

@@ -44,21 +44,11 @@ from fedglb.io.atomic import UNFINISHED, atomic_write
 
 @dataclass(frozen=True)
 class Renewal:
-    """The result of `renew`.
+    """The result of `renew`."""
 
-    Parameters
-    ----------
-    renewed
-        Who has a new certificate, and when it expires.
-    folders
-        The clients' new folders, to be moved to their machines.
-    verified
-        Whether a running server was seen to admit them; False: none is running.
-    """
-
-    renewed: Mapping[str, datetime]
-    folders: Mapping[str, Path]
-    verified: bool
+    renewed: Mapping[str, datetime]  # who has a new certificate, and when it expires
+    folders: Mapping[str, Path]  # the clients', to be moved to their machines
+    verified: bool  # a running server was seen to admit them; False: none is running
 
 
 def renew(
@@ -69,20 +59,10 @@ def renew(
     within: float | None = None,
     days: int = DAYS,
 ) -> Renewal:
-    """Renew certificates.
+    """Renew the certificates of clients, "coordinator", "server" or "authority".
 
-    Parameters
-    ----------
-    folder
-        The operator's folder.
-    names
-        Clients, "coordinator", "server" or "authority".
-    everybody
-        All clients, the coordinator and the server.
-    within
-        Of those only the ones whose certificate expires within this many days, or is unreadable.
-    days
-        How long clients' certificates are valid.
+    `everybody`: of all clients, the coordinator and the server. `within`: of these only the ones
+    that expire within this many days, or are unreadable. `days`: how long clients' are valid.
     """
     integer("days", days)
     with opened(Path(folder)) as (place, old, authority):
@@ -115,7 +95,7 @@ def renew(
                 if certificate.key
                 else short_lived_context(place, authority, settings, name, old.admitted[name])
             )
-        verified = verify(place, settings, contexts, wanted=True).verified
+        verified = verify(place, settings, contexts, wanted=True)
         if verified:
             _check_server(place, registry, authority, serial)
         folders = {name: place / place_of(name) for name in clients}
