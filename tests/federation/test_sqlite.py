@@ -13,8 +13,7 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.traffic import Traffic
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import check_client, check_name, down, identity, up
-from fedglb.federation.npz import pack, unpack
-from fedglb.federation.sqlite import close, connect, transaction
+from fedglb.federation.sqlite import close, connect, pack, transaction, unpack
 
 SCHEMA = "CREATE TABLE one(a INTEGER PRIMARY KEY);\nCREATE TABLE two(b)"
 

@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent, Unavailable
-from fedglb.federation.agent import log_frames, log_reader
+from fedglb.federation.agent import log_reader
 from tests.federation.helpers.agent_driver import arms, feed
 from tests.federation.helpers.nats_federation import PATIENCE
 
@@ -22,7 +22,7 @@ PROBLEM = fg.Problem(dim=3)
 @pytest.fixture
 def pieces(monkeypatch):
     """Read five rows at once, so that a few decisions are many pieces."""
-    monkeypatch.setattr(log_frames, "_PIECE", 5)
+    monkeypatch.setattr(log_reader, "_PIECE", 5)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.npz import unpack
+from fedglb.federation.sqlite import unpack
 from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)

@@ -19,10 +19,10 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
+from fedglb.federation.sqlite import named_damage
 from fedglb.problem import Problem
 from fedglb.provenance import release
 
@@ -179,7 +179,7 @@ class Agent:
         store = AgentStore(Path(path), durable, wait)
         try:
             preload(agreement, alone=found is None)
-            with as_agents(path):
+            with named_damage("agent", path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, release())
@@ -529,7 +529,7 @@ class Agent:
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
             connected, session.admitted, session.refused, client.adopted, len(client.samples),
-            requested_at,            self._client.expired, session.answers.privacy(),
+            requested_at, self._client.expired, session.answers.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:

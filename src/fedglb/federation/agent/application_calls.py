@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
-from fedglb.federation.agent.log_frames import LogEnd
-from fedglb.federation.agent.sample_numbers import SampleNumbers
+from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.store import PendingDecision
-from fedglb.federation.agent.update_store import AdoptedModel
+from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
 from fedglb.kernels.scoring import into_columns
