@@ -1,4 +1,4 @@
-"""Who owns a file: one connection of one process, whatever release, fork or kill there is."""
+"""Who owns a file: one connection of one process, whatever fork or kill there is."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ OPEN = """
 import os, sys
 from fedglb.federation.sqlite import close, connect
 db = connect(sys.argv[1], "CREATE TABLE one(a INTEGER PRIMARY KEY)", "agent", 1)
-"""
-#: How releases with files of version 3 and before hold theirs.
-OLDER = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0.5)
-db.execute("PRAGMA locking_mode=EXCLUSIVE")
-db.execute("BEGIN IMMEDIATE")
-db.execute("ROLLBACK")
-db.execute("PRAGMA journal_mode=WAL")
-db.execute("SELECT count(*) FROM one").fetchone()
 """
 WAIT = "print('open', flush=True)\ninput()\n"
 
@@ -102,24 +92,17 @@ def test_and_for_another_thread_of_its_process(path):
     close(found[0])
 
 
-def test_an_older_release_is_kept_out_also_after_a_reader_has_left(path, process):
-    db = opened(path)
-    for _ in range(2):
-        older = process(OLDER)
-        _, errors = older.communicate(timeout=PATIENCE)
-        assert "database is locked" in errors
-        close(reader(path))
-    close(db)
-    older = process(OLDER + WAIT)
-    assert older.stdout.readline() == "open\n"
-
-
-def test_and_keeps_a_newer_one_out(path, process):
-    older = process(OLDER + WAIT)
-    assert older.stdout.readline() == "open\n"
+def test_a_program_with_only_sqlites_own_lock_keeps_it_closed(path, process):
+    other = process(
+        "import sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "db.execute('PRAGMA locking_mode=EXCLUSIVE')\n"
+        "db.execute('BEGIN IMMEDIATE')\n" + WAIT
+    )
+    assert other.stdout.readline() == "open\n"
     with pytest.raises(Unavailable, match="open already, and one"):
         opened(path)
-    older.kill()
+    other.kill()
     close(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -393,15 +392,6 @@ def test_who_differs_in_the_privacy_is_rejected_by_name(tmp_path):
     found = private().compare(private(updates=6).facts())
     # and so is how releases are made of batches
     assert {each.name for each in found} == {"algorithm.trigger.updates", "releases"}
-
-
-def test_a_file_goes_on_with_its_own_agreement_only(tmp_path: Path):
-    path = tmp_path / "agent.db"
-    algorithm = private().algorithm
-    fg.Agent.open(path, fg.Problem(dim=2), algorithm=algorithm).close()
-    other = dataclasses.replace(algorithm, privacy=dataclasses.replace(SILO, epsilon=2.0))
-    with pytest.raises(fg.InvalidInput, match=r"privacy.epsilon = '2' .* '1', with which"):
-        fg.Agent.open(path, fg.Problem(dim=2), algorithm=other)
 
 
 # -- an old copy of an agent's file ------------------------------------------------------------

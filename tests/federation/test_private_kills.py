@@ -13,6 +13,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -114,10 +115,13 @@ class Recorder:
             self.heard[client, message.update].add(message.numbers.tobytes())
 
 
+R = TypeVar("R", bound=Recorder)
+
+
 @contextmanager
-def recorded(running: Running) -> Iterator[Recorder]:
+def recorded(running: Running, out: R) -> Iterator[R]:
     """Listen beside the coordinator, with its certificate, as long as the block lasts."""
-    out, ready, ended = Recorder(), threading.Event(), threading.Event()
+    ready, ended = threading.Event(), threading.Event()
 
     async def listen() -> None:
         bundle = running.coordinator_bundle
@@ -147,7 +151,7 @@ def test_with_noise_no_slot_has_two_releases(tmp_path):
     with Kept(tmp_path, NAMES, SILO) as kept:
         start_all(kept)
         kept.gather()
-        with recorded(kept.running) as recorder:
+        with recorded(kept.running, Recorder()) as recorder:
             kept.play(0)
             for phase, (name, fault) in enumerate([*agents[:6], *heads[:3]], 1):
                 kept.deaths.clear()

@@ -59,8 +59,9 @@ def test_how_a_file_is_opened(db):
 
 def test_nobody_else_can_open_it_until_it_is_closed(db, tmp_path):
     path = tmp_path / "f.db"
-    with pytest.raises(Unavailable, match=r"f\.db is open already"):
-        connect(path, SCHEMA, "agent", 1)
+    for kind, remedy in (("agent", "its own agent"), ("coordinator", "stop the other")):
+        with pytest.raises(Unavailable, match=rf"f\.db is open already.*{remedy}"):
+            connect(path, SCHEMA, kind, 1)
     close(db)
     assert not list(tmp_path.glob("*-shm"))
     again = connect(path, SCHEMA, "agent", 1)
@@ -90,16 +91,6 @@ def test_a_file_of_another_version(tmp_path, kind, found, supported):
         connect(path, SCHEMA, kind, supported)
     assert path.read_bytes() == before
     close(connect(path, SCHEMA, kind, found))  # and it is not left locked
-
-
-@pytest.mark.parametrize(
-    ("kind", "remedy"), [("agent", "its own agent"), ("coordinator", "stop the other")]
-)
-def test_what_to_do_about_a_file_that_is_open(tmp_path, kind, remedy):
-    first = connect(tmp_path / "f.db", SCHEMA, kind, 1)
-    with pytest.raises(Unavailable, match=remedy):
-        connect(tmp_path / "f.db", SCHEMA, kind, 1)
-    close(first)
 
 
 def test_a_file_whose_making_was_interrupted_is_made_again(tmp_path):

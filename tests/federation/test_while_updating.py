@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 
 import numpy as np
@@ -17,10 +16,8 @@ from fedglb.federation.coordinator.policy import Policy
 from fedglb.federation.coordinator.session import CoordinatorSession
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.protocol.messages import NewModel
-from tests.federation.helpers.in_process import Serving, client_of, honest, same, update
-from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
-from tests.federation.helpers.raw_client import by_hand
+from tests.federation.helpers.in_process import client_of, same
+from tests.federation.helpers.nats_federation import table
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
@@ -134,49 +131,3 @@ def test_the_model_and_the_states_after_it(together, kind):
             later[name].clear()
     if kind not in ("linear", "mix", "auto"):
         assert min(rounds) >= 2
-
-
-def test_over_a_network(tmp_path):
-    """A client by hand answers late: before each of its answers the others take decisions."""
-    rng = np.random.default_rng(4)
-
-    async def scene(running, serving, agents):
-        taken = dict.fromkeys(agents, 0)
-
-        async def decide():
-            # the request has reached all of them: what they take now comes too late for it
-            await until(lambda: all(a._client.protocol_client.update == 1 for a in agents.values()))
-            for name, agent in agents.items():
-                for _ in range(3):
-                    arms = rng.standard_normal((4, DIM))
-                    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-                    agent.observe(agent.choose(arms, t=50).id, float(rng.integers(2)))
-                    taken[name] += 1
-
-        async with by_hand(running, "c") as c:
-            await c.join()
-            agents["d"].request_update()
-            await c.take_part(before=decide)
-        for agent in agents.values():
-            assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
-        return taken
-
-    with (
-        federation(tmp_path, ["a", "b", "c", "d"], table(6, DIM, solver=SOLVER)) as running,
-        Serving(running, tmp_path / "state.db") as serving,
-        honest(running, tmp_path, serving, SAMPLES) as agents,
-    ):
-        taken = asyncio.run(asyncio.wait_for(scene(running, serving, agents), 2 * PATIENCE))
-        agreement = running.coordinator_bundle.agreement
-        model = serving.session.coordinator.model
-        assert same(model, update(agreement, {**SAMPLES, "c": 5}))
-        for name, agent in agents.items():
-            client, n = agent._client.protocol_client, SAMPLES[name]
-            assert len(client.samples) == n + taken[name]
-            assert taken[name] >= 9  # an answer with the covariance, and two rounds
-            twin = client_of(agreement, name, n)
-            twin.update, twin.frozen = 1, n
-            twin.receive(NewModel(name, 1, n, model))
-            for k in range(n, len(client.samples)):
-                twin.observe_unchecked(client.samples.X[k], float(client.samples.y[k]), 50)
-            assert equal_arrays(client.to_arrays(), twin.to_arrays())

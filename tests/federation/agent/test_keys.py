@@ -10,6 +10,7 @@ import pytest
 import fedglb as fg
 from fedglb.federation import Agent, AlreadyObserved, Decision
 from fedglb.federation.errors import DecisionExpired
+from tests.federation.helpers.agent_driver import state
 
 ARMS = np.array([[0.6, 0.0, 0.0], [0.0, 1.0, 0.0]])
 PROBLEM = fg.Problem(dim=3)
@@ -97,10 +98,13 @@ def test_keys_are_found_by_an_index(path):
     assert "decisions_by_key" in str(plan)
 
 
-def test_a_second_reward_says_whether_it_is_the_same(agent):
+def test_a_second_reward_is_refused_and_says_whether_it_is_the_same(agent):
     decision = agent.choose(ARMS)
     agent.observe(decision.id, 1.0)
+    before = state(agent)
     for reward, same in [(1.0, True), (0.0, False)]:
-        with pytest.raises(AlreadyObserved) as error:
+        with pytest.raises(AlreadyObserved, match=decision.id) as error:
             agent.observe(decision.id, reward)
         assert error.value.same is same
+    assert state(agent) == before
+    assert agent.export()["reward"].to_list() == [1.0]

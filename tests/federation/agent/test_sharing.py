@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from fedglb.federation.agent.background import Background
 from fedglb.federation.operator import operator
 from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.agent.test_closing import in_its_place, threads
@@ -224,15 +223,3 @@ agents[0]._session.answers.is_quick = lambda: False  # so that there is a pool t
 update(agents[0], 1)
 """
     assert outcome(running, tmp_path, text) == (0, "", "")
-
-
-def test_an_ended_background_is_not_used_again():
-    first = Background.enter()
-    assert Background.enter() is first
-    first.leave()
-    assert threads() == ["fedglb-agents"]
-    first.leave()
-    assert threads() == []
-    second = Background.enter()
-    assert second is not first
-    second.leave()

@@ -155,6 +155,19 @@ def test_what_cannot_be_forgotten_is_all_there(wrapped, tmp_path, failing):
     assert agrees_with_its_file(agent, tmp_path, "later")
 
 
+@pytest.mark.parametrize("failing", ["BEGIN", "INSERT", "COMMIT"])
+def test_of_samples_that_cannot_be_absorbed_none_is(wrapped, tmp_path, failing):
+    agent, db = wrapped()
+    feed(agent, np.random.default_rng(0), 3)
+    before = state(agent)
+    db.failing = failing
+    with pytest.raises(sqlite3.OperationalError):
+        agent.absorb(ARMS, np.ones(3))
+    db.failing = ""
+    assert state(agent) == before
+    assert agrees_with_its_file(agent, tmp_path, "then")
+
+
 @pytest.mark.parametrize(("durable", "level"), [("process", 1), ("power", 2)])
 def test_with_power_only_rewards_wait_for_the_disk(wrapped, durable, level):
     """1 is NORMAL, 2 is FULL: the disk has it when the call returns."""

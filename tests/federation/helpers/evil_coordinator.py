@@ -189,15 +189,6 @@ class Evil:
                 )
         return out
 
-    def recorded(self) -> np.ndarray:
-        """All masked numbers that it got."""
-        found = {
-            (n, m.update, m.attempt): m.numbers
-            for n, _, m in self.heard
-            if isinstance(m, MaskedSum)
-        }
-        return np.concatenate(list(found.values()))
-
 
 @contextmanager
 def evil_federation(folder: Path, start: Sequence[str] = NAMES, **more: Any) -> Iterator[Evil]:

@@ -32,17 +32,6 @@ def test_masks_cancel_to_the_bit():
         assert unmasked(total, seeds, TR).tolist() == vectors.sum(axis=0).tolist(), count
 
 
-def test_one_seed_too_few_leaves_noise():
-    rng = np.random.default_rng(0)
-    vectors, seeds, shared = np.ones((4, 400), np.int64), list(map(rng.bytes, [32] * 4)), []
-    shared = secrets_of(rng, 4)
-    total = sum(
-        (masked(vectors[k], k, shared[k], seeds[k], TR) for k in range(4)), np.zeros(400, np.uint64)
-    )
-    assert is_uniform(unmasked(total, seeds[:3], TR))
-    assert unmasked(total, seeds, TR).tolist() == [4] * 400
-
-
 def is_uniform(vector: np.ndarray) -> bool:
     """Whether the bytes pass a χ² test that a uniform draw fails once in 10⁶ times."""
     assert vector.dtype.kind in "iu"
