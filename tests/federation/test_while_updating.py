@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 import numpy as np
 import pytest
 
-from fedglb.federation.agent.application_calls import ApplicationCalls
-from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.session import AgentSession
-from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.coordinator.policy import Policy
-from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.wire.codec import decode_down, encode
+from tests.federation.helpers.in_memory import InMemory
 from tests.federation.helpers.in_process import client_of, same
 from tests.federation.helpers.nats_federation import table
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
-SOLVER = {"name": "newton", "tolerance": 1e-14}
 KINDS = {
-    "newton": {"solver": SOLVER},
+    "newton": {"solver": {"name": "newton", "tolerance": 1e-14}},
     "agd": {"solver": {"name": "agd", "tolerance": 1e-6}},
     "lbfgs": {"solver": {"name": "lbfgs", "tolerance": 1e-12}},
     "linear": {"name": "dislinucb"},
@@ -32,62 +21,27 @@ KINDS = {
 }
 
 
-class Together:
-    """Agents and a coordinator without a network: every message is delivered, in order."""
-
-    def __init__(self, folder, agreement):
-        folder.mkdir()
-        self.agreement, self.dim = agreement, agreement.problem.dim
-        self._kept = CoordinatorStore(folder / "state.db", agreement)
-        self.session = CoordinatorSession(agreement, self._kept, Policy(), lambda event: None)
-        self.learners, self.calls, self.parts = {}, {}, {}
-        for name, samples in SAMPLES.items():
-            file = AgentStore(folder / f"{name}.db", "process")
-            file.agree(agreement.facts())
-            learner = DurableClient(name, agreement, file, DecisionRules())
-            calls = self.calls[name] = ApplicationCalls(learner)
-            whole = client_of(agreement, name, samples).samples
-            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
-                calls.observe(calls.choose([x], t=t).id, float(y))
-            self.learners[name] = learner
-            self.parts[name] = AgentSession(learner, file.instance, "test")
-        for part in self.parts.values():
-            self.deliver(part, part.hello())
-
-    def update(self, between=lambda: None):
-        part = self.parts["d"]
-        part.ask()
-        self.deliver(part, part.request(), between)
-
-    def deliver(self, part, message, between=lambda: None):
-        """Carry a message, and all that follows from it; `between` is called after each."""
-        queue = deque([(part, message)])
-        while queue:
-            part, message = queue.popleft()
-            payload = encode(message, part.session)
-            for name, answer in self.session.receive(part.client.name, payload, 0.0):
-                other = self.parts[name]
-                _, down = decode_down(answer, name, self.dim)
-                queue.extend((other, up) for up in other.receive(down))
-                between()
-
-    def close(self):
-        for learner in self.learners.values():
-            learner.close()
-        self._kept.close()
-
-
 @pytest.fixture
 def together(tmp_path):
     made = []
 
     def make(agreement):
-        made.append(Together(tmp_path / str(len(made)), agreement))
-        return made[-1]
+        running = InMemory(tmp_path / str(len(made)), agreement, SAMPLES)
+        made.append(running)
+        for name, samples in SAMPLES.items():
+            whole, calls = client_of(agreement, name, samples).samples, running.calls[name]
+            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
+                calls.observe(calls.choose([x], t=t).id, float(y))
+        return running
 
     yield make
     for each in made:
         each.close()
+
+
+def update(running, between=lambda: None):
+    running.agents["d"].ask()
+    running.deliver("d", running.agents["d"].request(), between)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -114,8 +68,8 @@ def test_the_model_and_the_states_after_it(together, kind):
 
     rounds = []
     for _ in range(2):  # the second update begins from the first one's model
-        quiet.update()
-        busy.update(between=decide)
+        update(quiet)
+        update(busy, between=decide)
         rounds.append(busy.session.coordinator.last_update.rounds)
         model = busy.session.coordinator.model
         assert same(model, quiet.session.coordinator.model)

@@ -81,31 +81,21 @@ def test_ids_name_the_arm(agent):
 
 
 @pytest.mark.parametrize(
-    "ids", [["a"], [], ["a", "b", 1.5], ["a", "b", None], [True, False, True], [1, 2, 2**63],
-            ["a", "b", "\ud800"]],
-)  # fmt: skip
-def test_other_ids_are_refused(agent, ids):
-    with pytest.raises(InvalidInput, match="ids"):
-        agent.choose(ARMS, ids=ids)
-    assert agent.export().is_empty()
-
-
-@pytest.mark.parametrize(
-    "table", [
-        2.0 * np.eye(3), np.eye(2), np.ones(3) / 3, np.empty((0, 3)), np.full((1, 3), np.nan),
-        [[np.inf, 0.0, 0.0]], "arms", [[1.0, 0.0]], None, [[0.0, 0.0, 1.0 + 2e-9]],
+    ("name", "values"),
+    [
+        ("ids", [["a"], [], ["a", "b", 1.5], ["a", "b", None], [True, False, True],
+                 [1, 2, 2**63], ["a", "b", "\ud800"]]),
+        ("t", [0, -1, 1.5, True, 2**60]),
+        ("key", ["", "x" * 201, 7, b"a", "\ud800"]),
+        ("arms", [2.0 * np.eye(3), np.eye(2), np.ones(3) / 3, np.empty((0, 3)),
+                  np.full((1, 3), np.nan), [[np.inf, 0.0, 0.0]], "arms", [[1.0, 0.0]], None,
+                  [[0.0, 0.0, 1.0 + 2e-9]]]),
     ],
 )  # fmt: skip
-def test_bad_arms_are_refused_and_nothing_is_written(agent, table):
-    with pytest.raises(InvalidInput, match="arms"):
-        agent.choose(table)
-    assert agent.export().is_empty()
-
-
-@pytest.mark.parametrize("t", [0, -1, 1.5, True, 2**60])
-def test_bad_steps_are_refused(agent, t):
-    with pytest.raises(InvalidInput, match="t ="):
-        agent.choose(ARMS, t=t)
+def test_bad_arguments_are_refused_and_nothing_is_written(agent, name, values):
+    for value in values:
+        with pytest.raises(InvalidInput, match=rf"\b{name}\b.* = "):
+            agent.choose(**{"arms": ARMS, name: value})
     assert agent.export().is_empty()
 
 

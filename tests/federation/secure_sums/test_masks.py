@@ -44,16 +44,6 @@ def test_the_test_of_uniformity_can_fail():
     assert not is_uniform(np.random.default_rng(0).integers(-(2**60), 2**60, 2000))
 
 
-def test_a_masked_vector_is_uniform_whatever_is_under_it():
-    rng = np.random.default_rng(1)
-    shared, seed = secrets_of(rng, 3)[0], rng.bytes(32)
-    zeros = [masked(np.zeros(100, np.int64), 0, shared, seed, rng.bytes(32)) for _ in range(100)]
-    ones = [masked(np.full(100, 2**62), 0, shared, seed, rng.bytes(32)) for _ in range(100)]
-    assert is_uniform(np.concatenate(zeros))
-    assert is_uniform(np.concatenate(ones))
-    assert is_uniform(np.concatenate(zeros) - np.concatenate(ones))
-
-
 def test_with_the_same_keys_vectors_differ_by_what_is_under_the_masks():
     rng = np.random.default_rng(2)
     shared, seed = secrets_of(rng, 5)[2], rng.bytes(32)
