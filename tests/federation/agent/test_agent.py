@@ -236,7 +236,7 @@ def test_bad_rewards_are_refused_and_the_decision_still_waits(agent, reward):
 )
 def test_unknown_decisions(agent, wrong):
     agent.choose(ARMS)
-    with pytest.raises(UnknownDecision, match=r"no decision.*(Decision|no more)$"):  # no quotes
+    with pytest.raises(UnknownDecision, match=r"no decision.*(Decision|forgotten)$"):  # no quotes
         agent.observe(wrong, 1.0)
     with pytest.raises(UnknownDecision):
         agent.forget([wrong])

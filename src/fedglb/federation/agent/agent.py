@@ -564,7 +564,7 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
 def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
-    """Refuse, by name, what is not as the federation agreed."""
+    """Raise `InvalidInput` for the first fact that differs from the federation's agreement."""
     used = algorithm or agreement.algorithm
     given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):

@@ -213,7 +213,7 @@ class ApplicationCalls:
                 f"{durable.rules.expire_after:g} s, or max_pending = "
                 f"{durable.rules.max_pending} newer ones were waiting"
             )
-        return UnknownDecision(f"there is no decision {id} in this agent's file, or no more")
+        return UnknownDecision(f"this agent's file has no decision {id}, or it was forgotten")
 
     def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
         """Learn from samples that were no decisions; return how many, and the step as `observe`.

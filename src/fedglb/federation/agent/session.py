@@ -1,7 +1,6 @@
 """The agent's side of its conversation with the coordinator: a message in, messages out.
 
-It has no network of its own. It runs in the connection's thread; the application never waits for
-it.
+It opens no connection. It runs in the connection's thread; the application never waits for it.
 """
 
 from __future__ import annotations

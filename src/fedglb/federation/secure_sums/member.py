@@ -96,7 +96,7 @@ class SumMember:
             raise InvalidInput("attempt", call.attempt, f"one after {state.attempt}: each is new")
         members = self._checked(call.members)
         if call.digest != model:
-            allowed = f"that of the model held here, {model.hex()[:16]}"
+            allowed = f"{model.hex()[:16]}, the digest of the model held here"
             raise InvalidInput("model", call.digest.hex()[:16], allowed)
         digests = self.keys.digests(members)
         ours = self.rules.transcript(call.update, call.attempt, call.members, call.digest, digests)

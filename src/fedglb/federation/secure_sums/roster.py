@@ -1,7 +1,7 @@
-"""Who takes part in secure sums: every member's name and the key that it signs with.
+"""Who takes part in secure sums: every member's name and public key.
 
-The roster is what each agent's owner accepts. A member that is not in it cannot be in a set, so
-that whoever can issue certificates cannot add members of his own making unnoticed.
+Each agent's owner accepts the roster. A member that is not in it cannot be in a set: an operator,
+who can issue certificates, cannot add members of his own unnoticed.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Roster:
         return {name: _p256(name, key) for name, key in self.keys.items()}
 
     def bitmap(self, names: Iterable[str]) -> bytes:
-        """Return a set of members as bits: that of place k is bit k mod 8 of byte k // 8."""
+        """Return a set of members as bits: place k is bit k mod 8 of byte k // 8."""
         bits = bytearray((len(self.names) + 7) // 8)
         for name in names:
             if name not in self.index:
