@@ -55,39 +55,25 @@ def process(path):
         each.communicate(timeout=PATIENCE)
 
 
-def test_the_message_says_who_has_it(path, process):
-    first = process(OPEN + WAIT)
-    assert first.stdout.readline() == "open\n"
-    with pytest.raises(Unavailable, match=f"open already by process {first.pid}, and one"):
-        opened(path)
-
-
-def test_a_new_owner_waits_until_the_old_one_ends(path, process):
-    first = process(OPEN + WAIT)
-    assert first.stdout.readline() == "open\n"
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another process", "this one"])
+def test_a_new_owner_waits_until_the_old_one_ends(path, process, elsewhere):
+    if elsewhere:
+        first = process(OPEN + WAIT)
+        assert first.stdout.readline() == "open\n"
+        pid, end = first.pid, first.kill
+    else:
+        db = opened(path)
+        pid, end = os.getpid(), lambda: close(db)
+    with pytest.raises(Unavailable, match=f"open already by process {pid}, and one"):
+        connect(path, SCHEMA, "agent", 1, wait=0.1)
     found = []
-
-    def attempt() -> None:
-        found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join(0.2)
-    assert not found
-    first.send_signal(signal.SIGKILL)
-    thread.join(PATIENCE)
-    close(found[0])
-
-
-def test_and_for_another_thread_of_its_process(path):
-    first, found = opened(path), []
     thread = threading.Thread(
         target=lambda: found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
     )
     thread.start()
-    with pytest.raises(Unavailable, match=f"by process {os.getpid()}"):
-        connect(path, SCHEMA, "agent", 1, wait=0.1)
-    close(first)
+    thread.join(0.2)
+    assert not found
+    end()
     thread.join(PATIENCE)
     close(found[0])
 

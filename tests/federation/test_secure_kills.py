@@ -22,8 +22,8 @@ from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.recorded import DIM, EACH, ONE_PASS
 from tests.federation.helpers.self_healing import COORDINATOR, Kept, state
 from tests.federation.secure_sums.test_masks import is_uniform
-from tests.federation.test_kills import KILLED, start_all
-from tests.federation.test_private_kills import Recorder, recorded
+from tests.federation.test_kills import start_all
+from tests.federation.test_private_kills import Recorder, recorded, strike
 
 NAMES = ("a", "b", "c")
 SECURE = AgreementTable(
@@ -77,10 +77,7 @@ def test_nobody_agrees_to_two_sums_of_one_update(tmp_path):
         with recorded(kept.running, SumRecorder()) as recorder:
             kept.play(0)
             for phase, (name, fault) in enumerate(DEATHS, 1):
-                kept.deaths.clear()
-                kept.arm(name, fault)
-                kept.play(phase, lambda: bool(kept.deaths))
-                assert kept.deaths == [(name, KILLED)], (phase, name, fault)
+                strike(kept, phase, name, fault)
             arrays = state(kept.children[COORDINATOR])
         assert recorder.plain == 0
         assert {len(each) for each in recorder.consents.values()} == {1}

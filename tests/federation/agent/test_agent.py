@@ -45,24 +45,6 @@ def clock(monkeypatch):
 # -- choose ----------------------------------------------------------------------------------------
 
 
-def test_score_and_width_are_those_of_the_bound(path, rng):
-    agent = Agent.open(path, PROBLEM, algorithm=UCB)
-    feed(agent, rng, 20)
-    for count in (1, 2, 7, 300):
-        table = arms(rng, count)
-        expected, ours = client(agent).scores(table), client(agent)
-        decision = agent.choose(table)
-        x = table[decision.arm]
-        assert decision.arm == ours.choose(table)
-        assert decision.score == expected[decision.arm]
-        width = ours.alpha * math.sqrt(x @ ours.state.inverse @ x)
-        assert decision.width == pytest.approx(width, rel=1e-12)
-        estimate = x @ ours.state.centre
-        assert decision.score - decision.width == pytest.approx(estimate, rel=1e-9, abs=1e-9)
-        assert (decision.propensity, decision.model, decision.arm_id) == (1.0, 0, None)
-    agent.close()
-
-
 def test_the_model_of_a_decision_is_the_one_it_was_made_with(agent, rng):
     feed(agent, rng, 5)
     world = Alone(agent)

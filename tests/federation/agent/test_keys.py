@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 import numpy as np
 import pytest
 
@@ -76,19 +74,6 @@ def test_the_key_itself_is_not_in_the_file(path):
     with Agent.open(path, PROBLEM) as agent:
         agent.choose(ARMS, key="customer-4711")
     assert b"customer-4711" not in path.read_bytes()
-
-
-def test_keys_are_found_by_an_index(path):
-    with Agent.open(path, PROBLEM) as agent:
-        first = agent.choose(ARMS, key="a")
-        assert agent.choose(ARMS, key="a") == first
-    db = sqlite3.connect(path)
-    plan = db.execute(
-        "EXPLAIN QUERY PLAN SELECT number FROM decisions "
-        "WHERE substr(prefix, 9) = 'a' AND length(prefix) > 8"
-    ).fetchall()
-    db.close()
-    assert "decisions_by_key" in str(plan)
 
 
 def test_a_second_reward_is_refused_and_says_whether_it_is_the_same(agent):

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from fedglb.federation.operator import operator
 from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.agent.test_closing import in_its_place, threads
 from tests.federation.helpers.in_process import Serving, honest, opened, play, same, update
@@ -137,17 +136,6 @@ def test_long_passes_use_a_bounded_pool(running, serving, tmp_path, monkeypatch)
             play(agents["a"], "a", 1)
         assert 2 <= len(threads()) <= 1 + 4
     eventually(lambda: threads() == [], "the end of the pool")
-
-
-def test_a_client_that_is_revoked_leaves_the_others(running, serving, tmp_path):
-    with honest(running, tmp_path, serving, THREE) as agents:
-        operator.revoke(running.folder, ["b"])
-        eventually(lambda: not agents["b"].status.connected, "the end of its connection")
-        serving.silence("b")
-        agents["a"].request_update()
-        assert hold([agents["a"], agents["c"]], 1)
-        play(agents["b"], "b", 1)
-        assert agents["b"].status.samples == 5
 
 
 @pytest.mark.parametrize("answer", [None, b""])
