@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import CA, CERTIFICATE, KEY, Bundle
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.probe import Probe, Unreachable
-from fedglb.federation.sqlite import Kind, fact, remedy
+from fedglb.federation.sqlite import Kind, fact, read_only, remedy
 from fedglb.provenance import versions
 
 Grade = Literal["ok", "warning", "fault"]
@@ -228,7 +228,7 @@ def sqlite_file(check: str, path: Path, kind: Kind) -> Finding:
     if not path.exists():
         return Finding(check, "ok", f"there is no {path} yet")
     try:
-        with closing(_read_only(path)) as db:
+        with closing(read_only(path)) as db:
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         if "locked" in str(error):
@@ -243,11 +243,7 @@ def sqlite_file(check: str, path: Path, kind: Kind) -> Finding:
 def fact_in(path: Path, name: str) -> bytes | str | None:
     """Return a fact from a SQLite file; None: the file cannot be read now."""
     try:
-        with closing(_read_only(path)) as db:
+        with closing(read_only(path)) as db:
             return fact(db, name)  # type: ignore[no-any-return]
     except sqlite3.Error:
         return None
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=0.5)

@@ -238,6 +238,11 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
             unfinished.unlink()
 
 
+def read_only(path: str | Path) -> sqlite3.Connection:
+    """Return a connection to a file that no process of ours need have open; it changes nothing."""
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
+
+
 def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
     """Return a copy in memory of a file that no process has open.
 
@@ -250,9 +255,7 @@ def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite
         return copy
     try:
         check_free(path)
-        with closing(
-            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
-        ) as db:
+        with closing(read_only(path)) as db:
             db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.backup(copy)

@@ -40,7 +40,8 @@ class Agent:
 
     Make one with `Agent.open`, which documents what you may give. One agent is one file and, in a
     federation, one certificate; all threads of a process may share it. `choose` never waits for
-    the network or a global update. A ``with`` block closes it.
+    the network or a global update. A ``with`` block closes it. Calls raise `Unavailable` when the
+    agent is closed, and in a process that was forked from the one that opened it.
 
     Parameters
     ----------
@@ -232,8 +233,6 @@ class Agent:
         ------
         InvalidInput
             `arms`, `ids`, `t` or `key` are not allowed; or the key is another request's.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -264,8 +263,6 @@ class Agent:
             The decision has expired (`expire_after`, `max_pending`).
         UnknownDecision
             There is no such decision, it was forgotten, or it was not kept (`Decision.kept`).
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -307,8 +304,6 @@ class Agent:
         ------
         InvalidInput
             A sample is not allowed, or another number of samples was absorbed under `key`.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -341,11 +336,6 @@ class Agent:
             score, width, propensity, model, reward, rewarded, outcome (observed, pending,
             expired, or absorbed: a sample that was no decision), propensity_error, offered (all
             arms offered, where the agent was opened with ``log="offered"``).
-
-        Raises
-        ------
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -382,7 +372,7 @@ class Agent:
         InvalidInput
             `rows` is not allowed.
         Unavailable
-            The agent is closed, also while this is read, or belongs to another process.
+            The agent is closed while this is read.
 
         Examples
         --------
@@ -411,8 +401,6 @@ class Agent:
         ------
         InvalidInput
             There is such a file, or it cannot be written.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -451,8 +439,6 @@ class Agent:
         ------
         UnknownDecision
             There is no such decision, or it was forgotten before; nothing is deleted.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -477,8 +463,8 @@ class Agent:
         Raises
         ------
         Unavailable
-            The agent is in no federation, its algorithm makes no global updates or makes them on
-            a schedule, it is closed, or it belongs to another process.
+            The agent is in no federation, or its algorithm makes no global updates or makes them
+            on a schedule.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
@@ -515,13 +501,7 @@ class Agent:
 
     @property
     def status(self) -> AgentStatus:
-        """Where the agent stands: connected, admitted or refused, model, samples, request.
-
-        Raises
-        ------
-        Unavailable
-            The agent is closed, or belongs to another process.
-        """
+        """Where the agent stands: connected, admitted or refused, model, samples, request."""
         self._client.check()
         session, client = self._session, self._client.protocol_client
         # Read before the model: if the request is gone by then, the model has fulfilled it.
