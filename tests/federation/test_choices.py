@@ -1,10 +1,14 @@
-"""Agents do what the simulation does, for every way to choose and to update; without a network."""
+"""Agents do what the simulation does, for every way to choose and to update; without a network.
+
+They are restarted on the way, and their files have what they decided.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedglb as fg
@@ -25,6 +29,7 @@ ALGORITHMS = {
     "mix, newton, evidence": fg.fedglb_mix(0.5, solver=fg.Newton(), ridge=fg.Evidence()),
     "certified": fg.fedglb_mix(0.5, choice=fg.Certified(fg.Bayes(), 2.0)),
     "thompson": fg.fedglb_auto(0.5, choice=THOMPSON),
+    "thompson, propensity unknown": fg.fedglb_auto(0.5, choice=fg.Thompson(draws=0)),
     "explore": fg.fedglb_auto(0.5, choice=fg.EpsilonGreedy(0.2, THOMPSON)),
     "fedglb_ucb, thompson": dataclasses.replace(fg.fedglb_ucb(0.5, fg.Newton()), choice=THOMPSON),
 }
@@ -35,6 +40,8 @@ def play(running, arms, rewards):
     out = []
     for t in range(T):
         for i, name in enumerate(NAMES):
+            if t % 17 == 10:
+                running.restart(name)
             calls, session = running.calls[name], running.agents[name]
             decision = calls.choose(arms[t, i], t=t + 1)
             out.append(decision)
@@ -95,6 +102,11 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
         got = [(d.arm, d.score, d.width, d.propensity, d.propensity_error) for d in decisions]
         np.testing.assert_array_equal(got, wanted)
         assert len({d.arm for d in decisions}) == K
+        for i, name in enumerate(NAMES):
+            frame = pl.concat(running.calls[name].export_batches(1000))
+            for column in ("score", "width", "propensity", "propensity_error"):
+                made = [getattr(d, column) for d in decisions[i::N]]
+                np.testing.assert_array_equal(frame[column], made)
         ours, theirs = running.session.coordinator, engine.coordinator
         assert same(ours.model, theirs.model)
         assert ours.ledger == theirs.ledger

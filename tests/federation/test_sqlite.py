@@ -120,18 +120,12 @@ def test_arrays_come_back_to_the_bit():
         pack({"o": np.array([None, object()])})
 
 
-@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
-def test_names(name):
-    assert check_name("n", name) == check_client(name) == name
-
-
-@pytest.mark.parametrize("name", ["", "x" * 65, "a.b", "a b", "*", ">", "ä", "a\n", None, 3, "a/b"])
-def test_what_cannot_be_a_name(name):
-    with pytest.raises(InvalidInput, match="n ="):
-        check_name("n", name)
-
-
-def test_the_coordinators_name_is_its_own():
+def test_names():
+    for name in ("a", "A-b_9", "x" * 64):
+        assert check_name("n", name) == check_client(name) == name
+    for name in ("", "x" * 65, "a.b", "a b", "*", ">", "ä", "a\n", None, 3, "a/b"):
+        with pytest.raises(InvalidInput, match="n ="):
+            check_name("n", name)
     assert check_name("n", "coordinator") == "coordinator"
     with pytest.raises(InvalidInput, match="the coordinator's"):
         check_client("coordinator")

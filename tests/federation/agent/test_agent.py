@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sqlite3
 import time
@@ -134,56 +133,6 @@ def test_exploration_is_around_the_choice_and_not_beside_another(path):
             choice = fg.EpsilonGreedy(0.2, fg.Bayes()) if share else fg.Bayes()
             assert client(agent).algorithm.choice == choice
             assert agent._client.agreement.algorithm == fg.fedglb_auto()
-
-
-CHOICES = {
-    "ucb": fg.fedglb_ucb(10.0, fg.Newton()),
-    "mix": fg.fedglb_mix(1e9),
-    "bayes": fg.fedglb_auto(1e9),
-    "greedy": fg.fedglb_auto(1e9, choice=fg.Greedy()),
-    "thompson": fg.fedglb_auto(1e9, choice=fg.Thompson(draws=20)),
-    "thompson, propensity unknown": fg.fedglb_auto(1e9, choice=fg.Thompson(draws=0)),
-    "around thompson": fg.fedglb_auto(1e9, choice=fg.EpsilonGreedy(0.3, fg.Thompson(draws=20))),
-    "certified": fg.fedglb_mix(1e9, choice=fg.Certified(fg.Bayes(), 2.0)),
-}
-
-
-@pytest.mark.parametrize("name", CHOICES)
-def test_a_decision_is_the_protocols(path, rng, name):
-    """Arm, score, width, propensity and its error, also in the file, and after a restart."""
-    algorithm, made = CHOICES[name], []
-    for _ in range(3):
-        with Agent.open(path, PROBLEM, algorithm=algorithm) as agent:
-            for _ in range(8):
-                arms = rng.standard_normal((5, 3))
-                arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-                t = client(agent).clock + 1
-                wanted = client(agent).decide(
-                    np.ascontiguousarray(arms.T), t, number=len(made) + 1, stream=stream_of(ALONE)
-                )
-                decision = agent.choose(arms)
-                got = (
-                    decision.arm, decision.score, decision.width, decision.propensity,
-                    decision.propensity_error,
-                )  # fmt: skip
-                np.testing.assert_array_equal(got, dataclasses.astuple(wanted))
-                estimate = arms[decision.arm] @ client(agent).state.centre
-                assert decision.score - decision.width == pytest.approx(estimate, abs=1e-12)
-                made.append(decision)
-                agent.observe(decision.id, float(rng.integers(2)))
-            frame = agent.export()
-    for column in ("score", "width", "propensity", "propensity_error"):
-        np.testing.assert_array_equal(frame[column], [getattr(d, column) for d in made])
-    errors = np.array([d.propensity_error for d in made])
-    if name == "thompson, propensity unknown":
-        assert np.isnan(errors).all()
-        assert np.isnan([d.propensity for d in made]).all()
-    elif "thompson" in name:
-        assert ((errors >= 0.0) & (errors < 0.12)).all()
-        assert errors.any()
-        assert (np.array([d.propensity for d in made]) > 0.0).all()
-    else:
-        assert not errors.any()
 
 
 # -- observe ---------------------------------------------------------------------------------------

@@ -18,8 +18,6 @@ from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol.messages import Message
 from tests.federation.helpers.nats_federation import PATIENCE
 
-BYTES = tuple[str, bytes]
-
 
 def arms(rng: np.random.Generator, count: int, dim: int = 3) -> np.ndarray:
     table = rng.standard_normal((count, dim))

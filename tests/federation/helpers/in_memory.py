@@ -26,22 +26,27 @@ class InMemory:
         self, folder: Path, agreement: Agreement, names: Iterable[str], explore: float = 0.0
     ) -> None:
         folder.mkdir(exist_ok=True)
-        self.agreement = agreement
+        self.folder, self.agreement, self._rules = folder, agreement, DecisionRules(explore)
         self._file = CoordinatorStore(folder / "state.db", agreement)
         self.session = CoordinatorSession(agreement, self._file, Policy(), lambda event: None)
         self.learners: dict[str, DurableClient] = {}
         self.calls: dict[str, ApplicationCalls] = {}
         self.agents: dict[str, AgentSession] = {}
         for name in names:
-            file = AgentStore(folder / f"{name}.db", "process")
-            file.agree(agreement.facts())
-            learner = self.learners[name] = DurableClient(
-                name, agreement, file, DecisionRules(explore)
-            )
-            self.calls[name] = ApplicationCalls(learner)
-            self.agents[name] = AgentSession(learner, file.instance, "test")
-        for name, agent in self.agents.items():
-            self.deliver(name, agent.hello())
+            self.open(name)
+
+    def open(self, name: str) -> None:
+        """Open an agent's file, for the first time or after `restart` closed it; say hello."""
+        file = AgentStore(self.folder / f"{name}.db", "process")
+        file.agree(self.agreement.facts())
+        learner = self.learners[name] = DurableClient(name, self.agreement, file, self._rules)
+        self.calls[name] = ApplicationCalls(learner)
+        self.agents[name] = AgentSession(learner, file.instance, "test")
+        self.deliver(name, self.agents[name].hello())
+
+    def restart(self, name: str) -> None:
+        self.learners[name].close()
+        self.open(name)
 
     def deliver(
         self, name: str, message: Upward, between: Callable[[], None] = lambda: None
