@@ -19,10 +19,6 @@ from fedglb.federation import (
     Unavailable,
     UnknownDecision,
 )
-from fedglb.federation.agent.agent import ALONE
-from fedglb.kernels.decide import EXPLORATION
-from fedglb.kernels.philox import uniforms
-from fedglb.protocol.choosing import stream_of
 from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
 
 PROBLEM = fg.Problem(dim=3)
@@ -90,33 +86,6 @@ def test_a_shared_clock_is_the_one_that_counts(agent):
 
 
 # -- exploration -----------------------------------------------------------------------------------
-
-
-def test_propensities_with_exploration(path):
-    with Agent.open(path, PROBLEM, explore=0.3) as agent:
-        seen = {d.arm: d.propensity for d in (agent.choose(ARMS) for _ in range(200))}
-    best = 0  # nothing is known yet, and all scores are equal: the rule's arm is the first
-    assert sorted(seen) == [0, 1, 2]
-    for arm, propensity in seen.items():
-        assert propensity == pytest.approx(0.1 + 0.7 * (arm == best), rel=1e-15)
-
-
-def draw(seed: int, number: int) -> tuple[float, float]:
-    """Return the two uniforms of a decision that may explore."""
-    return uniforms(seed, number, stream_of(ALONE), EXPLORATION, 0)
-
-
-def test_an_agent_draws_by_its_file_and_number_also_across_a_restart(path):
-    chosen, expected = [], []
-    for _ in range(3):
-        with Agent.open(path, PROBLEM, explore=1.0) as agent:
-            seed = (agent._client.seed + 2**63) % 2**64 - 2**63  # as a kernel takes it
-            for _ in range(20):
-                number = len(chosen) + 1
-                chosen.append(agent.choose(ARMS).arm)
-                expected.append(int(draw(seed, number)[1] * 3))
-    assert chosen == expected
-    assert len(set(chosen)) == 3
 
 
 def test_exploration_is_around_the_choice_and_not_beside_another(path):
