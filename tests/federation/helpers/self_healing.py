@@ -22,6 +22,7 @@ COORDINATOR, SERVER = "coordinator", "nats-server"
 #: A number is skipped when an update is started again, and a request may be repeated; what an
 #: update froze is of no use once its model is held. All else must be equal.
 _FREE = {"started", "update", "finished", "adopted", "frozen", "ledger.SyncRequest.up"}
+_FREE |= {"covered.update"}  # of the contributions to the model
 #: The same of one-pass updates: a release's number, and what was sent once its model is held.
 _FREE |= {
     "releases.keys",
