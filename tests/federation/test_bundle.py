@@ -9,7 +9,6 @@ import ssl
 import stat
 import tomllib
 
-import msgspec
 import pytest
 
 import fedglb as fg
@@ -127,13 +126,6 @@ def test_a_mistake_in_the_file_is_named(written, old, new, said):
         Bundle.read(folder)
 
 
-def test_certificates_that_are_none(written):
-    folder = written()
-    (folder / "cert.pem").write_text("nonsense")
-    with pytest.raises(fg.InvalidInput, match=r"cert\.pem"):
-        Bundle.read(folder)
-
-
 def test_a_key_of_another_certificate(written, authority):
     folder = written()
     (folder / "key.pem").write_bytes(authority.issue("fedglb://demo/x/1").key)
@@ -179,7 +171,3 @@ def test_nothing_is_said_in_the_clear_to_who_offers_no_tls(written):
 
     assert b"CONNECT" not in asyncio.run(asyncio.wait_for(scene(), 10))
     assert b"CONNECT" in asyncio.run(asyncio.wait_for(scene(tls_handshake_first=False), 10))
-
-
-def test_equal_tables_are_equal_texts():
-    assert to_toml(msgspec.to_builtins(FULL)) == to_toml(msgspec.to_builtins(FULL))

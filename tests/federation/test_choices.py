@@ -1,26 +1,22 @@
-"""Agents do what the simulation does, for every way to choose and to update; without a network."""
+"""Agents do what the simulation does, for every way to choose and to update; without a network.
+
+They are restarted on the way, and their files have what they decided.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedglb as fg
-from fedglb.federation.agent.application_calls import ApplicationCalls
 from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.session import AgentSession
-from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordinator.policy import CoordinatorPolicy
-from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.protocol.learner import stream_of
 from fedglb.simulation.reference import ReferenceEngine
+from tests.federation.helpers.in_memory import InMemory
 from tests.federation.helpers.in_process import same
 from tests.protocol.driver import equal_arrays
 
@@ -33,57 +29,26 @@ ALGORITHMS = {
     "mix, newton, evidence": fg.fedglb_mix(0.5, solver=fg.Newton(), ridge=fg.Evidence()),
     "certified": fg.fedglb_mix(0.5, choice=fg.Certified(fg.Bayes(), 2.0)),
     "thompson": fg.fedglb_auto(0.5, choice=THOMPSON),
+    "thompson, propensity unknown": fg.fedglb_auto(0.5, choice=fg.Thompson(draws=0)),
     "explore": fg.fedglb_auto(0.5, choice=fg.EpsilonGreedy(0.2, THOMPSON)),
     "fedglb_ucb, thompson": dataclasses.replace(fg.fedglb_ucb(0.5, fg.Newton()), choice=THOMPSON),
 }
 
 
-class InProcess:
-    """Agents with their files, and a coordinator with its own; every message is bytes."""
-
-    def __init__(self, folder, agreement, explore=0.0):
-        self.agreement = agreement
-        self._kept = CoordinatorStore(folder / "state.db", agreement)
-        self.session = CoordinatorSession(
-            agreement, self._kept, CoordinatorPolicy(), lambda event: None
-        )
-        self.parts, self.calls, self.seeds = [], [], []
-        for name in NAMES:
-            file = AgentStore(folder / f"{name}.db", "process")
-            file.agree(agreement.facts())
-            learner = DurableClient(name, agreement, file, DecisionRules(explore))
-            self.seeds.append(int.from_bytes(file.seed[:8], "little"))
-            self.calls.append(ApplicationCalls(learner))
-            self.parts.append(AgentSession(learner, file.instance, "test"))
-        for part in self.parts:
-            self.deliver(part, part.hello())
-
-    def deliver(self, part, message):
-        queue = deque([(part, message)])
-        while queue:
-            part, message = queue.popleft()
-            payload = encode(message, part.session)
-            for name, answer in self.session.receive(part.client.name, payload, 0.0):
-                other = self.parts[NAMES.index(name)]
-                _, down = decode_down(answer, name, D)
-                queue.extend((other, up) for up in other.receive(down))
-
-    def play(self, arms, rewards):
-        """All steps, one client after the other: the decisions."""
-        out = []
-        for t in range(T):
-            for i, (part, calls) in enumerate(zip(self.parts, self.calls, strict=True)):
-                decision = calls.choose(arms[t, i], t=t + 1)
-                out.append(decision)
-                step = calls.observe(decision.id, float(rewards[t, i, decision.arm]))
-                if step and part.note_trigger(step):
-                    self.deliver(part, part.request())
-        return out
-
-    def close(self):
-        for part in self.parts:
-            part.client.close()
-        self._kept.close()
+def play(running, arms, rewards):
+    """All steps, one client after the other: the decisions."""
+    out = []
+    for t in range(T):
+        for i, name in enumerate(NAMES):
+            if t % 17 == 10:
+                running.restart(name)
+            calls, session = running.calls[name], running.agents[name]
+            decision = calls.choose(arms[t, i], t=t + 1)
+            out.append(decision)
+            step = calls.observe(decision.id, float(rewards[t, i, decision.arm]))
+            if step and session.note_trigger(step):
+                running.deliver(name, session.request())
+    return out
 
 
 class Simulation(ReferenceEngine):
@@ -123,13 +88,13 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
         explore = 0.0  # it explores already, or another one shows it
     problem = fg.Problem(D, radius=2.0)
     arms, means, rewards = recording(3)
-    running = InProcess(tmp_path, Agreement(problem, algorithm, N), explore)
+    running = InMemory(tmp_path, Agreement(problem, algorithm, N), NAMES, explore)
     try:
-        decisions = running.play(arms, rewards)
+        decisions = play(running, arms, rewards)
         engine = Simulation(
             DecisionRules(explore).applied_to(algorithm),
             fg.Recorded(problem, arms, means, rewards=rewards),
-            running.seeds,
+            [learner.seed for learner in running.learners.values()],
         )
         engine.run()
         assert engine.coordinator.syncs > 5
@@ -137,11 +102,16 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
         got = [(d.arm, d.score, d.width, d.propensity, d.propensity_error) for d in decisions]
         np.testing.assert_array_equal(got, wanted)
         assert len({d.arm for d in decisions}) == K
+        for i, name in enumerate(NAMES):
+            frame = pl.concat(running.calls[name].export_batches(1000))
+            for column in ("score", "width", "propensity", "propensity_error"):
+                made = [getattr(d, column) for d in decisions[i::N]]
+                np.testing.assert_array_equal(frame[column], made)
         ours, theirs = running.session.coordinator, engine.coordinator
         assert same(ours.model, theirs.model)
         assert ours.ledger == theirs.ledger
         assert (ours.syncs, ours.rounds) == (theirs.syncs, theirs.rounds)
-        for part, client in zip(running.parts, engine.clients, strict=True):
-            assert equal_arrays(part.client.protocol_client.to_arrays(), client.to_arrays())
+        for learner, client in zip(running.learners.values(), engine.clients, strict=True):
+            assert equal_arrays(learner.protocol_client.to_arrays(), client.to_arrays())
     finally:
         running.close()

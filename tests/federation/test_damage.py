@@ -144,12 +144,6 @@ def test_a_bundles_files(folder, command, name, damage):
     assert not (folder / "coordinator" / "state.db").exists()
 
 
-def test_a_key_of_somebody_else(folder, command):
-    key = (folder / "clients" / "a" / "key.pem").read_bytes()
-    (folder / "coordinator" / "key.pem").write_bytes(key)
-    assert "it is not the key of cert.pem" in command("coordinator", folder / "coordinator")
-
-
 def test_files_that_this_user_may_not_read(folder, command, monkeypatch):
     """As root every file can be read, so it is said to be otherwise."""
     read = Path.read_bytes

@@ -124,7 +124,10 @@ def test_versions_that_are_too_old(monkeypatch):
     found = {f.check: f for f in doctor.software()}
     assert found["nats-py"].grade == "fault"
     assert "pip install" in found["cryptography"].remedy
-    assert doctor.server_version("").grade == "fault"
+    for version in ("", "2.12.11", "2.13.0", "2.14.2"):
+        assert doctor.server_version(version).grade == "fault", version
+    for version in ("2.12.12", "2.14.3-beta", "2.15.1"):
+        assert doctor.server_version(version).grade == "ok", version
 
 
 def test_an_agents_file(folder, tmp_path):
@@ -150,7 +153,7 @@ def test_an_agents_file_that_is_open_stays_so(folder, tmp_path):
     with Agent.open(path, fg.Problem(dim=3)) as agent:
         code = (
             "import sys; from pathlib import Path; from fedglb.federation import doctor; "
-            "print(doctor.sqlite_file('file', Path(sys.argv[1]), 'an agent').grade)"
+            "print(doctor.sqlite_file('file', Path(sys.argv[1]), 'agent').grade)"
         )
         done = subprocess.run(
             [sys.executable, "-c", code, path], capture_output=True, text=True, check=True

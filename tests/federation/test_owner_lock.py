@@ -1,4 +1,4 @@
-"""Who owns a file: one connection of one process, whatever release, fork or kill there is."""
+"""Who owns a file: one connection of one process, whatever fork or kill there is."""
 
 from __future__ import annotations
 
@@ -21,16 +21,6 @@ OPEN = """
 import os, sys
 from fedglb.federation.sqlite import close, connect
 db = connect(sys.argv[1], "CREATE TABLE one(a INTEGER PRIMARY KEY)", "agent", 1)
-"""
-#: How releases with files of version 3 and before hold theirs.
-OLDER = """
-import sqlite3, sys
-db = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=0.5)
-db.execute("PRAGMA locking_mode=EXCLUSIVE")
-db.execute("BEGIN IMMEDIATE")
-db.execute("ROLLBACK")
-db.execute("PRAGMA journal_mode=WAL")
-db.execute("SELECT count(*) FROM one").fetchone()
 """
 WAIT = "print('open', flush=True)\ninput()\n"
 
@@ -65,61 +55,40 @@ def process(path):
         each.communicate(timeout=PATIENCE)
 
 
-def test_the_message_says_who_has_it(path, process):
-    first = process(OPEN + WAIT)
-    assert first.stdout.readline() == "open\n"
-    with pytest.raises(Unavailable, match=f"open already by process {first.pid}, and one"):
-        opened(path)
-
-
-def test_a_new_owner_waits_until_the_old_one_ends(path, process):
-    first = process(OPEN + WAIT)
-    assert first.stdout.readline() == "open\n"
+@pytest.mark.parametrize("elsewhere", [True, False], ids=["another process", "this one"])
+def test_a_new_owner_waits_until_the_old_one_ends(path, process, elsewhere):
+    if elsewhere:
+        first = process(OPEN + WAIT)
+        assert first.stdout.readline() == "open\n"
+        pid, end = first.pid, first.kill
+    else:
+        db = opened(path)
+        pid, end = os.getpid(), lambda: close(db)
+    with pytest.raises(Unavailable, match=f"open already by process {pid}, and one"):
+        connect(path, SCHEMA, "agent", 1, wait=0.1)
     found = []
-
-    def attempt() -> None:
-        found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
-
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join(0.2)
-    assert not found
-    first.send_signal(signal.SIGKILL)
-    thread.join(PATIENCE)
-    close(found[0])
-
-
-def test_and_for_another_thread_of_its_process(path):
-    first, found = opened(path), []
     thread = threading.Thread(
         target=lambda: found.append(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
     )
     thread.start()
-    with pytest.raises(Unavailable, match=f"by process {os.getpid()}"):
-        connect(path, SCHEMA, "agent", 1, wait=0.1)
-    close(first)
+    thread.join(0.2)
+    assert not found
+    end()
     thread.join(PATIENCE)
     close(found[0])
 
 
-def test_an_older_release_is_kept_out_also_after_a_reader_has_left(path, process):
-    db = opened(path)
-    for _ in range(2):
-        older = process(OLDER)
-        _, errors = older.communicate(timeout=PATIENCE)
-        assert "database is locked" in errors
-        close(reader(path))
-    close(db)
-    older = process(OLDER + WAIT)
-    assert older.stdout.readline() == "open\n"
-
-
-def test_and_keeps_a_newer_one_out(path, process):
-    older = process(OLDER + WAIT)
-    assert older.stdout.readline() == "open\n"
+def test_a_program_with_only_sqlites_own_lock_keeps_it_closed(path, process):
+    other = process(
+        "import sqlite3, sys\n"
+        "db = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "db.execute('PRAGMA locking_mode=EXCLUSIVE')\n"
+        "db.execute('BEGIN IMMEDIATE')\n" + WAIT
+    )
+    assert other.stdout.readline() == "open\n"
     with pytest.raises(Unavailable, match="open already, and one"):
         opened(path)
-    older.kill()
+    other.kill()
     close(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))
 
 

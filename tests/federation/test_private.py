@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,25 +208,6 @@ def test_a_lost_update_costs_nothing_without_noise(tmp_path):
     assert models[0].matrix.tobytes() == models[1].matrix.tobytes()
 
 
-def test_a_repeated_request_gets_the_same_bytes_also_after_a_restart(tmp_path):
-    agreement, count = private(updates=3, growth=3.0), 3
-    with harness(tmp_path, agreement=agreement, twice=0.5, delay=0.5) as running:
-        running.until(running.everybody_here)
-        running.feed()
-        for k in range(count):
-            running.lost = lambda way, name, m: isinstance(m, BatchSums) and name == "a"
-            running.until(lambda k=k: sent_by(running, "a").get(k + 1))
-            running.take_down("a")
-            running.run(3.0)
-            running.lost = lambda way, name, m: False
-            running.until(lambda k=k: running.shared(k + 1))
-            running.feed(3)
-        sent = sent_by(running, "a")
-        assert {update: len(each) for update, each in sent.items()} == {1: 1, 2: 1, 3: 1}
-        assert len(running.heard("up", BatchSums, "a")) > 2 * count
-        assert len({numbers for each in sent.values() for numbers in each}) == count
-
-
 def test_a_lossy_network_and_restarts_spend_no_slot_twice(tmp_path):
     rng = np.random.default_rng(0)
     policy = CoordinatorPolicy(quorum=1, time_limit=3.0, absent_after=20.0, grace=4.0)
@@ -281,30 +261,6 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
         assert spent.refused == "update 6: the privacy budget is for 5 updates, and is spent"
         assert spent.refused in caplog.text
         assert sent_by(running, "a") == before
-
-
-def test_what_is_sent_is_noise_around_the_sums(tmp_path):
-    """Two federations with the same samples send other numbers; without noise the same ones."""
-    sent = []
-    for k in range(2):
-        for privacy in (SILO, None):
-            with harness(tmp_path / f"{k}{privacy is None}", agreement=private(privacy)) as running:
-                running.until(running.everybody_here)
-                running.feed()
-                running.until(lambda: running.shared(1))
-                [message] = {
-                    m.numbers.tobytes(): m for m in running.heard("up", BatchSums, "a")
-                }.values()
-                assert message.numbers.shape == (size(DIM),)
-                sent.append(message.numbers)
-    noisy, plain = sent[::2], sent[1::2]
-    np.testing.assert_array_equal(plain[0], plain[1])
-    plan = private().setting.noise
-    wanted = plan.encoded({1: plain[0]}, 1)
-    for each in noisy:
-        assert (np.abs(each - wanted) < 7.0 * plan.scales()).all()
-        assert (each != wanted).all()
-    assert (noisy[0] != noisy[1]).all()
 
 
 # -- a coordinator that has lost its file ------------------------------------------------------
@@ -393,15 +349,6 @@ def test_who_differs_in_the_privacy_is_rejected_by_name(tmp_path):
     found = private().compare(private(updates=6).facts())
     # and so is how releases are made of batches
     assert {each.name for each in found} == {"algorithm.trigger.updates", "releases"}
-
-
-def test_a_file_goes_on_with_its_own_agreement_only(tmp_path: Path):
-    path = tmp_path / "agent.db"
-    algorithm = private().algorithm
-    fg.Agent.open(path, fg.Problem(dim=2), algorithm=algorithm).close()
-    other = dataclasses.replace(algorithm, privacy=dataclasses.replace(SILO, epsilon=2.0))
-    with pytest.raises(fg.InvalidInput, match=r"privacy.epsilon = '2' .* '1', with which"):
-        fg.Agent.open(path, fg.Problem(dim=2), algorithm=other)
 
 
 # -- an old copy of an agent's file ------------------------------------------------------------

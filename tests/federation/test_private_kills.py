@@ -13,6 +13,8 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pytest
@@ -59,6 +61,14 @@ def plan(seed: int, places: dict[str, int], victims: tuple[str, ...]) -> list[tu
     return [(str(rng.choice(victims)), fault) for fault in drawn(rng, places, KILLS)]
 
 
+def strike(kept: Kept, phase: int, name: str, fault: Fault, dies: str | None = None) -> None:
+    """Play a phase in which a process dies at its fault, or the one that it takes with it."""
+    kept.deaths.clear()
+    kept.arm(name, fault)
+    kept.play(phase, lambda: bool(kept.deaths))
+    assert kept.deaths == [(dies or name, KILLED)], (phase, name, fault)
+
+
 def begin(kept: Kept) -> None:
     start_all(kept)
     kept.gather()
@@ -78,10 +88,7 @@ def test_without_noise_nothing_is_lost_and_nothing_counts_twice(
         begin(kept)
         kept.check(0, standings[0])
         for phase, (name, fault) in enumerate(plan(seed, places, victims), 1):
-            kept.deaths.clear()
-            kept.arm(name, fault)
-            kept.play(phase, lambda: bool(kept.deaths))
-            assert kept.deaths == [(name, KILLED)], (phase, name, fault)
+            strike(kept, phase, name, fault)
             kept.check(phase, standings[phase])
         kept.check_end(standings)
 
@@ -94,10 +101,7 @@ def test_the_server_dies(tmp_path, standings):
     with Kept(tmp_path, NAMES, ONE_PASS) as kept:
         begin(kept)
         for phase, (name, fault) in enumerate(victims, 1):
-            kept.deaths.clear()
-            kept.arm(name, Fault(fault.when, fault.name, fault.count, kept.server_pid))
-            kept.play(phase, lambda: bool(kept.deaths))
-            assert kept.deaths == [(SERVER, KILLED)], (phase, name, fault)
+            strike(kept, phase, name, replace(fault, pid=kept.server_pid), dies=SERVER)
             kept.check(phase, standings[phase])
 
 
@@ -114,10 +118,13 @@ class Recorder:
             self.heard[client, message.update].add(message.numbers.tobytes())
 
 
+R = TypeVar("R", bound=Recorder)
+
+
 @contextmanager
-def recorded(running: Running) -> Iterator[Recorder]:
+def recorded(running: Running, out: R) -> Iterator[R]:
     """Listen beside the coordinator, with its certificate, as long as the block lasts."""
-    out, ready, ended = Recorder(), threading.Event(), threading.Event()
+    ready, ended = threading.Event(), threading.Event()
 
     async def listen() -> None:
         bundle = running.coordinator_bundle
@@ -147,13 +154,10 @@ def test_with_noise_no_slot_has_two_releases(tmp_path):
     with Kept(tmp_path, NAMES, SILO) as kept:
         start_all(kept)
         kept.gather()
-        with recorded(kept.running) as recorder:
+        with recorded(kept.running, Recorder()) as recorder:
             kept.play(0)
             for phase, (name, fault) in enumerate([*agents[:6], *heads[:3]], 1):
-                kept.deaths.clear()
-                kept.arm(name, fault)
-                kept.play(phase, lambda: bool(kept.deaths))
-                assert kept.deaths == [(name, KILLED)], (phase, name, fault)
+                strike(kept, phase, name, fault)
             arrays = state(kept.children[COORDINATOR])
             finished = dict(
                 zip(arrays["releases.keys"].tolist(), arrays["releases.numbers"], strict=True)

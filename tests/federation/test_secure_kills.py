@@ -18,12 +18,12 @@ from fedglb.federation.wire.codec import decode_up
 from fedglb.federation.wire.sum_messages import Consent
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import BatchSums, MaskedSum
-from tests.federation import test_private_kills
 from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.recorded import DIM, EACH, ONE_PASS
 from tests.federation.helpers.self_healing import COORDINATOR, Kept, state
 from tests.federation.secure_sums.test_masks import is_uniform
-from tests.federation.test_kills import KILLED, start_all
+from tests.federation.test_kills import start_all
+from tests.federation.test_private_kills import Recorder, recorded, strike
 
 NAMES = ("a", "b", "c")
 SECURE = AgreementTable(
@@ -50,8 +50,8 @@ def compiled() -> None:
     preload(SECURE.build())
 
 
-class Recorder:
-    """Hears what agents send to the coordinator."""
+class SumRecorder(Recorder):
+    """Hears what agents send to the coordinator about sums."""
 
     def __init__(self) -> None:
         self.vectors: dict[tuple[str, int, int], set[bytes]] = defaultdict(set)
@@ -70,18 +70,14 @@ class Recorder:
 
 
 @pytest.mark.slow
-def test_nobody_agrees_to_two_sums_of_one_update(tmp_path, monkeypatch):
-    monkeypatch.setattr(test_private_kills, "Recorder", Recorder)
+def test_nobody_agrees_to_two_sums_of_one_update(tmp_path):
     with Kept(tmp_path, NAMES, SECURE) as kept:
         start_all(kept)
         kept.gather()
-        with test_private_kills.recorded(kept.running) as recorder:
+        with recorded(kept.running, SumRecorder()) as recorder:
             kept.play(0)
             for phase, (name, fault) in enumerate(DEATHS, 1):
-                kept.deaths.clear()
-                kept.arm(name, fault)
-                kept.play(phase, lambda: bool(kept.deaths))
-                assert kept.deaths == [(name, KILLED)], (phase, name, fault)
+                strike(kept, phase, name, fault)
             arrays = state(kept.children[COORDINATOR])
         assert recorder.plain == 0
         assert {len(each) for each in recorder.consents.values()} == {1}

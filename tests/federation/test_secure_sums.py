@@ -6,10 +6,12 @@ Sums are right to the bit, whoever restarts when; and what was written binds an 
 from __future__ import annotations
 
 import dataclasses
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
+from fedglb.federation.agent.sums import AgentSums
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, HelloRequest, Rejected, Withdrawal
@@ -38,12 +40,23 @@ ZERO = np.zeros(2)
 
 
 @pytest.fixture
-def running(tmp_path):
-    out = SecureHarness(tmp_path)
-    out.until(out.everybody_here)
-    out.feed(5)
-    yield out
-    out.close()
+def start(tmp_path):
+    """Return a function that starts a federation, in which everybody has five samples."""
+    with ExitStack() as stack:
+
+        def make(**more):
+            out = SecureHarness(tmp_path, **more)
+            stack.callback(out.close)
+            out.until(out.everybody_here)
+            out.feed(5)
+            return out
+
+        yield make
+
+
+@pytest.fixture
+def running(start):
+    return start()
 
 
 def numbers(running, update=1):
@@ -139,19 +152,13 @@ def test_each_sample_is_in_one_sum(running):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_network_that_loses_doubles_and_delays(tmp_path, seed):
+def test_a_network_that_loses_doubles_and_delays(start, seed):
     agreement = secure(first=3.0, privacy=PRIVATE if seed % 2 else None)
-    running = SecureHarness(
-        tmp_path, agreement=agreement, seed=seed, loss=0.1, twice=0.2, delay=0.2
-    )
-    try:
-        running.until(running.everybody_here)
-        for update in (1, 2, 3):
-            running.feed(3)
-            running.until_update(update)
-        assert all(len(seeds) == 1 for seeds in consents(running).values())
-    finally:
-        running.close()
+    running = start(agreement=agreement, seed=seed, loss=0.1, twice=0.2, delay=0.2)
+    for update in (1, 2, 3):
+        running.feed(3)
+        running.until_update(update)
+    assert all(len(seeds) == 1 for seeds in consents(running).values())
 
 
 @pytest.mark.parametrize("kind", [SessionKey, SumOffer, SumReady, SessionKeys, SumCall, MaskedSum,
@@ -228,10 +235,8 @@ def test_who_leaves_before_all_are_here_is_left_out(running):
     assert running.now < 4.0
 
 
-def test_too_few_are_no_update(tmp_path):
-    running = SecureHarness(tmp_path, agreement=secure(minimum=5))
-    running.until(running.everybody_here)
-    running.feed(5)
+def test_too_few_are_no_update(start):
+    running = start(agreement=secure(minimum=5))
     running.lost = lambda way, name, m: name == "c" and isinstance(m, MaskedSum)
     running.until(lambda: "abandoned" in running.kinds())
     assert not consents(running)
@@ -240,7 +245,6 @@ def test_too_few_are_no_update(tmp_path):
     running.lost = lambda way, name, m: False
     running.until_update(2)
     assert numbers(running, 2) == plain_sums(running, NAMES, ZERO).tolist()
-    running.close()
 
 
 def test_without_one_consent_the_update_is_lost_and_the_sum_stays_hidden(running):
@@ -261,25 +265,20 @@ def test_without_one_consent_the_update_is_lost_and_the_sum_stays_hidden(running
     assert all(len(seeds) == 1 for seeds in consents(running).values())
 
 
-def test_with_noise_a_lost_update_only_lowers_weights(tmp_path):
-    running = SecureHarness(tmp_path, agreement=secure(privacy=PRIVATE))
-    running.until(running.everybody_here)
-    running.feed(5)
+def test_with_noise_a_lost_update_only_lowers_weights(start):
+    running = start(agreement=secure(privacy=PRIVATE))
     running.lost = lambda way, name, m: name == "c" and isinstance(m, Consent)
     running.until(lambda: "abandoned" in running.kinds())
     running.lost = lambda way, name, m: False
     running.until_update(2)
     closed = [sorted(n.learner.protocol_client.batches.closed) for n in running.all()]
     assert closed == [[1, 2]] * 5, "everybody had agreed to the first one"
-    running.close()
 
 
-def test_the_coordinator_dies_around_every_message(tmp_path):
+def test_the_coordinator_dies_around_every_message(start):
     """It goes on under the next number; nobody agrees to two sums of one update."""
     kinds = [SumOffer, SumReady, SumCall, MaskedSum, AllHere, Consent]
-    running = SecureHarness(tmp_path, agreement=secure(updates=20, growth=1.2, privacy=PRIVATE))
-    running.until(running.everybody_here)
-    running.feed(5)
+    running = start(agreement=secure(updates=20, growth=1.2, privacy=PRIVATE))
     for k, kind in enumerate(kinds):
         done = []
         if kind in (SumOffer, SumReady):
@@ -298,13 +297,10 @@ def test_the_coordinator_dies_around_every_message(tmp_path):
         running.feed(1)
         assert running.coordinator.started >= 2 * (k + 1) or k == 0
     assert all(len(seeds) == 1 for seeds in consents(running).values())
-    running.close()
 
 
-def test_the_budget_ends_for_agents_and_coordinator(tmp_path):
-    running = SecureHarness(tmp_path, agreement=secure(updates=2, growth=1.5, privacy=PRIVATE))
-    running.until(running.everybody_here)
-    running.feed(3)
+def test_the_budget_ends_for_agents_and_coordinator(start):
+    running = start(agreement=secure(updates=2, growth=1.5, privacy=PRIVATE))
     running.until_update(2)
     running.until(lambda: "ended" in running.kinds())
     node = running.nodes["a"]
@@ -316,7 +312,6 @@ def test_the_budget_ends_for_agents_and_coordinator(tmp_path):
         for update in (1, 2, 3, 4, 2**40):
             answers = node.agent_session.receive(SumOffer(update, digest, 2))
             assert answers == [Withdrawal(update)], update
-    running.close()
 
 
 def test_an_agent_with_secure_sums_gives_no_plain_ones(running):
@@ -358,14 +353,12 @@ def test_a_coordinator_that_lost_its_file_goes_on_at_zero(running):
     assert (call.update, call.digest) == (2, NO_MODEL)
 
 
-def test_a_batch_that_was_agreed_to_is_in_no_other_sum(tmp_path):
+def test_a_batch_that_was_agreed_to_is_in_no_other_sum(start):
     """The coordinator opens a sum, shows no model, and opens the next one without one agent.
 
     If the same samples were in both, without noise the difference would be that agent's own.
     """
-    running = SecureHarness(tmp_path, agreement=secure(minimum=3))
-    running.until(running.everybody_here)
-    running.feed(5)
+    running = start(agreement=secure(minimum=3))
     mine = plain_sums(running, ["c"], ZERO)
     running.lost = lambda way, name, m: isinstance(m, NewModel)  # nobody sees a model
     running.until(lambda: running.coordinator.finished == 1)
@@ -379,12 +372,10 @@ def test_a_batch_that_was_agreed_to_is_in_no_other_sum(tmp_path):
     assert without.tolist() == [0] * 5, "all samples are in the first sum, and in no other"
     assert np.abs(mine).min() > 0
     assert running.heard("down", AllHere)[-1].transcript != whole
-    running.close()
 
 
 def test_an_invalid_sum_is_not_used_and_the_next_one_is(running):
     """One member adds numbers at random: nobody can say who, but the model does not suffer."""
-    from fedglb.federation.agent.sums import AgentSums
 
     def spoil(self, message, rng=np.random.default_rng(0)):  # noqa: B008
         answer = AgentSums._answer(self, message)
@@ -430,12 +421,11 @@ def test_a_member_whose_key_is_forged_is_not_in_the_sum(running):
     running.until(lambda: running.coordinator.finished == 1)
 
 
-def test_what_was_recorded_is_uniform(tmp_path):
+def test_what_was_recorded_is_uniform(start):
     """All that a coordinator gets of single agents, in as many updates as the test has time for."""
     agreement = secure(updates=40, first=1.0, growth=1.08, names=NAMES)
     policy = dataclasses.replace(POLICY, min_interval=0.1)
-    running = SecureHarness(tmp_path, agreement=agreement, policy=policy)
-    running.until(running.everybody_here)
+    running = start(agreement=agreement, policy=policy)
     while "ended" not in running.kinds():
         running.feed(1)
         running.run(1.0)
@@ -444,7 +434,6 @@ def test_what_was_recorded_is_uniform(tmp_path):
     assert is_uniform(recorded)
     sums = np.concatenate([r.numbers for r in running.coordinator.releases.values()])
     assert not is_uniform(np.tile(sums, 4)), "what is under the masks is not"
-    running.close()
 
 
 def test_messages_at_random_do_no_harm(running):

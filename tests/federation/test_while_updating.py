@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
-
 import numpy as np
 import pytest
 
-from fedglb.federation.agent.application_calls import ApplicationCalls
-from fedglb.federation.agent.decisions import DecisionRules
-from fedglb.federation.agent.durable_client import DurableClient
-from fedglb.federation.agent.session import AgentSession
-from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.coordinator.policy import CoordinatorPolicy
-from fedglb.federation.coordinator.session import CoordinatorSession
-from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.protocol.messages import NewModel
-from tests.federation.helpers.in_process import Serving, client_of, honest, same, update
-from tests.federation.helpers.nats_federation import PATIENCE, federation, table, until
-from tests.federation.helpers.raw_client import by_hand
+from tests.federation.helpers.in_memory import InMemory
+from tests.federation.helpers.in_process import client_of, same
+from tests.federation.helpers.nats_federation import table
 from tests.protocol.driver import equal_arrays
 
 DIM, SAMPLES = 3, {"a": 7, "b": 4, "d": 9}
-SOLVER = {"name": "newton", "tolerance": 1e-14}
 KINDS = {
-    "newton": {"solver": SOLVER},
+    "newton": {"solver": {"name": "newton", "tolerance": 1e-14}},
     "agd": {"solver": {"name": "agd", "tolerance": 1e-6}},
     "lbfgs": {"solver": {"name": "lbfgs", "tolerance": 1e-12}},
     "linear": {"name": "dislinucb"},
@@ -35,64 +21,27 @@ KINDS = {
 }
 
 
-class Together:
-    """Agents and a coordinator without a network: every message is delivered, in order."""
-
-    def __init__(self, folder, agreement):
-        folder.mkdir()
-        self.agreement, self.dim = agreement, agreement.problem.dim
-        self._kept = CoordinatorStore(folder / "state.db", agreement)
-        self.session = CoordinatorSession(
-            agreement, self._kept, CoordinatorPolicy(), lambda event: None
-        )
-        self.learners, self.calls, self.parts = {}, {}, {}
-        for name, samples in SAMPLES.items():
-            file = AgentStore(folder / f"{name}.db", "process")
-            file.agree(agreement.facts())
-            learner = DurableClient(name, agreement, file, DecisionRules())
-            calls = self.calls[name] = ApplicationCalls(learner)
-            whole = client_of(agreement, name, samples).samples
-            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
-                calls.observe(calls.choose([x], t=t).id, float(y))
-            self.learners[name] = learner
-            self.parts[name] = AgentSession(learner, file.instance, "test")
-        for part in self.parts.values():
-            self.deliver(part, part.hello())
-
-    def update(self, between=lambda: None):
-        part = self.parts["d"]
-        part.ask()
-        self.deliver(part, part.request(), between)
-
-    def deliver(self, part, message, between=lambda: None):
-        """Carry a message, and all that follows from it; `between` is called after each."""
-        queue = deque([(part, message)])
-        while queue:
-            part, message = queue.popleft()
-            payload = encode(message, part.session)
-            for name, answer in self.session.receive(part.client.name, payload, 0.0):
-                other = self.parts[name]
-                _, down = decode_down(answer, name, self.dim)
-                queue.extend((other, up) for up in other.receive(down))
-                between()
-
-    def close(self):
-        for learner in self.learners.values():
-            learner.close()
-        self._kept.close()
-
-
 @pytest.fixture
 def together(tmp_path):
     made = []
 
     def make(agreement):
-        made.append(Together(tmp_path / str(len(made)), agreement))
-        return made[-1]
+        running = InMemory(tmp_path / str(len(made)), agreement, SAMPLES)
+        made.append(running)
+        for name, samples in SAMPLES.items():
+            whole, calls = client_of(agreement, name, samples).samples, running.calls[name]
+            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
+                calls.observe(calls.choose([x], t=t).id, float(y))
+        return running
 
     yield make
     for each in made:
         each.close()
+
+
+def update(running, between=lambda: None):
+    running.agents["d"].ask()
+    running.deliver("d", running.agents["d"].request(), between)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,8 +68,8 @@ def test_the_model_and_the_states_after_it(together, kind):
 
     rounds = []
     for _ in range(2):  # the second update begins from the first one's model
-        quiet.update()
-        busy.update(between=decide)
+        update(quiet)
+        update(busy, between=decide)
         rounds.append(busy.session.coordinator.last_update.rounds)
         model = busy.session.coordinator.model
         assert same(model, quiet.session.coordinator.model)
@@ -136,49 +85,3 @@ def test_the_model_and_the_states_after_it(together, kind):
             later[name].clear()
     if kind not in ("linear", "mix", "auto"):
         assert min(rounds) >= 2
-
-
-def test_over_a_network(tmp_path):
-    """A client by hand answers late: before each of its answers the others take decisions."""
-    rng = np.random.default_rng(4)
-
-    async def scene(running, serving, agents):
-        taken = dict.fromkeys(agents, 0)
-
-        async def decide():
-            # the request has reached all of them: what they take now comes too late for it
-            await until(lambda: all(a._client.protocol_client.update == 1 for a in agents.values()))
-            for name, agent in agents.items():
-                for _ in range(3):
-                    arms = rng.standard_normal((4, DIM))
-                    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-                    agent.observe(agent.choose(arms, t=50).id, float(rng.integers(2)))
-                    taken[name] += 1
-
-        async with by_hand(running, "c") as c:
-            await c.join()
-            agents["d"].request_update()
-            await c.take_part(before=decide)
-        for agent in agents.values():
-            assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
-        return taken
-
-    with (
-        federation(tmp_path, ["a", "b", "c", "d"], table(6, DIM, solver=SOLVER)) as running,
-        Serving(running, tmp_path / "state.db") as serving,
-        honest(running, tmp_path, serving, SAMPLES) as agents,
-    ):
-        taken = asyncio.run(asyncio.wait_for(scene(running, serving, agents), 2 * PATIENCE))
-        agreement = running.coordinator_bundle.agreement
-        model = serving.session.coordinator.model
-        assert same(model, update(agreement, {**SAMPLES, "c": 5}))
-        for name, agent in agents.items():
-            client, n = agent._client.protocol_client, SAMPLES[name]
-            assert len(client.samples) == n + taken[name]
-            assert taken[name] >= 9  # an answer with the covariance, and two rounds
-            twin = client_of(agreement, name, n)
-            twin.update, twin.frozen = 1, n
-            twin.receive(NewModel(name, 1, n, model))
-            for k in range(n, len(client.samples)):
-                twin.observe_unchecked(client.samples.X[k], float(client.samples.y[k]), 50)
-            assert equal_arrays(client.to_arrays(), twin.to_arrays())

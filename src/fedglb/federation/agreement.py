@@ -62,13 +62,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that differs; None: this side does not have the fact.
-
-    Examples
-    --------
-    >>> print(Difference("problem.dim", given="12", agreed="10"))
-    problem.dim: '12', the federation has '10'
-    """
+    """A fact that differs; None: this side does not have the fact."""
 
     name: str
     given: str | None
@@ -96,14 +90,6 @@ class Agreement:
         The smallest number of clients in a secure sum; None: no secure sums.
     roster
         The digest of the roster (all members' names and keys); None: there is no roster (yet).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> ours = Agreement(fg.Problem(dim=10), fg.fedglb_ucb(threshold=1.0), max_clients=5)
-    >>> theirs = Agreement(fg.Problem(dim=12), fg.fedglb_ucb(threshold=1.0), max_clients=5)
-    >>> ours.differences(theirs.facts())
-    ["problem.dim: '12', the federation has '10'"]
     """
 
     problem: Problem
@@ -199,8 +185,7 @@ class Agreement:
             "max_clients": str(self.max_clients),
             "reward_limit": _text(self.reward_limit),
             "feature_map": str(self.feature_map),
-            **self._noise_facts(),
-            **self._sum_facts(),
+            **self._privacy_facts(),
             **_facts(self.problem, "problem"),
             **_facts(self.algorithm, "algorithm"),
         }
@@ -224,15 +209,14 @@ class Agreement:
             raise InvalidInput("roster", f"{count} members", f"at most {self.max_clients} members")
         return dataclasses.replace(self, roster=digest.hex())
 
-    def _noise_facts(self) -> dict[str, str]:
-        """Return how releases are made of batches: a member that differs makes sums invalid."""
-        plan = self.setting.noise
-        return {} if plan is None else {"releases": plan.factors.digest}
-
-    def _sum_facts(self) -> dict[str, str]:
-        if self.minimum is None:
-            return {}
-        return {"secure_sums": str(self.minimum), "roster": str(self.roster)}
+    def _privacy_facts(self) -> dict[str, str]:
+        out: dict[str, str] = {}
+        if self.setting.noise is not None:
+            # how releases are made of batches: a member that differs makes sums invalid
+            out["releases"] = self.setting.noise.factors.digest
+        if self.minimum is not None:
+            out |= {"secure_sums": str(self.minimum), "roster": str(self.roster)}
+        return out
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:
         """Return where the facts of another agreement differ from these; empty: they agree."""
@@ -263,15 +247,8 @@ def _facts(part: Any, name: str) -> dict[str, str]:
 def stored_name(part: object, argument: str = "part") -> str:
     """Return the name under which files and messages know a part's class.
 
-    It is written in the class and not inherited: a subclass that changes another part is a part of
-    its own. A class without one is refused: under its class name, renaming the class would split
-    the federation.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> stored_name(fg.Newton()), stored_name(fg.Logistic())
-    ('Newton', 'logistic')
+    It is written in the class and not inherited: a subclass is another part. A class without one
+    is refused: under its class name, renaming the class would split the federation.
     """
     key = "name" if isinstance(part, Link) else "stored_name"
     found = vars(type(part)).get(key)

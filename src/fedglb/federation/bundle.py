@@ -16,11 +16,10 @@ import msgspec
 from fedglb.errors import InvalidInput, under
 from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.certificates import Certificate, IssuedCertificate
-from fedglb.federation.names import check_name, identity
+from fedglb.federation.names import VERSION, check_name, check_version, identity
 from fedglb.federation.secure_sums.roster import FILE as ROSTER
 from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.transcript import SumRules, agreement_digest
-from fedglb.federation.versions import VERSION, check_version
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
@@ -30,7 +29,7 @@ _SERVER = re.compile(r"tls://[^/\s]+:\d+")
 _log = logging.getLogger("fedglb.federation")
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _BundleFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     federation: str
     client: str
     server: str
@@ -43,23 +42,12 @@ class Bundle:
     """A member's folder: `federation.toml`, `ca.pem`, `cert.pem`, `key.pem`.
 
     With secure sums there is a `roster.json`, too.
-
-    Parameters
-    ----------
-    folder
-        Where it is.
-    federation, client
-        The federation's name and the member's own; the coordinator's is "coordinator".
-    server
-        The address of the NATS server, such as ``tls://nats.example.org:4222``.
-    table
-        The agreement, as it is written in the file.
     """
 
     folder: Path
     federation: str
-    client: str
-    server: str
+    client: str  # the member's name; the coordinator's is "coordinator"
+    server: str  # such as tls://nats.example.org:4222
     table: AgreementTable
 
     @classmethod
@@ -160,11 +148,10 @@ class Bundle:
     def write(self, authority: bytes, issued: IssuedCertificate) -> None:
         """Make the folder, which must not exist yet."""
         self.folder.mkdir(mode=0o700)
-        document = _Document(self.federation, self.client, self.server, self.table)
+        document = _BundleFile(self.federation, self.client, self.server, self.table)
         text = to_toml(msgspec.to_builtins(document))
         atomic_write(self.folder / FILE, text.encode(), mode=0o600)
-        atomic_write(self.folder / CA, authority, mode=0o644)
-        issued.write(self.folder / CERTIFICATE, self.folder / KEY)
+        self.renew(authority, issued)
 
     def renew(self, authority: bytes, issued: IssuedCertificate) -> None:
         """Replace the certificate in the folder, which an agent may be using."""
@@ -203,11 +190,11 @@ class Bundle:
         return InvalidInput("bundle", str(self.folder), allowed)
 
 
-def _document(path: Path) -> _Document:
+def _document(path: Path) -> _BundleFile:
     try:
         raw: dict[str, Any] = read_file(path, "bundle")
         check_version(raw, path)
-        return convert(raw, _Document, str(path))
+        return convert(raw, _BundleFile, str(path))
     except InvalidInput as error:
         error.allowed += f" (if it was not changed by hand: {_AGAIN})"
         raise

@@ -35,19 +35,7 @@ class IssuedCertificate:
 
 @dataclass(frozen=True)
 class Certificate:
-    """A certificate (PEM) and its contents.
-
-    Examples
-    --------
-    >>> from fedglb.federation.operator.authority import Authority
-    >>> authority = Authority.new("demo")
-    >>> issued = authority.issue("fedglb://demo/shop-1/1")
-    >>> found = Certificate(issued.certificate)
-    >>> found.identities, found.serial == issued.serial, found.has_key(issued.key)
-    (['fedglb://demo/shop-1/1'], True, True)
-    >>> found.is_issued_by(authority.pem), found.is_issued_by(Authority.new("demo").pem)
-    (True, False)
-    """
+    """A certificate (PEM) and its contents."""
 
     content: bytes
 

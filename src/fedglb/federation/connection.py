@@ -46,24 +46,13 @@ logging.getLogger("asyncio").addFilter(_matters)
 class Connection:
     """Subscribes to subjects and publishes; the protocol repeats whatever is lost.
 
-    Parameters
-    ----------
-    bundle
-        The member's bundle: its certificate and the server's address.
-    subjects
-        The subject to subscribe to, or several.
-    on_message
-        Awaited with subject and payload, one message after the other. Messages with headers or a
-        reply subject are dropped: no member sends such messages, so an attacker made the server
-        send them.
-    on_connect
-        Awaited after every connection, the first included.
-    turns
-        What bounds the number of handshakes at a time, where many connections share it.
-    on_refused
-        Called with the reason whenever there is no connection because of this member's own
-        certificate, or because the server's is not trusted. Then the next attempts come ever more
-        rarely, until one is admitted or the certificate's files are replaced.
+    `on_message` is awaited with subject and payload, one message after the other. Messages with
+    headers or a reply subject are dropped: no member sends such messages, so an attacker made the
+    server send them. `on_connect` is awaited after every connection. `turns` bounds the number of
+    simultaneous handshakes of the connections that share it. `on_refused` is called with the reason
+    whenever there is no connection because of this member's certificate, or because the server's is
+    not trusted; the next attempts then come ever more rarely, until one is admitted or the
+    certificate's files are replaced.
     """
 
     def __init__(

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.bundle import CA, CERTIFICATE, KEY, Bundle
 from fedglb.federation.certificates import Certificate
-from fedglb.federation.damage import remedy
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.probe import Probe, Unreachable
+from fedglb.federation.sqlite import Kind, fact, read_only, remedy
 from fedglb.provenance import versions
 
 Grade = Literal["ok", "warning", "fault"]
@@ -36,22 +36,10 @@ _RENEW = "ask the operator for a renewed bundle (fedglb federation renew)"
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of a check.
-
-    Parameters
-    ----------
-    check
-        The name of the check.
-    grade
-        "ok"; "warning": it may fail later; "fault": it is wrong.
-    text
-        What was found.
-    remedy
-        What to do, if it is not ok.
-    """
+    """The result of a check."""
 
     check: str
-    grade: Grade
+    grade: Grade  # "warning": it may fail later
     text: str
     remedy: str = ""
 
@@ -66,12 +54,12 @@ def member(folder: Path, file: Path | None = None) -> list[Finding]:
     out += attempt("bundle", lambda: _files(bundle))
     out += attempt("permissions", lambda: private([folder, folder / KEY]))
     out += attempt("disk", lambda: [room(folder)])
-    owner = "a coordinator" if bundle.client == COORDINATOR else "an agent"
-    if bundle.client == COORDINATOR and file is None:
+    kind: Kind = "coordinator" if bundle.client == COORDINATOR else "agent"
+    if kind == "coordinator" and file is None:
         file = folder / "state.db"
     if file is not None:
         place = file
-        out += attempt("file", lambda: [sqlite_file("file", place, owner)])
+        out += attempt("file", lambda: [sqlite_file("file", place, kind)])
     return out + attempt("server", lambda: reach(bundle))
 
 
@@ -166,13 +154,7 @@ def software() -> Iterator[Finding]:
 
 
 def server_version(text: str) -> Finding:
-    """Check the version of a nats-server.
-
-    Examples
-    --------
-    >>> [server_version(v).grade for v in ("2.12.11", "2.12.12", "2.14.2", "2.14.3", "2.15.1")]
-    ['fault', 'ok', 'fault', 'ok', 'ok']
-    """
+    """Check the version of a nats-server."""
     numbers = _numbers(text)
     if numbers >= (2, 14, 3) or (2, 12, 12) <= numbers < (2, 13):
         return Finding("nats-server", "ok", text)
@@ -209,21 +191,12 @@ def lasting(
     whose: str,
     ends: datetime | None,
     how: str,
-    now: datetime | None = None,
     soon: timedelta = SOON,
 ) -> Finding:
-    """Check when a certificate expires.
-
-    Examples
-    --------
-    >>> then = datetime(2030, 1, 31, tzinfo=UTC)
-    >>> lasting("certificate", "shop-1", then, "renew it", now=datetime(2030, 1, 11, tzinfo=UTC))
-    Finding(check='certificate', grade='warning', text="shop-1's certificate expires on \
-2030-01-31, in 20 days", remedy='renew it')
-    """
+    """Check when a certificate expires."""
     if ends is None:
         return Finding(check, "warning", f"{whose}'s certificate cannot be read", how)
-    left = ends - (datetime.now(UTC) if now is None else now)
+    left = ends - datetime.now(UTC)
     text = f"{whose}'s certificate expires on {ends:%Y-%m-%d}, in {left.days} days"
     if left < timedelta(0):
         return Finding(check, "fault", f"{whose}'s certificate expired on {ends:%Y-%m-%d}", how)
@@ -250,32 +223,27 @@ def room(path: Path) -> Finding:
     return Finding("disk", "warning" if free >= _LITTLE_ROOM else "fault", text, how)
 
 
-def sqlite_file(check: str, path: Path, owner: str) -> Finding:
-    """Check the SQLite file of "an agent" or "a coordinator", without changing it."""
+def sqlite_file(check: str, path: Path, kind: Kind) -> Finding:
+    """Check an agent's or a coordinator's file, without changing it."""
     if not path.exists():
         return Finding(check, "ok", f"there is no {path} yet")
     try:
-        with closing(_read_only(path)) as db:
+        with closing(read_only(path)) as db:
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         if "locked" in str(error):
             return Finding(check, "ok", f"{path} is open in a running process: not checked")
-        return Finding(check, "fault", f"{path}: {error}", remedy(owner, error))
+        return Finding(check, "fault", f"{path}: {error}", remedy(kind, error))
     if found == "ok":
         return Finding(check, "ok", f"{path} is sound")
-    how = remedy(owner, sqlite3.DatabaseError(found))
+    how = remedy(kind, sqlite3.DatabaseError(found))
     return Finding(check, "fault", f"{path}: {found}", how)
 
 
 def fact_in(path: Path, name: str) -> bytes | str | None:
     """Return a fact from a SQLite file; None: the file cannot be read now."""
     try:
-        with closing(_read_only(path)) as db:
-            row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        with closing(read_only(path)) as db:
+            return fact(db, name)  # type: ignore[no-any-return]
     except sqlite3.Error:
         return None
-    return None if row is None else row[0]
-
-
-def _read_only(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, timeout=0.5)

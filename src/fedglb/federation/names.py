@@ -1,25 +1,33 @@
-"""Names of federations and members, and the NATS subjects and identities made of them."""
+"""Names of federations and members, the subjects and identities made of them; file versions."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
-from fedglb.errors import InvalidInput
+from fedglb.errors import InvalidInput, under
 
+#: The version of `federation.toml`, `roster.json` and `registry.json`. SQLite files have their own.
+VERSION = 1
 #: The coordinator's name; no client may have it.
 COORDINATOR = "coordinator"
 _LONGEST = 1000  # characters
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def check_name(argument: str, name: object) -> str:
-    """Return `name` if a federation or a client may have it, or raise `InvalidInput`.
+def check_version(raw: Mapping[str, Any], path: Path) -> None:
+    """Raise `InvalidInput` unless a file has the version that this fedglb reads."""
+    found = raw.get("version")
+    if type(found) is not int or found != VERSION:
+        allowed = f"{VERSION}, the only version that this fedglb reads: use the fedglb that wrote"
+        with under(source=str(path)):
+            raise InvalidInput("version", found, f"{allowed} the file")
 
-    Examples
-    --------
-    >>> check_name("client", "shop-17")
-    'shop-17'
-    """
+
+def check_name(argument: str, name: object) -> str:
+    """Return `name` if a federation or a client may have it, or raise `InvalidInput`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(argument, name, "1 to 64 of the characters A-Z a-z 0-9 _ -")
     return name
@@ -33,13 +41,7 @@ def check_client(name: object, argument: str = "client") -> str:
 
 
 def up(federation: str, client: str) -> str:
-    """Return the subject on which this client publishes; no other client may.
-
-    Examples
-    --------
-    >>> up("demo", "shop-17")
-    'fed.demo.up.shop-17'
-    """
+    """Return the subject on which this client publishes; no other client may."""
     return f"fed.{federation}.up.{client}"
 
 
@@ -58,21 +60,10 @@ def identity(federation: str, name: str, generation: int) -> str:
 
     A name that is revoked and added again gets the next generation, so that its old certificates
     stay without rights.
-
-    Examples
-    --------
-    >>> identity("demo", "shop-17", 1)
-    'fedglb://demo/shop-17/1'
     """
     return f"fedglb://{federation}/{name}/{generation}"
 
 
 def one_line(text: str) -> str:
-    r"""Return a text, which may come from a client, as one printable line of limited length.
-
-    Examples
-    --------
-    >>> one_line("fine\nupdate 9 is done")
-    'fine?update 9 is done'
-    """
+    """Return a text, which may come from a client, as one printable line of limited length."""
     return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])

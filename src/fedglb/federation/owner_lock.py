@@ -1,8 +1,7 @@
 """The lock of a file's owner: one process, and in it one connection, at a time.
 
 SQLite's own exclusive lock would keep out readers of the same process too. So the owner holds a
-lock of the system's on a file beside its own, and SQLite's ordinary one, which keeps out releases
-that know only that. The lock goes with the process, also after ``kill -9``.
+lock of the system's on a file beside its own. It goes with the process, also after ``kill -9``.
 """
 
 from __future__ import annotations
@@ -20,20 +19,10 @@ class Taken(Exception):
 
 
 class OwnerLock:
-    """The lock on a file, from here to `release`.
+    """The lock on an existing file, from here to `release`.
 
-    Parameters
-    ----------
-    path
-        The file, which is there.
-
-    Raises
-    ------
-    Taken
-        Another process has it, or this process was forked from one that had the file open: SQLite's
-        memory of the file is not valid here.
-    OSError
-        The file of the lock cannot be made.
+    Raises `Taken` also in a process that was forked from one that had the file open: SQLite's
+    memory of the file is not valid here.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -51,7 +40,7 @@ class OwnerLock:
         except BaseException:
             os.close(self._handle)
             raise
-        with suppress(OSError):  # a full disk: the file cannot say who has it
+        with suppress(OSError):  # a full disk: errors cannot name the owner
             os.truncate(self._handle, 0)
             os.pwrite(self._handle, f"{os.getpid()}\n".encode(), 0)
         _held.add(self)
@@ -68,7 +57,7 @@ class OwnerLock:
 
 
 def check_free(path: str | Path) -> None:
-    """Raise `Taken` if a process owns the file; makes no lock file."""
+    """Raise `Taken` if a process owns the file; create no lock file."""
     if os.path.exists(_beside(path)):
         OwnerLock(path).release()
 

@@ -26,24 +26,12 @@ class Unreachable(ConnectionError):
 
 @dataclass(frozen=True)
 class Probe:
-    """Connects to a server as the holder of a certificate.
+    """Connects to a server as the holder of a certificate."""
 
-    Parameters
-    ----------
-    context
-        Our certificate, and the authority to trust.
-    address
-        Where the server listens.
-    hostname
-        The name that the server's certificate must have.
-    timeout
-        Seconds that each step may take.
-    """
-
-    context: ssl.SSLContext
+    context: ssl.SSLContext  # with our certificate, and the authority to trust
     address: tuple[str, int]
-    hostname: str
-    timeout: float = _TIMEOUT
+    hostname: str  # that the server's certificate must have
+    timeout: float = _TIMEOUT  # seconds per step
 
     @contextmanager
     def _connected(self) -> Iterator[tuple[ssl.SSLSocket, BinaryIO, dict[str, Any]]]:

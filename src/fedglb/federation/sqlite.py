@@ -1,21 +1,27 @@
-"""SQLite files that one process at a time can open."""
+"""SQLite files that one process at a time can open, and what to do about damaged ones."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import math
 import os
 import secrets
 import sqlite3
+import struct
 import time
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
 from fedglb.errors import InvalidInput
-from fedglb.federation.damage import remedy
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.owner_lock import OwnerLock, Taken, check_free
 from fedglb.io.atomic import UNFINISHED, sync_folder
@@ -30,6 +36,7 @@ class _Facts(NamedTuple):
     application_id: int  # in the file's header, and stored: it never changes
     owner: str
     if_open: str
+    if_damaged: str
 
 
 _KINDS: dict[Kind, _Facts] = {
@@ -37,13 +44,22 @@ _KINDS: dict[Kind, _Facts] = {
         0x6167656E,
         "an agent",
         "give every process its own agent (file and certificate)",
+        "restore a backup, or move the file away and start with a new one: its samples are lost, "
+        "the federation's model keeps the others'",
     ),
     "coordinator": _Facts(
         0x636F6F72,
         "a coordinator",
         "stop the other coordinator, or give this one another file",
+        "restore a backup, or move the file away and start with a new one, as if it were lost "
+        "(docs/operate.md): no agent loses a sample",
     ),
 }
+#: Errors from reading bytes that are not as they were written.
+_UNREADABLE = (
+    sqlite3.DatabaseError, zipfile.BadZipFile, msgspec.DecodeError, EOFError, KeyError, ValueError,
+    struct.error,
+)  # fmt: skip
 _LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
 _PAGES = 1024  # that are copied at once
 _BUSY = 20  # milliseconds that the owner waits for a reader, before it tries again later
@@ -106,32 +122,10 @@ def connect(
 ) -> sqlite3.Connection:
     """Open or make a file that no one else can open until this process closes it or ends.
 
-    The lock is the system's: it goes with the process, also after ``kill -9``.
-
-    Parameters
-    ----------
-    path
-        The file.
-    schema
-        The statements that make its tables, with a semicolon between two of them.
-    kind
-        Whose file it is.
-    version
-        The version of its tables.
-    wait
-        How many seconds to wait, at most, for another process that has the file open.
-
-    Returns
-    -------
-    sqlite3.Connection
-        To be closed with `close`.
-
-    Raises
-    ------
-    InvalidInput
-        The file cannot be opened, is not of this kind, or has tables of another version.
-    Unavailable
-        The file is open already, in this process or another; or no more files can be opened.
+    `schema` has the statements that make its tables, separated by semicolons; `version` is theirs.
+    After `wait` seconds with the file open elsewhere, or without one more file that this process
+    may open, `Unavailable` is raised; `InvalidInput` for a file that cannot be used. Close the
+    connection with `close`.
     """
     until = time.monotonic() + wait
     while True:
@@ -148,7 +142,6 @@ def connect(
 
 
 def _connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
-    facts = _KINDS[kind]
     try:
         # No other user may read it. If the file is there already it is not opened here: closing
         # it again would release the lock of an agent in this process that has it open.
@@ -163,7 +156,7 @@ def _connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3
         except sqlite3.Error as error:
             raise _not_opened(path, error) from None
         try:
-            _prepare(db, path, schema, facts, version)
+            _prepare(db, path, schema, kind, version)
         except BaseException:
             db.close()
             raise
@@ -175,9 +168,10 @@ def _connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3
 
 
 def _prepare(
-    db: sqlite3.Connection, path: str | Path, schema: str, facts: _Facts, version: int
+    db: sqlite3.Connection, path: str | Path, schema: str, kind: Kind, version: int
 ) -> None:
     """Check what is in a file, or make the tables of a new one."""
+    facts = _KINDS[kind]
     try:
         db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
         db.execute("BEGIN IMMEDIATE")
@@ -202,7 +196,7 @@ def _prepare(
         _check_descriptors(path)
         if "locked" in str(error):  # by a program that has only SQLite's own lock
             raise Taken from None
-        allowed = f"a file that {facts.owner} can use ({error}): {remedy(facts.owner, error)}"
+        allowed = f"a file that {facts.owner} can use ({error}): {remedy(kind, error)}"
         raise InvalidInput("path", str(path), allowed) from None
 
 
@@ -214,21 +208,7 @@ def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
 def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
     """Write a copy of a file, as it is now, to a new one; its owner goes on writing meanwhile.
 
-    The copy is whole or not there. It is opened as the file itself would be.
-
-    Parameters
-    ----------
-    kind
-        Whose file it is.
-    source
-        The file; any process may have it open.
-    path
-        The copy, which must not be there yet.
-
-    Raises
-    ------
-    InvalidInput
-        The copy exists or cannot be written, or `source` is not of this kind.
+    The copy is whole or not there, and never overwrites a file. Any process may have `source` open.
     """
     path = Path(path)
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
@@ -258,6 +238,11 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
             unfinished.unlink()
 
 
+def read_only(path: str | Path) -> sqlite3.Connection:
+    """Return a connection to a file that no process of ours need have open; it changes nothing."""
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
+
+
 def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
     """Return a copy in memory of a file that no process has open.
 
@@ -270,9 +255,7 @@ def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite
         return copy
     try:
         check_free(path)
-        with closing(
-            sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
-        ) as db:
+        with closing(read_only(path)) as db:
             db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.backup(copy)
@@ -313,6 +296,60 @@ def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int
             f"{found}: use the fedglb that made it, or start a new file"
         )
         raise InvalidInput("path", str(path), allowed)
+
+
+def remedy(kind: Kind, error: Exception) -> str:
+    """Return what to do about a file that SQLite cannot use."""
+    if _is_damage(error):
+        return f"it is damaged; {_KINDS[kind].if_damaged}"
+    return (
+        "check that this user owns the file, may write to its folder, and that the disk has space"
+    )
+
+
+@contextmanager
+def named_damage(kind: Kind, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Read a file inside; raise `InvalidInput` with the remedy if it is damaged."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except _UNREADABLE as error:
+        if not _is_damage(error):
+            raise
+        allowed = f"a sound file ({type(error).__name__}: {error}): {remedy(kind, error)}"
+        raise InvalidInput("path", os.fspath(path), allowed) from error
+
+
+def _is_damage(error: Exception) -> bool:
+    """Return whether the file is at fault, not a full disk or a missing permission."""
+    return not isinstance(error, sqlite3.OperationalError) or "no such" in str(error)
+
+
+def check_pages(db: sqlite3.Connection) -> None:
+    """Raise `sqlite3.DatabaseError` if a page of a file is damaged; reads the whole file."""
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+
+
+# -- reading and writing -----------------------------------------------------------------------
+
+
+def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return arrays as bytes, in NumPy's ``.npz`` format."""
+    for name, array in arrays.items():
+        if np.asarray(array).dtype.hasobject:
+            raise ValueError(f"Object arrays, such as {name}, cannot be stored: they need a pickle")
+    out = io.BytesIO()
+    np.savez(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def unpack(data: bytes) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `pack` packed."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as found:
+        return dict(found)
 
 
 def fact(db: sqlite3.Connection, name: str) -> Any:

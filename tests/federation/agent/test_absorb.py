@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-import sqlite3
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -14,8 +9,7 @@ import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent, AlreadyObserved
 from fedglb.federation.agreement import Agreement
-from tests.federation.helpers.agent_driver import Alone, arms, client, feed, state
-from tests.federation.helpers.nats_federation import PATIENCE
+from tests.federation.helpers.agent_driver import Alone, arms, client, feed, killed, state
 
 PROBLEM = fg.Problem(dim=3)
 
@@ -113,61 +107,14 @@ def test_a_limit_on_rewards_holds_for_them_too(path):
             agent.absorb(np.eye(3), [1.0, 3.0, 1.0])
 
 
-KILLED = """
-import os, signal, sqlite3, sys
-import numpy as np
-kill = sys.argv[2]
-
-class Traced(sqlite3.Connection):
-    def execute(self, sql, *given):
-        if sql == kill:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().execute(sql, *given)
-
-connect = sqlite3.connect
-sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Traced)
-import fedglb as fg
-agent = fg.Agent.open(sys.argv[1], fg.Problem(dim=3))
-agent.observe(agent.choose(np.eye(3)).id, 1.0)
-kill = sys.argv[3]
-agent.absorb(np.tile(np.eye(3), (500, 1)), np.ones(1500), key="k")
-if kill == "after":
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 @pytest.mark.some(1)
 @pytest.mark.parametrize(("moment", "there"), [("COMMIT", 0), ("after", 1500)])
 def test_a_kill_leaves_all_or_nothing(path, moment, there):
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(path), "", moment], timeout=PATIENCE, check=False
+    learn = "agent.observe(agent.choose(np.eye(3)).id, 1.0)"
+    killed(
+        path, moment, learn, "agent.absorb(np.tile(np.eye(3), (500, 1)), np.ones(1500), key='k')"
     )
-    assert done.returncode == -signal.SIGKILL
     with Agent.open(path, PROBLEM) as agent:
         assert agent.status.samples == 1 + there
         assert agent.absorb(np.tile(np.eye(3), (500, 1)), np.ones(1500), key="k") == 1500 - there
         assert agent.status.samples == 1501
-
-
-@pytest.mark.parametrize("failing", ["BEGIN", "COMMIT"])
-def test_an_error_of_the_disk_leaves_nothing(path, rng, monkeypatch, failing):
-    agent = Agent.open(path, PROBLEM)
-    feed(agent, rng, 3)
-    before, db = state(agent), agent._client.store._db
-
-    class Failing:
-        def execute(self, sql, *given):
-            if sql == failing:
-                raise sqlite3.OperationalError("database or disk is full")
-            return db.execute(sql, *given)
-
-        def __getattr__(self, name):
-            return getattr(db, name)
-
-    agent._client.store._db = Failing()
-    with pytest.raises(sqlite3.OperationalError):
-        agent.absorb(*past(rng))
-    agent._client.store._db = db
-    assert agent.export().height == 3
-    assert state(agent) == before
-    agent.close()

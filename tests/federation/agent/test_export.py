@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent, Unavailable
-from fedglb.federation.agent import log_frames, log_reader
+from fedglb.federation.agent import log_reader
 from tests.federation.helpers.agent_driver import arms, feed
 from tests.federation.helpers.nats_federation import PATIENCE
 
@@ -22,13 +22,7 @@ PROBLEM = fg.Problem(dim=3)
 @pytest.fixture
 def pieces(monkeypatch):
     """Read five rows at once, so that a few decisions are many pieces."""
-    monkeypatch.setattr(log_frames, "_PIECE", 5)
-
-
-@pytest.fixture
-def process(monkeypatch):
-    """Read even the shortest log in a process of its own."""
-    monkeypatch.setattr(log_reader, "_SHORT", 0)
+    monkeypatch.setattr(log_reader, "_PIECE", 5)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5, 7, 23, 24, 100])
@@ -49,7 +43,9 @@ def test_an_empty_log_is_one_empty_table(agent):
     assert frame.schema == agent.export().schema
 
 
-def test_it_is_the_log_of_the_moment_of_the_call(agent, rng, pieces):
+@pytest.mark.parametrize("short", [log_reader._SHORT, 0], ids=["here", "in a process"])
+def test_it_is_the_log_of_the_moment_of_the_call(agent, rng, pieces, monkeypatch, short):
+    monkeypatch.setattr(log_reader, "_SHORT", short)
     feed(agent, rng, 12)
     waiting = [agent.choose(arms(rng, 2)) for _ in range(12)]
     wanted = agent.export()
@@ -72,16 +68,18 @@ def test_what_is_forgotten_meanwhile_is_not_in_it(agent, rng, pieces):
     assert seen == ids[:18] + ids[21:]
 
 
-def test_closing_ends_it(path, rng, pieces):
+@pytest.mark.parametrize("short", [log_reader._SHORT, 0], ids=["here", "in a process"])
+def test_closing_ends_it(path, pieces, monkeypatch, short):
+    monkeypatch.setattr(log_reader, "_SHORT", short)
     agent = Agent.open(path, PROBLEM)
-    feed(agent, rng, 60)
-    batches = agent.export_batches(2)
+    agent.absorb(np.tile(np.eye(3), (4000, 1)), np.ones(12_000))  # more than a pipe takes
+    batches = agent.export_batches(1000)
     next(batches)
     agent.close()
     with pytest.raises(Unavailable, match="closed while its log was read"):
         list(batches)
     with Agent.open(path, PROBLEM) as again:  # nothing holds the file
-        assert again.export().height == 60
+        assert again.status.samples == 12_000
 
 
 def test_one_that_is_given_up_leaves_nothing_behind(agent, rng, pieces):
@@ -139,32 +137,9 @@ def test_another_process_reads_the_same(path, rng, monkeypatch, log):
         assert_frame_equal(pl.concat(found), here)
 
 
-@pytest.mark.some(1)
-def test_it_too_reads_the_log_of_the_moment_of_the_call(agent, rng, process):
-    """Pipes are long: what is read ahead was read before, or after with the same result."""
-    feed(agent, rng, 12)
-    waiting = [agent.choose(arms(rng, 2)) for _ in range(12)]
-    wanted = agent.export()
-    batches = agent.export_batches(4)
-    for decision in waiting:
-        agent.observe(decision.id, 1.0)
-    feed(agent, rng, 8)
-    assert_frame_equal(pl.concat(batches), wanted)
-
-
-def test_closing_the_agent_ends_it(path, rng, process):
-    agent = Agent.open(path, PROBLEM)
-    agent.absorb(np.tile(np.eye(3), (4000, 1)), np.ones(12_000))  # more than a pipe takes
-    batches = agent.export_batches(1000)
-    next(batches)
-    agent.close()
-    with pytest.raises(Unavailable, match="closed while its log was read"):
-        list(batches)
-    Agent.open(path, PROBLEM).close()
-
-
-def test_where_no_process_can_be_started_it_is_read_here(agent, rng, process, monkeypatch, caplog):
+def test_where_no_process_can_be_started_it_is_read_here(agent, rng, monkeypatch, caplog):
     feed(agent, rng, 5)
+    monkeypatch.setattr(log_reader, "_SHORT", 0)
     monkeypatch.setattr(log_reader, "_PROGRAM", "raise SystemExit(1)")
     assert agent.export().height == 5
     assert "it is read here" in caplog.text

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -20,7 +17,7 @@ from fedglb.protocol import Client
 from fedglb.protocol.messages import NewModel
 from fedglb.protocol.persistence import to_arrays
 from fedglb.samples import Samples
-from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, state
+from tests.federation.helpers.agent_driver import Alone, arms, client, copied, feed, killed, state
 from tests.federation.helpers.nats_federation import PATIENCE
 
 PROBLEM = fg.Problem(dim=3)
@@ -323,35 +320,13 @@ def test_an_update_begins_and_ends_meanwhile(path, rng, monkeypatch):
 @pytest.mark.some(1)
 @pytest.mark.parametrize("moment", ["DELETE FROM decisions", "COMMIT", "PRAGMA wal_checkpoint"])
 def test_a_kill_leaves_a_sound_file(path, moment):
-    script = """
-import os, signal, sqlite3, sys
-import numpy as np
-moment = "never"
-
-class Traced(sqlite3.Connection):
-    def execute(self, sql, *given):
-        if sql.startswith(moment):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().execute(sql, *given)
-
-    def executemany(self, sql, *given):
-        if sql.startswith(moment):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().executemany(sql, *given)
-
-connect = sqlite3.connect
-sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Traced)
-import fedglb as fg
-agent = fg.Agent.open(sys.argv[1], fg.Problem(dim=3))
+    learn = """
 ids = []
 for k in range(40):
     ids.append(agent.choose(np.eye(3)).id)
     agent.observe(ids[-1], float(k % 2))
-moment = sys.argv[2]
-agent.forget(ids[5:9])
 """
-    command = [sys.executable, "-c", script, str(path), moment]
-    assert subprocess.run(command, timeout=PATIENCE).returncode == -signal.SIGKILL
+    killed(path, moment, learn, "agent.forget(ids[5:9])")
     left = 36 if moment.startswith("PRAGMA") else 40
     with Agent.open(path, PROBLEM) as agent:
         assert agent.status.samples == agent.export().height == left

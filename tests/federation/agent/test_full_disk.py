@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.errors import InvalidInput
 from fedglb.federation import Agent, UnknownDecision
 from tests.federation.helpers.agent_driver import arms, feed, state
 from tests.federation.helpers.nats_federation import PATIENCE
@@ -124,10 +123,3 @@ agent.close()
     assert (samples, rows) == (21, 21 + kept + 1)
     with Agent.open(path, PROBLEM) as back:
         assert (back.status.samples, back.export().height) == (samples, rows)
-
-
-@pytest.mark.parametrize("option", ["on_full_disk", "log"])
-def test_other_values_are_refused(path, option):
-    with pytest.raises(InvalidInput, match=option):
-        Agent.open(path, PROBLEM, **{option: "maybe"})
-    assert not path.exists()

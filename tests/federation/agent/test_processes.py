@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
 import sys
 import threading
@@ -79,27 +77,6 @@ os._exit(0)
     assert (code, out.strip(), errors) == (0, "5", "")
     with Agent.open(path, PROBLEM) as agent:
         assert agent.status.samples == 11
-
-
-def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
-    path = tmp_path / "agent.db"
-    first = script(
-        path,
-        "agent.observe(agent.choose([[1., 0., 0.]]).id, 1.)\nprint('open', flush=True)\ninput()",
-    )
-    try:
-        assert first.stdout.readline() == "open\n"
-        for _ in range(2):
-            with pytest.raises(Unavailable, match="open already"):
-                Agent.open(path, PROBLEM)
-        assert first.poll() is None
-        first.send_signal(signal.SIGKILL)
-        first.wait(timeout=PATIENCE)
-    finally:
-        first.kill()
-        first.communicate(timeout=PATIENCE)
-    with Agent.open(path, PROBLEM) as agent:
-        assert agent.status.samples == 1
 
 
 def test_two_agents_on_one_file_in_one_process(tmp_path):
@@ -199,7 +176,6 @@ def test_a_sample_that_comes_during_the_replay_counts_once(tmp_path, monkeypatch
         assert {k: v.tobytes() for k, v in live.items()} == {
             k: v.tobytes() for k, v in again.items()
         }
-        assert os.getpid() == back._client._process
 
 
 def test_alone_an_agent_needs_nothing_of_the_extra(tmp_path):

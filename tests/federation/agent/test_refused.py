@@ -11,7 +11,6 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation import connection
-from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import operator
 from fedglb.federation.operator.authority import Authority
 from tests.federation.helpers.in_process import Serving, opened
@@ -115,23 +114,16 @@ def test_a_server_that_is_away_is_tried_again_as_before(tmp_path, attempts):
         wait(lambda: agent.status.connected)
 
 
-def test_an_expired_certificate_is_named(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        bundle, authority = running.bundle("a"), Authority.read(running.folder / "authority")
-        bundle.renew(authority.pem, authority.issue("fedglb://demo/a/1", days=-0.01))
-        with opened(running, tmp_path, "a") as agent:
-            wait(lambda: agent.status.refused)
-            ends = Certificate((bundle.folder / "cert.pem").read_bytes()).ends
-            assert f"the certificate of a expired on {ends.date()}" in agent.status.refused
-
-
-def test_a_server_of_another_authority_is_named(tmp_path):
-    with federation(tmp_path, ["a"]) as running:
-        bundle = running.bundle("a")
-        (bundle.folder / "ca.pem").write_bytes(Authority.new("demo").pem)
-        with opened(running, tmp_path, "a") as agent:
-            wait(lambda: agent.status.refused)
-            assert "the server's certificate is not trusted" in agent.status.refused
+def test_an_expired_certificate_and_a_server_of_another_authority_are_named(tmp_path):
+    with federation(tmp_path, ["a", "b"]) as running:
+        expired, other = running.bundle("a"), running.bundle("b")
+        authority = Authority.read(running.folder / "authority")
+        expired.renew(authority.pem, authority.issue("fedglb://demo/a/1", days=-0.01))
+        (other.folder / "ca.pem").write_bytes(Authority.new("demo").pem)
+        with opened(running, tmp_path, "a") as a, opened(running, tmp_path, "b") as b:
+            wait(lambda: a.status.refused and b.status.refused)
+            assert f"a expired on {expired.certificate().ends.date()}" in a.status.refused
+            assert "the server's certificate is not trusted" in b.status.refused
 
 
 def test_a_renewed_certificate_that_is_no_good_leaves_the_connection_alone(tmp_path, caplog):

@@ -187,11 +187,6 @@ def test_sums_that_may_overflow_are_withheld(path):
     learner.close()
 
 
-def test_nobody_asks_for_an_update(silo):
-    with pytest.raises(fg.federation.Unavailable, match="in no federation"):
-        silo.request_update()
-
-
 # -- samples that come and go ------------------------------------------------------------------
 
 
@@ -280,18 +275,14 @@ def test_the_newest_samples_may_be_forgotten(silo, rng):
     assert (kept[2].first_sequence, kept[2].last_sequence) == (4, 7)
 
 
-def test_without_noise_the_file_has_no_sums_of_samples_in_the_model(path, rng):
-    with Agent.open(path, PROBLEM, algorithm=algorithm(None)) as agent:
-        feed(agent, rng, 4)
-        Alone(agent).update(agent, 1)
-        assert (stored(agent)[1].batch, stored(agent)[1].numbers) == (None, None)
-
-
-def test_with_noise_the_file_keeps_batches_and_not_what_was_sent(silo, rng):
-    feed(silo, rng, 4)
-    Alone(silo).update(silo, 1)
-    assert stored(silo)[1].batch is not None
-    assert stored(silo)[1].numbers is None
+def test_after_an_update_the_file_keeps_batches_only_with_noise_and_never_what_was_sent(
+    private, rng
+):
+    feed(private, rng, 4)
+    Alone(private).update(private, 1)
+    kept = stored(private)[1]
+    noise = private._client.agreement.setting.noise
+    assert (kept.batch is not None, kept.numbers) == (noise is not None, None)
 
 
 def test_a_release_waits_for_the_disk(silo, rng):

@@ -96,33 +96,24 @@ def test_a_refusal_is_kept_until_a_welcome_and_logged_once(node, caplog):
     assert session.refused is None
 
 
-def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(node):
-    session = node.agent_session
-    [first] = session.receive(SumsRequest("a", 1))
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_request_that_comes_again_gets_the_same_answer_on_the_same_samples(node, restarts):
+    before = node.agent_session.session
+    [first] = node.agent_session.receive(SumsRequest("a", 1))
+    [one] = node.agent_session.receive(evaluate())
+    [two] = node.agent_session.receive(evaluate(number=2, theta=0.2))
     node.feed(3)
-    [again] = session.receive(SumsRequest("a", 1))
+    if restarts:
+        node.close()
+        node.open()
+        assert node.agent_session.session != before
+    [again] = node.agent_session.receive(SumsRequest("a", 1))
     assert isinstance(first, Covariance)
     assert first.samples == again.samples == 5
     assert first.matrix.tobytes() == again.matrix.tobytes()
-    [one] = session.receive(evaluate())
-    [two] = session.receive(evaluate(number=2, theta=0.2))
-    [back] = session.receive(evaluate())
+    [back] = node.agent_session.receive(evaluate())
     assert isinstance(one, Derivatives)
     assert one.gradient.tobytes() == back.gradient.tobytes() != two.gradient.tobytes()
-
-
-def test_and_so_after_a_restart(node):
-    [first] = node.agent_session.receive(SumsRequest("a", 1))
-    [one] = node.agent_session.receive(evaluate())
-    node.feed(3)
-    before = node.agent_session.session
-    node.close()
-    node.open()
-    assert node.agent_session.session != before
-    [again] = node.agent_session.receive(SumsRequest("a", 1))
-    assert (again.samples, again.matrix.tobytes()) == (5, first.matrix.tobytes())
-    [back] = node.agent_session.receive(evaluate())
-    assert back.gradient.tobytes() == one.gradient.tobytes()
 
 
 def test_where_updates_are_one_exchange_the_answer_is_at_the_model_held(tmp_path):

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from fedglb.federation.agent.background import Background
-from fedglb.federation.operator import operator
 from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.agent.test_closing import in_its_place, threads
 from tests.federation.helpers.in_process import Serving, honest, opened, play, same, update
@@ -140,17 +138,6 @@ def test_long_passes_use_a_bounded_pool(running, serving, tmp_path, monkeypatch)
     eventually(lambda: threads() == [], "the end of the pool")
 
 
-def test_a_client_that_is_revoked_leaves_the_others(running, serving, tmp_path):
-    with honest(running, tmp_path, serving, THREE) as agents:
-        operator.revoke(running.folder, ["b"])
-        eventually(lambda: not agents["b"].status.connected, "the end of its connection")
-        serving.silence("b")
-        agents["a"].request_update()
-        assert hold([agents["a"], agents["c"]], 1)
-        play(agents["b"], "b", 1)
-        assert agents["b"].status.samples == 5
-
-
 @pytest.mark.parametrize("answer", [None, b""])
 def test_a_server_that_does_not_answer_holds_up_only_its_own_agents(
     running, serving, tmp_path, answer
@@ -224,15 +211,3 @@ agents[0]._session.answers.is_quick = lambda: False  # so that there is a pool t
 update(agents[0], 1)
 """
     assert outcome(running, tmp_path, text) == (0, "", "")
-
-
-def test_an_ended_background_is_not_used_again():
-    first = Background.enter()
-    assert Background.enter() is first
-    first.leave()
-    assert threads() == ["fedglb-agents"]
-    first.leave()
-    assert threads() == []
-    second = Background.enter()
-    assert second is not first
-    second.leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,54 +68,44 @@ def agrees_with_its_file(agent: Agent, tmp_path, name: str) -> bool:
         return state(back) == state(agent) and back.export().equals(agent.export())
 
 
-def test_a_choice_that_cannot_be_written_was_not_made(wrapped, tmp_path):
-    agent, db = wrapped()
-    feed(agent, np.random.default_rng(0), 3)
-    before = state(agent)
-    db.failing = "INSERT"
-    for _ in range(2):
+#: By name: options of the agent, a call, and the statements at which the disk is full.
+CALLS: dict[str, tuple[dict[str, Any], Callable[[Agent, list[str]], object], list[str]]] = {
+    "choose": ({}, lambda agent, ids: agent.choose(ARMS), ["INSERT"]),
+    "choose, and one expires": (
+        {"max_pending": 2},
+        lambda agent, ids: agent.choose(ARMS),
+        ["BEGIN", "UPDATE", "INSERT", "COMMIT"],
+    ),
+    "observe": ({}, lambda agent, ids: agent.observe(ids[-1], 1.0), ["UPDATE"]),
+    "observe, durable": (
+        {"durable": "power"}, lambda agent, ids: agent.observe(ids[-1], 1.0), ["UPDATE"],
+    ),
+    "forget": ({}, lambda agent, ids: agent.forget(ids[:2]), ["BEGIN", "DELETE", "COMMIT"]),
+    "absorb": (
+        {}, lambda agent, ids: agent.absorb(ARMS, np.ones(3)), ["BEGIN", "INSERT", "COMMIT"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_cannot_be_written_was_not_done_and_can_be_done_later(wrapped, tmp_path, name):
+    options, call, statements = CALLS[name]
+    agent, db = wrapped(**options)
+    ids = feed(agent, np.random.default_rng(0), 4) + [agent.choose(ARMS).id for _ in range(2)]
+    before, log = state(agent), agent.export()
+    for failing in statements:
+        db.failing = failing
         with pytest.raises(sqlite3.OperationalError):
-            agent.choose(ARMS)
-    assert state(agent) == before
-    assert agrees_with_its_file(agent, tmp_path, "then")
-    db.failing = ""
-    decision = agent.choose(ARMS)
-    assert decision.id.endswith("-4")
-    agent.observe(decision.id, 1.0)
+            call(agent, ids)
+        db.failing = ""
+        assert state(agent) == before
+        assert agent.export().equals(log)
+        assert agrees_with_its_file(agent, tmp_path, failing)
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 1
+    call(agent, ids)
     assert agrees_with_its_file(agent, tmp_path, "later")
-
-
-@pytest.mark.parametrize("failing", ["BEGIN", "UPDATE", "INSERT", "COMMIT"])
-def test_nor_has_anything_expired_by_it(wrapped, tmp_path, failing):
-    agent, db = wrapped(max_pending=2)
-    first, _ = agent.choose(ARMS), agent.choose(ARMS)
-    db.failing = failing
-    with pytest.raises(sqlite3.OperationalError):
-        agent.choose(ARMS)
-    db.failing = ""
-    assert agent.export()["outcome"].to_list() == ["pending"] * 2
-    assert agrees_with_its_file(agent, tmp_path, "then")
-    agent.observe(first.id, 1.0)
-    agent.choose(ARMS)
-    assert agent.export()["outcome"].to_list() == ["observed", "pending", "pending"]
-
-
-@pytest.mark.parametrize("durable", ["process", "power"])
-def test_a_reward_that_cannot_be_written_was_not_learned(wrapped, tmp_path, durable):
-    agent, db = wrapped(durable=durable)
-    feed(agent, np.random.default_rng(0), 3)
-    decision, before = agent.choose(ARMS), state(agent)
-    db.failing = "UPDATE"
-    with pytest.raises(sqlite3.OperationalError):
-        agent.observe(decision.id, 1.0)
-    db.failing = ""
-    assert state(agent) == before
-    assert agent.export()["outcome"][-1] == "pending"
-    assert agrees_with_its_file(agent, tmp_path, "then")
-    agent.observe(decision.id, 1.0)
-    assert agent.status.samples == 4
-    assert agrees_with_its_file(agent, tmp_path, "later")
-    assert db.execute("PRAGMA synchronous").fetchone()[0] == 1
+    numbers = [int(id_.rpartition("-")[2]) for id_ in agent.export()["id"]]
+    assert numbers == [*range(3 if name == "forget" else 1, 1 + max(numbers))]
 
 
 def test_an_update_that_cannot_be_written_is_not_answered_and_comes_again(wrapped, tmp_path):
@@ -138,20 +129,6 @@ def test_an_update_that_cannot_be_written_is_not_answered_and_comes_again(wrappe
     db.failing = ""
     agent._session.receive(model)
     assert client(agent).adopted == 1
-    assert agrees_with_its_file(agent, tmp_path, "later")
-
-
-@pytest.mark.parametrize("failing", ["BEGIN", "DELETE", "COMMIT"])
-def test_what_cannot_be_forgotten_is_all_there(wrapped, tmp_path, failing):
-    agent, db = wrapped()
-    ids, before = feed(agent, np.random.default_rng(0), 4), state(agent)
-    db.failing = failing
-    with pytest.raises(sqlite3.OperationalError):
-        agent.forget(ids[:2])
-    db.failing = ""
-    assert state(agent) == before
-    assert agrees_with_its_file(agent, tmp_path, "then")
-    agent.forget(ids[:2])
     assert agrees_with_its_file(agent, tmp_path, "later")
 
 

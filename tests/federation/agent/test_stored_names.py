@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.npz import unpack
+from fedglb.federation.sqlite import unpack
 from tests.federation.helpers.agent_driver import Alone, feed
 
 PROBLEM = fg.Problem(dim=3)
@@ -97,14 +96,3 @@ def test_arrays_of_the_adopted_model(path, algorithm, more):
     [(base,)] = db.execute("SELECT base FROM adopted_model").fetchall()
     db.close()
     assert set(unpack(base)) == STATE | more
-
-
-def test_another_version_is_refused_with_what_to_do(used):
-    db = sqlite3.connect(used)
-    db.execute("PRAGMA user_version=2")
-    db.close()
-    before = used.read_bytes()
-    with pytest.raises(InvalidInput, match=r"version 1, .* has version 2: use the") as error:
-        Agent.open(used, PROBLEM)
-    assert error.value.value == str(used)
-    assert used.read_bytes() == before

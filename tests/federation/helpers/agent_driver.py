@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,7 @@ from fedglb.federation import Agent
 from fedglb.federation.agent.agent import ALONE
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol.messages import Message
-
-BYTES = tuple[str, bytes]
+from tests.federation.helpers.nats_federation import PATIENCE
 
 
 def arms(rng: np.random.Generator, count: int, dim: int = 3) -> np.ndarray:
@@ -74,6 +75,41 @@ class Alone:
         self.begin(t)
         while self.queue:
             self.deliver(agent)
+
+
+_KILLED = """
+import os, signal, sqlite3, sys
+import numpy as np
+moment = "never"
+
+def strike(sql):
+    if sql.startswith(moment):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+class Traced(sqlite3.Connection):
+    def execute(self, sql, *given):
+        strike(sql)
+        return super().execute(sql, *given)
+
+    def executemany(self, sql, *given):
+        strike(sql)
+        return super().executemany(sql, *given)
+
+connect = sqlite3.connect
+sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Traced)
+import fedglb as fg
+agent = fg.Agent.open(sys.argv[1], fg.Problem(dim=3))
+"""
+
+
+def killed(path: Path, moment: str, before: str, call: str) -> None:
+    """Run `before` and `call` on an agent in a process that dies at an SQL statement of `call`.
+
+    The statement begins with `moment`; "after": it dies when the call has returned.
+    """
+    script = f"{_KILLED}{before}\nmoment = sys.argv[2]\n{call}\nstrike('after')\n"
+    command = [sys.executable, "-c", script, str(path), moment]
+    assert subprocess.run(command, timeout=PATIENCE).returncode == -signal.SIGKILL
 
 
 def copied(path: Path, to: Path) -> Path:

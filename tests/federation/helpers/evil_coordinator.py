@@ -21,18 +21,18 @@ from fedglb.federation.wire.messages import Admitted, Downward, Hello, HelloRequ
 from fedglb.federation.wire.messages import Withdrawal as Refusal
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import MaskedSum
-from tests.federation.helpers.kill_points import Fault
 from tests.federation.helpers.killable_process import Child
 from tests.federation.helpers.nats_federation import PATIENCE, Connected, connected, federation
 
 M = TypeVar("M")
 NAMES = ("a", "b", "c", "d", "e")
-DIM, EACH, MINIMUM, LAST = 2, 6, 4, 1000
+DIM, EACH = 2, 6
 
 
-def agreed(**more: Any) -> AgreementTable:
-    algorithm = {"name": "fedglb-private", "updates": LAST, "first": 1e6, "growth": 1.001}
-    return AgreementTable(6, ProblemTable(DIM), {**algorithm, **more}, minimum=MINIMUM)
+AGREED = AgreementTable(
+    6, ProblemTable(DIM),
+    {"name": "fedglb-private", "updates": 1000, "first": 1e6, "growth": 1.001}, minimum=4,
+)  # fmt: skip
 
 
 @dataclass
@@ -52,12 +52,12 @@ class Evil:
 
     # -- processes -------------------------------------------------------------------------------
 
-    def start(self, name: str, fault: Fault | None = None) -> None:
+    def start(self, name: str) -> None:
         """Start an agent's process, which has some samples; welcome it, and hear its key."""
         bundle = self.running.folder / "clients" / name
         self.agents[name] = Child(
             self.folder / f"{name}.log", kind="agent", name=name, path=self.folder / f"{name}.db",
-            problem=self.running.bundle(name).agreement.problem, bundle=bundle, fault=fault,
+            problem=self.running.bundle(name).agreement.problem, bundle=bundle, fault=None,
         )  # fmt: skip
         mark = len(self.heard)
         hello = self.hear(name, Hello, since=mark)
@@ -65,10 +65,10 @@ class Evil:
         self.hear(name, said.SessionKey, since=mark)
         assert hello.agreement["roster"] == self.rules.roster.digest.hex()
 
-    def restart(self, name: str, fault: Fault | None = None) -> None:
+    def restart(self, name: str) -> None:
         """kill -9, and start it again: another session, the same file."""
         self.agents[name].kill()
-        self.start(name, fault)
+        self.start(name)
 
     def bury(self, name: str) -> None:
         """Wait for the death of a process by its fault."""
@@ -130,14 +130,13 @@ class Evil:
 
     # -- a sum -----------------------------------------------------------------------------------
 
-    def offer(self, names: Sequence[str] = NAMES) -> int:
-        """Offer the next update; all of these are ready."""
+    def offer(self) -> None:
+        """Offer the next update; all agents are ready."""
         self.slot += 1
-        for name in names:
+        for name in NAMES:
             offer = said.SumOffer(self.slot, NO_MODEL)
             answer = self.ask(name, offer, said.SumReady | Refusal)  # type: ignore[arg-type]
             assert answer == said.SumReady(self.slot), (name, answer)
-        return self.slot
 
     def share_keys(self, names: Sequence[str] = NAMES, **other: SignedKey) -> None:
         """Give these agents everybody's keys; `other` in the place of some."""
@@ -189,34 +188,22 @@ class Evil:
                 )
         return out
 
-    def recorded(self) -> np.ndarray:
-        """All masked numbers that it got."""
-        found = {
-            (n, m.update, m.attempt): m.numbers
-            for n, _, m in self.heard
-            if isinstance(m, MaskedSum)
-        }
-        return np.concatenate(list(found.values()))
-
 
 @contextmanager
-def evil_federation(folder: Path, start: Sequence[str] = NAMES, **more: Any) -> Iterator[Evil]:
-    """Five agents with samples, each a process, and nobody honest to coordinate them.
-
-    `more` are parameters of the algorithm; `start` says which agents run.
-    """
-    running = federation(folder, NAMES, agreed(**more))
+def evil_federation(folder: Path) -> Iterator[Evil]:
+    """Five agents with samples, each a process, and nobody honest to coordinate them."""
+    running = federation(folder, NAMES, AGREED)
     with running, asyncio.Runner() as loop:
         context = connected(running.coordinator_bundle)
         line = loop.run(context.__aenter__())
         evil = Evil(folder, running, line, loop)
         try:
             loop.run(line.listen(up("demo", "*")))
-            for name in start:
+            for name in NAMES:
                 evil.start(name)
             for agent in evil.agents.values():
                 agent.tell("feed", until=EACH)
-            evil.share_keys(start)
+            evil.share_keys()
             yield evil
         finally:
             for agent in evil.agents.values():

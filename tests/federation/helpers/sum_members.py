@@ -49,14 +49,12 @@ class Log:
 
     def __init__(self) -> None:
         self.state = SumState()
-        self.written: list[SumState] = []
 
     def sum_state(self) -> SumState:
         return self.state
 
     def write_sum_state(self, state: SumState) -> None:
         self.state = state
-        self.written.append(state)
 
 
 @dataclass
@@ -95,10 +93,10 @@ class Group:
             for other in self.members.values():
                 member.keys.add(other.keys.own)
 
-    def attempts(self, slot: int = 1, asked: Sequence[str] | None = None) -> SumAttempts:
+    def attempts(self, slot: int = 1) -> SumAttempts:
         """Return a sum that is offered, with all that are ready."""
-        out = SumAttempts(self.rules, slot, MODEL, asked or self.names, SIZE)
-        for name in sorted(out.asked):
+        out = SumAttempts(self.rules, slot, MODEL, self.names, SIZE)
+        for name in self.names:
             if self.members[name].offer(slot):
                 out.note_ready(name)
         return out

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from fedglb.federation.agent.log_frames import LogEnd
+from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.store import AgentStore
 
 

@@ -32,17 +32,6 @@ def test_masks_cancel_to_the_bit():
         assert unmasked(total, seeds, TR).tolist() == vectors.sum(axis=0).tolist(), count
 
 
-def test_one_seed_too_few_leaves_noise():
-    rng = np.random.default_rng(0)
-    vectors, seeds, shared = np.ones((4, 400), np.int64), list(map(rng.bytes, [32] * 4)), []
-    shared = secrets_of(rng, 4)
-    total = sum(
-        (masked(vectors[k], k, shared[k], seeds[k], TR) for k in range(4)), np.zeros(400, np.uint64)
-    )
-    assert is_uniform(unmasked(total, seeds[:3], TR))
-    assert unmasked(total, seeds, TR).tolist() == [4] * 400
-
-
 def is_uniform(vector: np.ndarray) -> bool:
     """Whether the bytes pass a χ² test that a uniform draw fails once in 10⁶ times."""
     assert vector.dtype.kind in "iu"
@@ -53,16 +42,6 @@ def is_uniform(vector: np.ndarray) -> bool:
 def test_the_test_of_uniformity_can_fail():
     assert not is_uniform(np.arange(2000))
     assert not is_uniform(np.random.default_rng(0).integers(-(2**60), 2**60, 2000))
-
-
-def test_a_masked_vector_is_uniform_whatever_is_under_it():
-    rng = np.random.default_rng(1)
-    shared, seed = secrets_of(rng, 3)[0], rng.bytes(32)
-    zeros = [masked(np.zeros(100, np.int64), 0, shared, seed, rng.bytes(32)) for _ in range(100)]
-    ones = [masked(np.full(100, 2**62), 0, shared, seed, rng.bytes(32)) for _ in range(100)]
-    assert is_uniform(np.concatenate(zeros))
-    assert is_uniform(np.concatenate(ones))
-    assert is_uniform(np.concatenate(zeros) - np.concatenate(ones))
 
 
 def test_with_the_same_keys_vectors_differ_by_what_is_under_the_masks():

@@ -7,8 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.secure_sums.encoding import digest, encoded
 from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.transcript import digest, encoded
 from tests.federation.helpers.sum_members import names, roster_of
 
 
@@ -52,7 +52,7 @@ def test_a_set_with_a_stranger_is_refused():
 
 def test_keys_are_of_one_kind_and_each_has_one_holder():
     keys = roster_of(["a", "b"]).keys
-    with pytest.raises(InvalidInput, match="key of its own"):
+    with pytest.raises(InvalidInput, match="another key for each member"):
         Roster({"a": keys["a"], "b": keys["a"]})
     as_der = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     others = [

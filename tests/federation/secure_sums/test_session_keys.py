@@ -13,13 +13,13 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fedglb.errors import InvalidInput
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator.authority import Authority
-from fedglb.federation.secure_sums.encoding import encoded
 from fedglb.federation.secure_sums.session_keys import (
     KeyRing,
     MissingKeys,
     SignedKey,
     verify,
 )
+from fedglb.federation.secure_sums.transcript import encoded
 from tests.federation.helpers.sum_members import FEDERATION, issued, roster_of, session_keys
 
 ROSTER = roster_of(["a", "b", "c"])

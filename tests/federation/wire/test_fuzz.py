@@ -1,7 +1,7 @@
 """Ten thousand payloads, valid ones that were changed and bytes at random: nobody else is harmed.
 
-Against a coordinator's session and against an agent's, each with its file. Seeded: a failure can be
-repeated.
+Against the decoders, a coordinator's session and an agent's, each with its file. Seeded: a failure
+can be repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.names import one_line
-from fedglb.federation.wire.codec import Malformed, decode_down, encode
+from fedglb.federation.wire.arrays import max_numbers
+from fedglb.federation.wire.codec import Malformed, decode_down, decode_up, encode
 from fedglb.federation.wire.messages import (
     Admitted,
     Goodbye,
@@ -35,24 +36,16 @@ from fedglb.protocol.messages import (
     SyncRequest,
 )
 from tests.federation.helpers.lossy_network import DIM, POLICY, agreed, ask, joined, texts
+from tests.federation.wire import test_codec
+from tests.federation.wire.test_codec import content
 
 PAYLOADS = 10_000
 ALGORITHMS = {"ucb": fg.fedglb_ucb(1e9, fg.Newton()), "one exchange": fg.fedglb_mix(1e9)}
 LARGE = [0, 1, 2, 3, 2**31, 2**44, 2**53 - 1, 2**53, 2**63, 2**64 - 1, -1]
 ODD = [
-    *LARGE,
-    None,
-    True,
-    "",
-    "x" * 70,
-    "\x00\n\x1b[2J",
-    b"",
-    b"\xff" * 8,
-    float("nan"),
-    1e308,
-    [],
-    {},
-]
+    *LARGE, None, True, "", "x" * 70, "\x00\n\x1b[2J", b"", b"\xff" * 8, float("nan"), 1e308,
+    [], {},
+]  # fmt: skip
 
 
 def changed(payload: bytes, rng: np.random.Generator, depth: int = 0) -> bytes:
@@ -98,6 +91,32 @@ def changed(payload: bytes, rng: np.random.Generator, depth: int = 0) -> bytes:
             if rng.random() < 0.2:
                 return changed(bytes(data), rng, depth + 1) if len(data) > 4 else bytes(data)
     return bytes(data)
+
+
+def test_the_decoders_refuse_or_return_what_can_be_sent_again():
+    rng, D = np.random.default_rng(20_260_101), test_codec.D
+    corpus = [encode(m, "s" * 32) for m in test_codec.upward(D) + test_codec.downward(D)]
+    accepted: list[type] = []
+    reasons: list[str] = []
+    for _ in range(PAYLOADS):
+        data = changed(corpus[rng.integers(len(corpus))], rng)
+        for decode in (decode_up, decode_down):
+            try:
+                session, message = decode(data, "c", D)
+            except Malformed as error:  # and nothing else
+                reasons.append(str(error))
+                continue
+            accepted.append(type(message))
+            again = decode(encode(message, session), "c", D)
+            assert again[0] == session
+            assert content(again[1]) == content(message)
+            most = max_numbers(D)
+            sizes = [(a.shape, a.size) for a in test_codec.arrays(message)]
+            assert all(shape in {(D,), (D, D)} or size <= most for shape, size in sizes)
+    assert max(map(len, reasons)) < 300
+    assert len(reasons) > PAYLOADS
+    assert len(accepted) > 500
+    assert {*accepted} == {*test_codec.REFUSED}  # some of every type came through
 
 
 def upward(running, rng: np.random.Generator) -> bytes:

@@ -19,10 +19,10 @@ from fedglb.federation.agent.durable_client import DurableClient
 from fedglb.federation.agent.session import AgentSession, AgentStatus, RewardTotals
 from fedglb.federation.agent.store import AgentStore, Durability
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.damage import as_agents
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.names import COORDINATOR
 from fedglb.federation.preload import preload
+from fedglb.federation.sqlite import named_damage
 from fedglb.problem import Problem
 from fedglb.provenance import release
 
@@ -40,7 +40,8 @@ class Agent:
 
     Make one with `Agent.open`, which documents what you may give. One agent is one file and, in a
     federation, one certificate; all threads of a process may share it. `choose` never waits for
-    the network or a global update. A ``with`` block closes it.
+    the network or a global update. A ``with`` block closes it. Calls raise `Unavailable` when the
+    agent is closed, and in a process that was forked from the one that opened it.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ class Agent:
         store = AgentStore(Path(path), durable, wait)
         try:
             preload(agreement, alone=found is None)
-            with as_agents(path):
+            with named_damage("agent", path):
                 store.agree({**agreement.facts(), "federation": federation, "client": name})
                 client = DurableClient(name, agreement, store, rules)
             session = AgentSession(client, store.instance, release())
@@ -232,8 +233,6 @@ class Agent:
         ------
         InvalidInput
             `arms`, `ids`, `t` or `key` are not allowed; or the key is another request's.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -264,8 +263,6 @@ class Agent:
             The decision has expired (`expire_after`, `max_pending`).
         UnknownDecision
             There is no such decision, it was forgotten, or it was not kept (`Decision.kept`).
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -307,8 +304,6 @@ class Agent:
         ------
         InvalidInput
             A sample is not allowed, or another number of samples was absorbed under `key`.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -341,11 +336,6 @@ class Agent:
             score, width, propensity, model, reward, rewarded, outcome (observed, pending,
             expired, or absorbed: a sample that was no decision), propensity_error, offered (all
             arms offered, where the agent was opened with ``log="offered"``).
-
-        Raises
-        ------
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -382,7 +372,7 @@ class Agent:
         InvalidInput
             `rows` is not allowed.
         Unavailable
-            The agent is closed, also while this is read, or belongs to another process.
+            The agent is closed while this is read.
 
         Examples
         --------
@@ -411,8 +401,6 @@ class Agent:
         ------
         InvalidInput
             There is such a file, or it cannot be written.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -451,8 +439,6 @@ class Agent:
         ------
         UnknownDecision
             There is no such decision, or it was forgotten before; nothing is deleted.
-        Unavailable
-            The agent is closed, or belongs to another process.
 
         Examples
         --------
@@ -477,8 +463,8 @@ class Agent:
         Raises
         ------
         Unavailable
-            The agent is in no federation, its algorithm makes no global updates or makes them on
-            a schedule, it is closed, or it belongs to another process.
+            The agent is in no federation, or its algorithm makes no global updates or makes them
+            on a schedule.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
@@ -515,13 +501,7 @@ class Agent:
 
     @property
     def status(self) -> AgentStatus:
-        """Where the agent stands: connected, admitted or refused, model, samples, request.
-
-        Raises
-        ------
-        Unavailable
-            The agent is closed, or belongs to another process.
-        """
+        """Where the agent stands: connected, admitted or refused, model, samples, request."""
         self._client.check()
         session, client = self._session, self._client.protocol_client
         # Read before the model: if the request is gone by then, the model has fulfilled it.
@@ -529,7 +509,7 @@ class Agent:
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
             connected, session.admitted, session.refused, client.adopted, len(client.samples),
-            requested_at,            self._client.expired, session.answers.privacy(),
+            requested_at, self._client.expired, session.answers.privacy(),
         )  # fmt: skip
 
     def close(self) -> None:
@@ -564,7 +544,7 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
 def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
-    """Refuse, by name, what is not as the federation agreed."""
+    """Raise `InvalidInput` for the first fact that differs from the federation's agreement."""
     used = algorithm or agreement.algorithm
     given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):

@@ -23,10 +23,9 @@ from numpy.typing import ArrayLike
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, finite, instance, integer, shaped
 from fedglb.federation.agent.decisions import Decision
 from fedglb.federation.agent.durable_client import LAST_STEP, DurableClient
-from fedglb.federation.agent.log_frames import LogEnd
-from fedglb.federation.agent.sample_numbers import SampleNumbers
+from fedglb.federation.agent.log_reader import LogEnd
 from fedglb.federation.agent.store import PendingDecision
-from fedglb.federation.agent.update_store import AdoptedModel
+from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
 from fedglb.federation.agreement import LEAP
 from fedglb.federation.errors import AlreadyObserved, DecisionExpired, UnknownDecision
 from fedglb.kernels.scoring import into_columns
@@ -214,7 +213,7 @@ class ApplicationCalls:
                 f"{durable.rules.expire_after:g} s, or max_pending = "
                 f"{durable.rules.max_pending} newer ones were waiting"
             )
-        return UnknownDecision(f"there is no decision {id} in this agent's file, or no more")
+        return UnknownDecision(f"this agent's file has no decision {id}, or it was forgotten")
 
     def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
         """Learn from samples that were no decisions; return how many, and the step as `observe`.

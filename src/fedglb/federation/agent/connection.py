@@ -1,17 +1,19 @@
-"""An agent's messages to and from NATS, carried beside the application."""
+"""An agent's messages to and from NATS, in a thread that all agents of a process share."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import logging
+import os
 import random
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.agent.background import Background
 from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.connection import Connection
@@ -23,6 +25,8 @@ from fedglb.federation.wire.messages import Downward, Goodbye, Upward
 log = logging.getLogger(__name__)
 _WAITING = 1000  # messages that may wait; the coordinator repeats those that are dropped
 _PATIENCE = 10.0  # seconds to end
+_PASSES = max(2, min(4, os.cpu_count() or 1))  # so one agent's long pass does not stop the others
+_HANDSHAKES = 16  # at a time and server: hundreds at once would all run into their time limit
 _chance = random.SystemRandom()  # not the application's generator, whose stream is its own
 
 
@@ -176,3 +180,85 @@ class AgentConnection:
             log.error("%s is not sent: %s", message.name, error)
             return
         await self._connection.publish(self._subject, payload)
+
+
+class Background:
+    """An event loop in a daemon thread, and a small pool for passes over many samples.
+
+    A process has one, from the first agent's `enter` to the last one's `leave`.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
+        self._pool = ThreadPoolExecutor(_PASSES, thread_name_prefix="fedglb-agents-pass")
+        self._users = 0
+        self._stopped = asyncio.Event()
+        self._turns: dict[str, asyncio.Semaphore] = {}
+        self._thread = threading.Thread(target=self._run, name="fedglb-agents", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def enter(cls) -> Background:
+        """Return this process's one, which is started for the first agent."""
+        global _shared
+        with _lock:
+            if _shared is None:
+                _shared = cls()
+            _shared._users += 1
+            return _shared
+
+    def leave(self) -> None:
+        """Undo an `enter`; it ends with the last agent."""
+        global _shared
+        with _lock:
+            self._users -= 1
+            if self._users:
+                return
+            _shared = None
+        with contextlib.suppress(RuntimeError):  # it has ended already, by an error
+            self.loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(_PATIENCE)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(
+        self, action: Callable[[Downward], list[Upward]], message: Downward
+    ) -> list[Upward]:
+        """Return the answers of an action that takes long: it runs in the pool."""
+        try:
+            return await self.loop.run_in_executor(self._pool, action, message)
+        except RuntimeError as error:
+            if "shutdown" in str(error):
+                return []  # the interpreter exits, and the agent was not closed
+            raise
+
+    def turns(self, server: str) -> asyncio.Semaphore:
+        """Return the semaphore that bounds simultaneous handshakes with one server."""
+        return self._turns.setdefault(server, asyncio.Semaphore(_HANDSHAKES))
+
+    def _run(self) -> None:
+        try:
+            with self._runner as runner:
+                runner.run(self._stopped.wait())
+        except Exception:
+            log.exception("the connections failed: all agents go on without their federations")
+
+
+_shared: Background | None = None
+_lock = threading.Lock()
+
+
+def _forget() -> None:
+    """In a forked child: begin anew, for only the thread that forked is there.
+
+    The parent's loop is kept for ever: to close it here would remove sockets from the set that
+    the parent's loop waits for, which both processes have.
+    """
+    global _shared, _lock
+    if _shared is not None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_shared))
+    _shared, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

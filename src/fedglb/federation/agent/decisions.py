@@ -19,23 +19,7 @@ OnFullDisk = Literal["raise", "choose"]
 class DecisionRules:
     """How often an agent explores, what it keeps of a decision, and when decisions expire.
 
-    Parameters
-    ----------
-    explore
-        The share of decisions that are drawn uniformly from the arms, between 0 and 1.
-    expire_after
-        Seconds that a decision waits for its reward.
-    max_pending
-        How many decisions wait at most: with one more, the oldest expires.
-    log
-        Which arms are kept.
-    on_full_disk
-        What to do with a decision that cannot be written: raise, or answer all the same.
-
-    Raises
-    ------
-    InvalidInput
-        A value is not allowed.
+    `Agent.open` documents them.
     """
 
     explore: float = 0.0
@@ -53,25 +37,9 @@ class DecisionRules:
         one_of("on_full_disk", self.on_full_disk, get_args(OnFullDisk))
 
     def applied_to(self, algorithm: Algorithm) -> Algorithm:
-        """Return what an agent with these rules runs: it explores around the algorithm's choice.
+        """Return the algorithm with `EpsilonGreedy` around its choice, if the agent explores.
 
-        What is shared does not depend on it, so it is the agent's own affair, and no part of what
-        a federation agrees on.
-
-        Parameters
-        ----------
-        algorithm
-            The federation's.
-
-        Returns
-        -------
-        Algorithm
-            With `EpsilonGreedy` around its choice; the same one without exploration.
-
-        Raises
-        ------
-        InvalidInput
-            The algorithm's choice is `EpsilonGreedy` itself.
+        Shared models do not depend on it, so a federation need not agree on it.
         """
         if self.explore == 0.0:
             return algorithm
@@ -109,15 +77,6 @@ class Decision:
     kept
         Whether the decision is in the agent's file. If not, because the disk was full and the
         agent answers all the same (`on_full_disk`), its reward is refused.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> from fedglb.federation import Agent
-    >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
-    ...     decision = agent.choose([[0.6, 0.0], [0.0, 1.0]], ids=["red", "blue"])
-    >>> decision.arm, decision.arm_id, decision.propensity
-    (0, 'red', 1.0)
     """
 
     id: str

@@ -11,9 +11,8 @@ import threading
 
 from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agent.releases import Releases
-from fedglb.federation.agent.sample_numbers import SampleNumbers
 from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.agent.update_store import AdoptedModel
+from fedglb.federation.agent.update_store import AdoptedModel, SampleNumbers
 from fedglb.federation.agreement import Agreement
 from fedglb.federation.errors import Unavailable
 from fedglb.protocol import Client

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.update_store import StoredRelease
+from fedglb.federation.agent.update_store import SampleNumbers, StoredRelease
 from fedglb.privacy import GaussianMechanism, NoisePlan
 from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
@@ -33,11 +32,6 @@ class PrivacySpent:
         the budget is: one with a higher number is refused.
     refused
         Why the agent did not answer the last request for a release; None: it did.
-
-    Examples
-    --------
-    >>> PrivacySpent(0.5, 1e-6, 1.0, releases=3, last=4, updates=30).refused is None
-    True
     """
 
     epsilon: float
@@ -51,27 +45,19 @@ class PrivacySpent:
 
 @dataclass(frozen=True)
 class Releases:
-    """All that an agent has released, by the number of the update. It is never changed in place.
-
-    Parameters
-    ----------
-    stored
-        As the file has it.
-    setting
-        The setting of the federation; its `noise` says whether later releases need older batches.
-    """
+    """All that an agent has released, by update, as its file has it; never changed in place."""
 
     stored: Mapping[int, StoredRelease]
     setting: Setting
 
     @property
     def keep_batches(self) -> bool:
-        """Whether later releases have older batches in them."""
+        """Whether later releases contain older batches: they do with noise."""
         return self.setting.noise is not None
 
     @property
     def last(self) -> StoredRelease | None:
-        """The last one."""
+        """The newest release."""
         return self.stored[max(self.stored)] if self.stored else None
 
     def numbers(self, update: int) -> IntArray | None:
@@ -86,9 +72,7 @@ class Releases:
             return
         batches.taken = numbers.up_to(last.last_sequence)
         if self.keep_batches:
-            batches.closed = {
-                u: each.batch for u, each in self.stored.items() if each.batch is not None
-            }
+            batches.closed = self.batches()
         nothing = np.zeros(size(self.setting.problem.dim), dtype=np.int64)
         batch, sent = (nothing if a is None else a for a in (last.batch, last.numbers))
         batches.last = Release(last.update, batches.taken, batch, sent)

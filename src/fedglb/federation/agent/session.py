@@ -1,7 +1,6 @@
-"""The agent's side of its conversation with the coordinator.
+"""The agent's side of its conversation with the coordinator: a message in, messages out.
 
-Free of input and output: a message in, messages out. It runs in a thread of the connection's,
-and the application never waits for it.
+It opens no connection. It runs in the connection's thread; the application never waits for it.
 """
 
 from __future__ import annotations
@@ -80,15 +79,6 @@ class AgentStatus:
         How many decisions have expired without a reward so far.
     privacy
         What was spent of the privacy budget; None: there is none.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> from fedglb.federation import Agent
-    >>> with Agent.open(getfixture("tmp_path") / "agent.db", fg.Problem(dim=2)) as agent:
-    ...     status = agent.status
-    >>> status.connected, status.model, status.samples, status.expired
-    (False, 0, 0, 0)
     """
 
     connected: bool

@@ -21,10 +21,14 @@ import numpy as np
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.federation.agent.decisions import Decision
-from fedglb.federation.agent.log_frames import STORED, LogEnd
-from fedglb.federation.agent.log_reader import LogReader
-from fedglb.federation.agent.sample_numbers import SampleNumbers
-from fedglb.federation.agent.update_store import UpdateStore
+from fedglb.federation.agent.log_reader import LogEnd, LogReader
+from fedglb.federation.agent.update_store import (
+    STORED,
+    SampleNumbers,
+    UpdateStore,
+    as_bytes,
+    as_floats,
+)
 from fedglb.federation.sqlite import (
     backup,
     close,
@@ -41,8 +45,8 @@ from fedglb.typing import FloatArray, IntArray
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
-#: What became of a decision; a sample that was none was absorbed.
-Outcome = Literal["observed", "pending", "expired", "absorbed"]
+#: What became of a decision; a sample that was none was absorbed; no decision has this id.
+Outcome = Literal["observed", "pending", "expired", "absorbed", "unknown"]
 
 # Tables, columns and the names of facts are stored: whoever changes one raises the version, and
 # then `connect` refuses files of another version.
@@ -100,17 +104,7 @@ class PendingDecision:
 
 
 class AgentStore:
-    """All that is read from and written to an agent's file.
-
-    Parameters
-    ----------
-    path
-        The file; it is made if it is not there.
-    durable
-        What an acknowledged reward survives.
-    wait
-        How many seconds to wait for another owner of the file, at most.
-    """
+    """All that is read from and written to an agent's file, which is made if it is not there."""
 
     def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
@@ -186,7 +180,7 @@ class AgentStore:
         """Write a decision among these arms (and them, if `offered`), and which others expire."""
         row = (
             number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
-            decision.arm_id, _bytes(pending.x),
+            decision.arm_id, as_bytes(pending.x),
             decision.score, decision.width, decision.propensity, decision.model,
             decision.propensity_error,
         )  # fmt: skip
@@ -197,7 +191,7 @@ class AgentStore:
             self._expire(expired)
             self._db.execute(_INSERT, row)
             if offered:
-                self._db.execute("INSERT INTO offers VALUES (?, ?)", (number, _bytes(arms)))
+                self._db.execute("INSERT INTO offers VALUES (?, ?)", (number, as_bytes(arms)))
 
     def expire(self, numbers: Sequence[int]) -> None:
         """Write that these decisions wait no longer."""
@@ -210,8 +204,7 @@ class AgentStore:
         every = [(number,) for number in numbers]
         self._db.executemany("UPDATE decisions SET x = NULL WHERE number = ?", every)
         self._db.executemany("DELETE FROM offers WHERE number = ?", every)
-        count = self.expired() + len(every)
-        set_fact(self._db, _EXPIRED, count)
+        set_fact(self._db, _EXPIRED, self.expired() + len(every))
 
     def expired(self) -> int:
         """Return how many decisions have expired so far."""
@@ -244,7 +237,7 @@ class AgentStore:
             count = self._db.executemany(
                 _INSERT_SAMPLE,
                 (
-                    (first + k, prefix, now, _bytes(x), model, sequence, step, y, now)
+                    (first + k, prefix, now, as_bytes(x), model, sequence, step, y, now)
                     for k, (sequence, step, x, y) in enumerate(rows)
                 ),
             ).rowcount
@@ -256,15 +249,18 @@ class AgentStore:
         row = self._db.execute("SELECT samples FROM absorbed WHERE key = ?", (key,)).fetchone()
         return None if row is None else int(row[0])
 
-    def outcome(self, number: int, prefix: str) -> Outcome | Literal["unknown"]:
-        """Return what became of a decision; "unknown": no decision has this id."""
+    def outcome(self, number: int, prefix: str) -> Outcome:
+        """Return what became of a decision."""
         row = self._db.execute(
             "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
             (number, prefix),
         ).fetchone()
         if row is None:
             return "unknown"
-        return _outcome(*row)
+        sequence, x, arms = row
+        if sequence is not None:
+            return "observed" if arms else "absorbed"
+        return "expired" if x is None else "pending"
 
     def reward(self, number: int) -> float | None:
         """Return the reward of a decision, None where it has none."""
@@ -288,7 +284,7 @@ class AgentStore:
             return None
         id_, arm, arm_id, score, width = row[:5]
         decision = Decision(id_, arm, arm_id, score, width, or_nan(row[5]), row[6], or_nan(row[7]))
-        return decision, row[8], None if row[9] is None else np.frombuffer(row[9], STORED)
+        return decision, row[8], None if row[9] is None else as_floats(row[9])
 
     def forget(
         self,
@@ -319,7 +315,7 @@ class AgentStore:
     # -- after an interrupted write ----------------------------------------------------------------
 
     def rollback(self) -> None:
-        """Undo a write that was cut short."""
+        """Undo a write that was interrupted."""
         roll_back(self._db)
 
     def unchanged(self, number: int, waits: bool) -> bool:
@@ -356,14 +352,9 @@ class AgentStore:
 
     def sequence_numbers(self, numbers: Sequence[int]) -> set[int]:
         """Return the sequence numbers of the decisions that have a reward."""
-        found: set[int] = set()
-        for number in numbers:
-            row = self._db.execute(
-                "SELECT sequence FROM decisions WHERE number = ? AND sequence IS NOT NULL",
-                (number,),
-            ).fetchone()
-            found |= {row[0]} if row else set()
-        return found
+        query = "SELECT sequence FROM decisions WHERE number = ? AND sequence IS NOT NULL"
+        found = (self._db.execute(query, (number,)).fetchone() for number in numbers)
+        return {row[0] for row in found if row is not None}
 
     def waiting(self, number: int, prefix: str) -> PendingDecision | None:
         """Return a decision that waits for its reward; None: no such decision waits."""
@@ -373,9 +364,7 @@ class AgentStore:
         ).fetchone()
         if row is None:
             return None
-        return PendingDecision(
-            prefix, row[0], row[1], np.frombuffer(row[2], STORED).astype(np.float64)
-        )
+        return PendingDecision(prefix, row[0], row[1], as_floats(row[2]))
 
     def count_waiting(self) -> int:
         """Return how many decisions wait for their reward."""
@@ -418,16 +407,6 @@ class AgentStore:
         for each in list(self._readers):
             each.close()
         close(self._db)
-
-
-def _bytes(arms: FloatArray) -> bytes:
-    return arms.astype(STORED, copy=False).tobytes()
-
-
-def _outcome(sequence: int | None, x: bytes | None, arms: int) -> Outcome:
-    if sequence is not None:
-        return "observed" if arms else "absorbed"
-    return "expired" if x is None else "pending"
 
 
 _INSERT = (

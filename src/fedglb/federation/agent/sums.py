@@ -15,11 +15,11 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.agent.store import ROSTER, AgentStore
 from fedglb.federation.agent.update_answers import UpdateAnswers
 from fedglb.federation.bundle import Bundle
-from fedglb.federation.damage import as_agents
 from fedglb.federation.secure_sums.member import SumMember
 from fedglb.federation.secure_sums.roster import Roster
 from fedglb.federation.secure_sums.session_keys import KeyRing, MissingKeys, SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL, SumRules
+from fedglb.federation.sqlite import named_damage
 from fedglb.federation.wire.messages import Upward, Withdrawal
 from fedglb.federation.wire.sum_messages import (
     AllHere,
@@ -44,13 +44,7 @@ class AgentSums:
 
     @classmethod
     def of(cls, bundle: Bundle, answers: UpdateAnswers, session: str) -> AgentSums | None:
-        """Return an agent's part in the sums of its federation, None where it has none.
-
-        Raises
-        ------
-        InvalidInput
-            The roster has another key for this member than its certificate.
-        """
+        """Return an agent's part in the secure sums of its federation; None: it has none."""
         rules = bundle.sum_rules()
         if rules is None:
             return None
@@ -74,9 +68,9 @@ class AgentSums:
                 log.error("a session key is not used: %s", error)
 
     def holds(self, digest: bytes) -> bool:
-        """Return whether sums can be taken at the model with this digest.
+        """Return whether sums can be taken at this model: the one held, or θ = 0.
 
-        That is the one that is held, or none: θ = 0, where the coordinator has lost its own.
+        θ = 0 is for a coordinator that has lost its own model.
         """
         return digest in (self._answers.model_digest(), NO_MODEL)
 
@@ -121,26 +115,10 @@ def roster_to_accept(bundle: str | Path) -> Roster:
 
 
 def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
-    """Let an agent's file take part in sums with the members of another roster.
+    """Let a closed agent's file take part in sums with the members of another roster.
 
-    Parameters
-    ----------
-    path
-        The agent's file, which must be closed.
-    bundle
-        The member's folder with the new roster.
-    digest
-        The digest that the owners of the other agents have too; the folder's roster must have it.
-
-    Returns
-    -------
-    Roster
-        What was accepted.
-
-    Raises
-    ------
-    InvalidInput
-        The folder's roster has another digest, or this member is not in it with its own key.
+    The roster in the folder `bundle` must have the digest that the owners of the other agents have
+    too, and this member's own key. Returns that roster.
     """
     roster, own = roster_to_accept(bundle), Bundle.read(bundle)
     if digest.lower() != roster.digest.hex():
@@ -153,7 +131,7 @@ def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
         raise InvalidInput("path", str(path), "an agent's file; it does not exist")
     store = AgentStore(path, "power")
     try:
-        with as_agents(path):
+        with named_damage("agent", path):
             store.accept(ROSTER, roster.digest.hex())
     finally:
         store.close()

@@ -1,25 +1,25 @@
 """The part of an agent's file that belongs to global updates.
 
-Samples frozen for each update, releases, the state in secure sums, the adopted model.
+Samples frozen for each update, releases, the state in secure sums, the adopted model. All of them
+name samples by their sequence numbers.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from fedglb.federation.agent.log_frames import STORED
-from fedglb.federation.npz import pack, unpack
 from fedglb.federation.secure_sums.transcript import SumState
-from fedglb.federation.sqlite import fact, on_disk, set_fact, transaction
+from fedglb.federation.sqlite import fact, on_disk, pack, set_fact, transaction, unpack
 from fedglb.protocol.persistence import Arrays
-from fedglb.typing import FloatArray, IntArray
+from fedglb.typing import BoolArray, FloatArray, IntArray
 
+STORED = np.dtype("<f8")  # of arms and of θ
 _SUM_SECRET = "sum_secret"  # from which the seeds of masks are derived
 _MODEL_DIGEST = "model_digest"  # of the adopted model, where there are secure sums
 _WHOLE = np.dtype("<i8")  # of whole numbers
@@ -59,27 +59,67 @@ class AdoptedModel:
 class StoredRelease:
     """What was released in a one-pass update: its slot is used, whatever became of the update.
 
-    Parameters
-    ----------
-    update, at
-        The update, and when something was released for it, a Unix time.
-    first_sequence, last_sequence
-        Its batch has the samples after the first sequence number, up to the last.
-    theta
-        The model at which the batch was taken.
-    batch
-        The batch's sums, as long as later releases need them.
-    numbers
-        What was sent, as long as it may be asked for again.
+    The batch has the samples after `first_sequence`, up to `last_sequence`.
     """
 
     update: int
-    at: float
+    at: float  # a Unix time
     first_sequence: int
     last_sequence: int
-    theta: FloatArray
-    batch: IntArray | None
-    numbers: IntArray | None
+    theta: FloatArray  # the model at which the batch was taken
+    batch: IntArray | None  # its sums, as long as later releases need them
+    numbers: IntArray | None  # what was sent, as long as it may be requested again
+
+
+class SampleNumbers:
+    """The sequence numbers, which rise, and the steps of an agent's samples; parallel to them.
+
+    `table` has shape (2, n) and is not copied.
+    """
+
+    def __init__(self, table: IntArray) -> None:
+        self._table: IntArray = table
+        self._n = int(table.shape[1])
+
+    def __len__(self) -> int:
+        return self._n
+
+    @property
+    def sequence(self) -> IntArray:
+        """The sequence numbers, in order; shape (n,)."""
+        return self._table[0, : self._n]
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence number, 0 without samples."""
+        return int(self.sequence[-1]) if self._n else 0
+
+    @property
+    def last_step(self) -> int:
+        """The newest step, 0 without samples."""
+        return int(self._table[1, : self._n].max(initial=0))
+
+    def up_to(self, sequence: int) -> int:
+        """Return how many samples have this sequence number or a lower one."""
+        return int(np.searchsorted(self.sequence, sequence, side="right"))
+
+    def append(self, sequence: int, step: int) -> None:
+        """Append a sample."""
+        if self._n == self._table.shape[1]:
+            more = np.empty((2, max(self._n, 16)), dtype=np.int64)
+            self._table = np.concatenate([self._table, more], axis=1)
+        self._table[:, self._n] = sequence, step
+        self._n += 1
+
+    def kept(self, gone: Collection[int]) -> BoolArray:
+        """Return a mask of the samples whose sequence numbers are not in `gone`."""
+        keep = np.ones(self._n, dtype=bool)
+        keep[np.searchsorted(self.sequence, sorted(gone))] = False
+        return keep
+
+    def without(self, gone: Collection[int]) -> SampleNumbers:
+        """Return the numbers of the other samples; each number in `gone` must be a sample's."""
+        return SampleNumbers(self._table[:, : self._n][:, self.kept(gone)])
 
 
 class UpdateStore:
@@ -104,13 +144,12 @@ class UpdateStore:
             self._insert_release(release, keep_batches)
 
     def _insert_release(self, release: StoredRelease, keep_batches: bool) -> None:
-        theta = release.theta.astype(STORED, copy=False).tobytes()
         batch, numbers = (
             None if a is None else _whole(a) for a in (release.batch, release.numbers)
         )
         row = (
-            release.update, release.at, release.first_sequence, release.last_sequence, theta, batch,
-            numbers,
+            release.update, release.at, release.first_sequence, release.last_sequence,
+            as_bytes(release.theta), batch, numbers,
         )  # fmt: skip
         self.freeze(release.update, Snapshot(release.last_sequence))
         gone = "numbers = NULL" if keep_batches else "numbers = NULL, batch = NULL"
@@ -122,8 +161,7 @@ class UpdateStore:
         rows = self.db.execute("SELECT * FROM releases ORDER BY number")
         return {
             number: StoredRelease(
-                number, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
-                _numbers(batch), _numbers(numbers),
+                number, at, first, last, as_floats(theta), _integers(batch), _integers(numbers)
             )
             for number, at, first, last, theta, batch, numbers in rows
         }  # fmt: skip
@@ -159,7 +197,7 @@ class UpdateStore:
             assert release.batch is not None
             what = (
                 release.at, release.first_sequence, release.last_sequence,
-                release.theta.astype(STORED, copy=False).tobytes(), _whole(release.batch),
+                as_bytes(release.theta), _whole(release.batch),
             )  # fmt: skip
         row = (state.slot, state.attempt, state.transcript, state.consented, *what)
         self.db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
@@ -173,9 +211,8 @@ class UpdateStore:
             "SELECT at, first_sequence, last_sequence, theta, batch FROM secure_sum"
         ).fetchone()
         release = StoredRelease(
-            state.slot, at, first, last, np.frombuffer(theta, STORED).astype(np.float64),
-            np.frombuffer(batch, _WHOLE).astype(np.int64), None,
-        )  # fmt: skip
+            state.slot, at, first, last, as_floats(theta), _integers(batch), None
+        )
         with on_disk(self.db), transaction(self.db):
             self._insert_release(release, keep_batches)
             self.db.execute("UPDATE secure_sum SET consented = 1, theta = NULL, batch = NULL")
@@ -227,9 +264,19 @@ class UpdateStore:
         return None if row is None else AdoptedModel(row[0], row[1], unpack(row[2]))
 
 
+def as_bytes(numbers: FloatArray) -> bytes:
+    """Return arms or θ as they are stored."""
+    return numbers.astype(STORED, copy=False).tobytes()
+
+
+def as_floats(data: bytes) -> FloatArray:
+    """Return a fresh array of what `as_bytes` gave."""
+    return np.frombuffer(data, STORED).astype(np.float64)
+
+
 def _whole(numbers: IntArray) -> bytes:
     return numbers.astype(_WHOLE, copy=False).tobytes()
 
 
-def _numbers(data: bytes | None) -> IntArray | None:
+def _integers(data: bytes | None) -> IntArray | None:
     return None if data is None else np.frombuffer(data, _WHOLE).astype(np.int64)

@@ -26,10 +26,10 @@ from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.session import CoordinatorSession, Outgoing
 from fedglb.federation.coordinator.status import CoordinatorStatus, status_of
 from fedglb.federation.coordinator.store import CoordinatorStore
-from fedglb.federation.damage import as_coordinators, remedy
 from fedglb.federation.errors import Superseded, Unavailable
 from fedglb.federation.names import COORDINATOR, down, present, up
 from fedglb.federation.preload import preload
+from fedglb.federation.sqlite import named_damage, remedy
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
@@ -254,7 +254,7 @@ def serve(
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
-        with as_coordinators(state):
+        with named_damage("coordinator", state):
             service = Service(bundle, store, policy, on_event, after, board)
         gc.freeze()  # libraries and compiled code stay: no collection need look at them again
         asyncio.run(_until_signal(service, state))
@@ -262,7 +262,7 @@ def serve(
         # of a group of tasks, the first that failed has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
         if isinstance(first, sqlite3.Error):
-            text = f"{state} cannot be written ({first}): {remedy('a coordinator', first)}"
+            text = f"{state} cannot be written ({first}): {remedy('coordinator', first)}"
             raise Unavailable(text) from first
         raise first from None
     finally:

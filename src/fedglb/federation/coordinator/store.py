@@ -15,16 +15,18 @@ import msgspec
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.agreement import Agreement
-from fedglb.federation.damage import as_coordinators, check_pages
-from fedglb.federation.npz import pack, unpack
 from fedglb.federation.sqlite import (
+    check_pages,
     close,
     connect,
     fact,
+    named_damage,
     or_nan,
+    pack,
     read_copy,
     set_fact,
     transaction,
+    unpack,
 )
 from fedglb.protocol.persistence import Arrays
 
@@ -135,7 +137,7 @@ class CoordinatorStore:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
             self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
-            with as_coordinators(path):
+            with named_damage("coordinator", path):
                 check_pages(self._db)
                 self._check_agreement(Path(path), agreement)
         except BaseException:

@@ -53,7 +53,7 @@ def operator(place: Path) -> list[Finding]:
     out += attempt("server files", lambda: _server_files(place, registry, own))
     out += attempt("agreement", lambda: _agreements(place, registry))
     state = place / COORDINATOR / _STATE
-    out += attempt("state", lambda: [sqlite_file("state", state, "a coordinator")])
+    out += attempt("state", lambda: [sqlite_file("state", state, "coordinator")])
     return out + attempt("server", lambda: _server(place))
 
 

@@ -19,9 +19,14 @@ import msgspec
 from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.certificates import Certificate, IssuedCertificate
-from fedglb.federation.names import COORDINATOR, check_client, check_name
+from fedglb.federation.names import (
+    COORDINATOR,
+    VERSION,
+    check_client,
+    check_name,
+    check_version,
+)
 from fedglb.federation.operator.authority import RESTORE
-from fedglb.federation.versions import VERSION, check_version
 from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 

@@ -24,20 +24,9 @@ SumPhase = Literal["offered", "called", "all here", "done"]
 
 
 class SumAttempts:
-    """The attempts at one update's sum.
+    """The attempts at the sum of update `slot`, at the model with the digest `model`.
 
-    Parameters
-    ----------
-    rules
-        What was agreed on.
-    slot
-        The number of the update.
-    model
-        The digest of the model at which sums are taken.
-    asked
-        The members that are offered it.
-    size
-        How many numbers a vector has.
+    It is offered to the members `asked`; a vector has `size` numbers.
     """
 
     def __init__(
@@ -98,10 +87,7 @@ class SumAttempts:
     def start(self, keys: Mapping[str, SignedKey]) -> SumCall:
         """Begin the next attempt, with all that are ready; `keys` are their session keys.
 
-        Raises
-        ------
-        InvalidInput
-            They are too few, or seeds of an earlier attempt are given away.
+        `InvalidInput`: they are too few, or seeds of an earlier attempt are given away.
         """
         if self.phase not in ("offered", "called"):
             raise InvalidInput("attempt", self.attempt + 1, "none: seeds are given away")

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from numpy.typing import NDArray
 
-from fedglb.federation.secure_sums.encoding import encoded
+from fedglb.federation.secure_sums.transcript import encoded
 from fedglb.typing import IntArray
 
 #: Numbers mod 2⁶⁴.
@@ -29,28 +29,10 @@ _NONCE = bytes(16)
 def masked(
     vector: IntArray, place: int, secrets: Mapping[int, bytes], seed: bytes, transcript: bytes
 ) -> WordArray:
-    """Return a vector under all masks of its member.
+    """Return a vector under all masks of the member at this place in the roster.
 
-    Parameters
-    ----------
-    vector
-        The numbers.
-    place
-        The member's place in the roster.
-    secrets
-        By the place of each other member of the set, the secret shared with it.
-    seed
-        That of the member's own mask.
-    transcript
-        What the attempt is about.
-
-    Examples
-    --------
-    >>> a, b, shared, about = bytes(32), bytes([1] * 32), bytes([2] * 32), bytes([3] * 32)
-    >>> first = masked(np.array([5, -7]), 0, {1: shared}, a, about)
-    >>> second = masked(np.array([1, 1]), 1, {0: shared}, b, about)
-    >>> unmasked(first + second, [a, b], about)
-    array([ 6, -6])
+    `secrets` has the secret shared with each other member of the set, by its place; `seed` is that
+    of the member's own mask.
     """
     out = vector.astype(np.int64).view(np.uint64) + own_mask(seed, transcript, vector.size)
     info = encoded("pair mask", transcript)

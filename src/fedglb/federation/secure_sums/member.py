@@ -48,16 +48,7 @@ class SumMember:
     gives. With the seed: masks of pairs remain, and cancel only in the sum over all members that
     made masks from the same transcript, hence were told the same set, model, update and attempt.
 
-    Parameters
-    ----------
-    rules
-        What was agreed on.
-    keys
-        The session keys of this process.
-    secret
-        The file's secret, 32 bytes from the system.
-    log
-        Where its state is kept.
+    `secret` is the file's: 32 random bytes.
     """
 
     def __init__(self, rules: SumRules, keys: KeyRing, secret: bytes, log: SumLog) -> None:
@@ -73,13 +64,7 @@ class SumMember:
         return self._log.sum_state()
 
     def offer(self, slot: int) -> bool:
-        """Return whether it is ready for an update; from then on for no earlier one.
-
-        Raises
-        ------
-        InvalidInput
-            The update is beyond the last one that was agreed on.
-        """
+        """Return whether it is ready for an update; from then on for no earlier one."""
         last = self.rules.last
         if last is not None and slot > last:
             raise InvalidInput("update", slot, f"at most {last}: the budget ends there")
@@ -91,23 +76,11 @@ class SumMember:
         return slot == state.slot and not state.consented
 
     def call(self, call: SumCall, model: bytes, vector: Callable[[], IntArray]) -> WordArray:
-        """Return the masked vector.
+        """Return the masked vector, or raise `InvalidInput` if the call is refused.
 
-        Parameters
-        ----------
-        call
-            What the coordinator says.
-        model
-            The digest of the model that this member holds.
-        vector
-            Makes the numbers with fresh noise; called once per attempt, if at all.
-
-        Raises
-        ------
-        MissingKeys
-            Session keys of the set are not known here, or others than the coordinator's.
-        InvalidInput
-            It is refused; the error says why.
+        `model` is the digest of the model held here; `vector` makes the numbers with fresh noise,
+        and is called once per attempt, if at all. `MissingKeys`: session keys of the set are not
+        known here, or differ from the coordinator's.
         """
         if call.update > self.state.slot:
             self.offer(call.update)  # a call says what an offer does, and more
@@ -123,7 +96,7 @@ class SumMember:
             raise InvalidInput("attempt", call.attempt, f"one after {state.attempt}: each is new")
         members = self._checked(call.members)
         if call.digest != model:
-            allowed = f"that of the model held here, {model.hex()[:16]}"
+            allowed = f"{model.hex()[:16]}, the digest of the model held here"
             raise InvalidInput("model", call.digest.hex()[:16], allowed)
         digests = self.keys.digests(members)
         ours = self.rules.transcript(call.update, call.attempt, call.members, call.digest, digests)
@@ -139,13 +112,7 @@ class SumMember:
         return out
 
     def consent(self, slot: int, transcript: bytes) -> bytes:
-        """Return the seed of its own mask, for the one sum of this update.
-
-        Raises
-        ------
-        InvalidInput
-            No vector was made for this transcript, a later attempt was, or a later update began.
-        """
+        """Return the seed of its own mask, for the one sum of this update."""
         state = self.state
         if slot != state.slot or not state.transcript or transcript != state.transcript:
             allowed = "the attempt for which a masked vector was made last, of the newest update"

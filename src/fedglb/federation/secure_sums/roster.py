@@ -1,7 +1,7 @@
-"""Who takes part in secure sums: every member's name and the key that it signs with.
+"""Who takes part in secure sums: every member's name and public key.
 
-The roster is what each agent's owner accepts. A member that is not in it cannot be in a set, so
-that whoever can issue certificates cannot add members of his own making unnoticed.
+Each agent's owner accepts the roster. A member that is not in it cannot be in a set: an operator,
+who can issue certificates, cannot add members of his own unnoticed.
 """
 
 from __future__ import annotations
@@ -20,42 +20,22 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from fedglb.errors import InvalidInput, under
 from fedglb.federation.certificates import Certificate
-from fedglb.federation.names import check_client
-from fedglb.federation.secure_sums.encoding import digest
-from fedglb.federation.versions import VERSION, check_version
+from fedglb.federation.names import VERSION, check_client, check_version
+from fedglb.federation.secure_sums.transcript import digest
 from fedglb.io.atomic import atomic_write
 
 #: The file that has a roster, in the folder of a member and in the operator's.
 FILE = "roster.json"
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """By name, the key in base64."""
-
-    members: dict[str, str]
+class _RosterFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    members: dict[str, str]  # by name, the key in base64
     version: int = VERSION
 
 
 @dataclass(frozen=True)
 class Roster:
-    """The members' names, and the public key of each one's certificate.
-
-    Parameters
-    ----------
-    keys
-        By name, the P-256 public key in DER (SubjectPublicKeyInfo).
-
-    Examples
-    --------
-    >>> from fedglb.federation.operator.authority import Authority
-    >>> authority = Authority.new("demo")
-    >>> issued = {n: authority.issue(f"fedglb://demo/{n}/1") for n in ("c", "a", "b")}
-    >>> roster = Roster.of({n: Certificate(each.certificate) for n, each in issued.items()})
-    >>> roster.names
-    ('a', 'b', 'c')
-    >>> roster.members_of(roster.bitmap(["c", "a"]))
-    ('a', 'c')
-    """
+    """By name, the P-256 public key of a member's certificate, in DER (SubjectPublicKeyInfo)."""
 
     keys: Mapping[str, bytes]
 
@@ -66,7 +46,7 @@ class Roster:
         for key in self.keys.values():
             same = [name for name, other in self.keys.items() if other == key]
             if len(same) > 1:
-                allowed = "a key of its own for each member: with one key they are one member"
+                allowed = "another key for each member: with one key they are one member"
                 raise InvalidInput("roster", same, allowed)
 
     @classmethod
@@ -81,7 +61,7 @@ class Roster:
             try:
                 raw = json.loads(path.read_bytes())
                 check_version(raw, path)
-                document = msgspec.convert(raw, _Document)
+                document = msgspec.convert(raw, _RosterFile)
                 keys = {n: base64.b64decode(k, validate=True) for n, k in document.members.items()}
             except InvalidInput:
                 raise
@@ -93,7 +73,7 @@ class Roster:
     def write(self, path: Path) -> None:
         """Write the roster into a file."""
         members = {name: base64.b64encode(self.keys[name]).decode() for name in self.names}
-        text = json.dumps(msgspec.to_builtins(_Document(members)), indent=1)
+        text = json.dumps(msgspec.to_builtins(_RosterFile(members)), indent=1)
         atomic_write(path, text.encode(), mode=0o644)
 
     @cached_property
@@ -123,7 +103,7 @@ class Roster:
         return {name: _p256(name, key) for name, key in self.keys.items()}
 
     def bitmap(self, names: Iterable[str]) -> bytes:
-        """Return a set of members as bits: that of place k is bit k mod 8 of byte k // 8."""
+        """Return a set of members as bits: place k is bit k mod 8 of byte k // 8."""
         bits = bytearray((len(self.names) + 7) // 8)
         for name in names:
             if name not in self.index:

@@ -1,8 +1,8 @@
-"""The key that a process makes for itself, signed by its member; and the others' keys.
+"""The X25519 key of a process, signed by its member; and the keys of the others.
 
-The key is X25519, lives in memory only and is new in every process. The member's certificate key
-signs it, and who receives it verifies that against the roster: a coordinator, through which keys
-pass, can neither make one up nor put one in another's place.
+It lives in memory only and is new in every process. The member's certificate key signs it, and
+receivers verify that with the roster: a coordinator, which passes keys on, can neither forge one
+nor put one in another's place.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from fedglb.errors import InvalidInput
-from fedglb.federation.secure_sums.encoding import digest, encoded
 from fedglb.federation.secure_sums.roster import Roster
+from fedglb.federation.secure_sums.transcript import digest, encoded
 
 _SHA256 = hashes.SHA256()
 KEY_SIZE = 32  # bytes
@@ -36,45 +36,24 @@ class MissingKeys(InvalidInput):
 
 @dataclass(frozen=True)
 class SignedKey:
-    """A member's key of this process, as it is sent.
-
-    Parameters
-    ----------
-    name
-        The member.
-    generation
-        The generation of the certificate that it uses.
-    session
-        The session that the key belongs to.
-    key
-        The X25519 public key, 32 bytes.
-    signature
-        Of all these, by the member's certificate key (ECDSA, P-256, SHA-256, in DER).
-    """
+    """A member's key of one process, as it is sent."""
 
     name: str
-    generation: int
+    generation: int  # of the member's certificate
     session: str
-    key: bytes
-    signature: bytes
+    key: bytes  # X25519, public, 32 bytes
+    signature: bytes  # of all these, by the certificate's key (ECDSA, P-256, SHA-256, in DER)
 
     @cached_property
     def digest(self) -> bytes:
-        """What the key is bound by; not by its signature, of which there are many for one key."""
+        """A digest without the signature: one key can have many."""
         return digest("session key", self.name, self.generation, self.session, self.key)
 
 
 class KeyRing:
     """The key of this process and the verified keys of the others, with the secret of each pair.
 
-    Parameters
-    ----------
-    federation, roster
-        What is signed is good in this federation, and verified with these keys.
-    name, generation, session
-        Who this is.
-    signing_key
-        The private key (PEM) of this member's certificate.
+    `signing_key` is the private key (PEM) of this member's certificate.
     """
 
     def __init__(
@@ -102,15 +81,9 @@ class KeyRing:
         self._secrets: dict[str, bytes] = {}
 
     def add(self, given: SignedKey) -> None:
-        """Take another member's key in the place of the one before, if it is really its own.
-
-        Raises
-        ------
-        InvalidInput
-            The signature is not that of a member of the roster, or the key is none.
-        """
+        """Use another member's key instead of the one before, if that member has signed it."""
         if given.name == self.name:
-            return  # its own it knows
+            return  # nobody else knows better
         known = self._others.get(given.name)
         if known is not None and known.digest == given.digest:
             return  # verified before
@@ -142,7 +115,7 @@ class KeyRing:
 
 
 def verify(federation: str, roster: Roster, given: SignedKey) -> None:
-    """Raise `InvalidInput` unless a key is signed by the member whose it says it is."""
+    """Raise `InvalidInput` unless the named member of the roster has signed a key."""
     signed = _signed(federation, roster, given.name, given.generation, given.session, given.key)
     try:
         roster.public_key(given.name).verify(given.signature, signed, ec.ECDSA(_SHA256))

@@ -1,12 +1,13 @@
-"""What one attempt at a sum is about, in 32 bytes: all masks are derived from it.
+"""The transcript: what one attempt at a sum is about, in 32 bytes. All masks are derived from it.
 
-Members that were told different things derive different masks, which do not cancel. There is no
-cryptography here: an agent's file, which remembers its attempts, needs none.
+Members that were told different things derive different masks, which do not cancel. This module
+imports no cryptography: an agent's file, which remembers its attempts, needs none.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,36 +15,42 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedglb.errors import integer
-from fedglb.federation.secure_sums.encoding import digest
 from fedglb.model import SharedModel
 
 if TYPE_CHECKING:  # an agent that is alone needs no cryptography
     from fedglb.federation.secure_sums.roster import Roster
 
 
+#: Before everything that is hashed, signed or derived; the number is the version of the rules.
+_DOMAIN = b"fedglb secure sums 1"
+
+
+def encoded(purpose: str, *parts: bytes | str | int) -> bytes:
+    """Return bytes that no other purpose and no other parts give: each part follows its length."""
+    every = [_DOMAIN, purpose.encode(), *(_bytes(part) for part in parts)]
+    return b"".join(len(part).to_bytes(8, "big") + part for part in every)
+
+
+def digest(purpose: str, *parts: bytes | str | int) -> bytes:
+    """Return the SHA-256 digest of the encoded parts, 32 bytes."""
+    return hashlib.sha256(encoded(purpose, *parts)).digest()
+
+
+def _bytes(part: bytes | str | int) -> bytes:
+    if isinstance(part, int):
+        return part.to_bytes(8, "big")
+    return part.encode() if isinstance(part, str) else part
+
+
 @dataclass(frozen=True)
 class SumRules:
-    """What all members of a federation have agreed on about its sums.
-
-    Parameters
-    ----------
-    federation
-        Its name.
-    roster
-        Its members.
-    agreement
-        A digest of every fact of the agreement (`agreement_digest`).
-    minimum
-        How many members a set has at least.
-    last
-        The number of the last update, B: there is no sum for a later one. None: no limit.
-    """
+    """What all members of a federation have agreed on about its sums."""
 
     federation: str
     roster: Roster
-    agreement: bytes
-    minimum: int
-    last: int | None = None
+    agreement: bytes  # a digest of every fact (`agreement_digest`)
+    minimum: int  # the smallest number of members in a set
+    last: int | None = None  # the last update, B: there is no sum for a later one
 
     def __post_init__(self) -> None:
         # of two members each could subtract its own
@@ -54,22 +61,12 @@ class SumRules:
     ) -> bytes:
         """Return the digest from which the masks of an attempt are derived.
 
-        Parameters
-        ----------
-        slot
-            The number of the update.
-        attempt
-            Which attempt of it this is.
-        members
-            The set, as the roster's bitmap.
-        model
-            The digest of the model at which the sums are taken.
-        keys
-            The digests of the session keys of all members of the set, in the roster's order. They
-            are new in every process. So no two processes of a member ever derive masks from the
-            same transcript, and a mask is used once even where a file was restored from a copy;
-            and members that hold different keys of somebody who was restarted notice it by the
-            transcript, instead of by a sum that is noise.
+        `slot` is the number of the update, `members` the set as the roster's bitmap, `model` the
+        digest of the model at which sums are taken. `keys` are the digests of the session keys of
+        the set, in the roster's order. They are new in every process. So no two processes of a
+        member ever derive masks from the same transcript, and a mask is used once even where a file
+        was restored from a copy. Members that hold different keys of a restarted member notice it
+        by the transcript, instead of by a sum that is noise.
         """
         return digest(
             "transcript", self.federation, self.roster.digest, self.agreement,
@@ -79,32 +76,16 @@ class SumRules:
 
 @dataclass(frozen=True)
 class SumState:
-    """What a member must not forget.
+    """What a member must not forget."""
 
-    Parameters
-    ----------
-    slot
-        The newest update that it was ready for; 0 before the first.
-    attempt, transcript
-        The newest attempt of it for which it made a masked vector; 0 and empty before.
-    consented
-        Whether it has given away the seed of that attempt.
-    """
-
-    slot: int = 0
-    attempt: int = 0
-    transcript: bytes = b""
-    consented: bool = False
+    slot: int = 0  # the newest update that it was ready for
+    attempt: int = 0  # the newest attempt of it for which it made a masked vector
+    transcript: bytes = b""  # of that attempt
+    consented: bool = False  # whether it has given away the seed of that attempt
 
 
 def agreement_digest(facts: dict[str, str]) -> bytes:
-    """Return a digest of all facts of an agreement.
-
-    Examples
-    --------
-    >>> agreement_digest({"a": "1", "b": "2"}) == agreement_digest({"b": "2", "a": "1"})
-    True
-    """
+    """Return a digest of all facts of an agreement, in any order."""
     return digest("agreement", *(part for name in sorted(facts) for part in (name, facts[name])))
 
 

@@ -1,7 +1,4 @@
-"""The wire format: a message as bytes and back; docs/reference.md is its specification.
-
-Four bytes (`fgb` and the version), then one MessagePack map: every field has a type and bounds.
-"""
+"""The wire format: a message as bytes and back. docs/reference.md specifies it."""
 
 from __future__ import annotations
 
@@ -29,13 +26,7 @@ class Malformed(InvalidInput):
 
 
 class OtherVersion(Malformed):
-    """A message of another version of the wire format.
-
-    Examples
-    --------
-    >>> str(OtherVersion(2))
-    "message = 'wire format 2' is not allowed: give a message of wire format 1"
-    """
+    """A message of another version of the wire format."""
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -43,19 +34,9 @@ class OtherVersion(Malformed):
 
 
 def encode(message: Upward | Downward, session: str) -> bytes:
-    r"""Return the bytes of a message; the client is left out, its subject says it.
+    """Return the bytes of a message, or raise `InvalidInput` for what the receiver would refuse.
 
-    Of a symmetric matrix the lower triangle is sent. `InvalidInput` says what the other side
-    would refuse, so that an error shows up here and not as a message without an answer.
-
-    Examples
-    --------
-    >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> data = encode(Heartbeat(update=3, requested_at=0), session="s1")
-    >>> data[:4]
-    b'fgb\x01'
-    >>> decode_up(data, client="shop-17", dim=10)
-    ('s1', Heartbeat(update=3, requested_at=0, rewards=None))
+    So an error shows up here, and not as a message without an answer.
     """
     kind = _TYPES.get(type(message))
     if kind is None:
@@ -73,36 +54,28 @@ def encode(message: Upward | Downward, session: str) -> bytes:
 
 
 def decode_up(data: bytes, client: str, dim: int) -> tuple[str, Upward]:
-    """Return session and message of what came from `client`, or raise `Malformed`."""
+    """Return the session and the message that `client` sent, or raise `Malformed`."""
+    return _decode(_UP, data, client, dim)
+
+
+def decode_down(data: bytes, client: str, dim: int) -> tuple[str, Downward]:
+    """Return the session and the message sent to `client`, or raise `Malformed`."""
+    return _decode(_DOWN, data, client, dim)
+
+
+def _decode(
+    decoder: msgspec.msgpack.Decoder[Any], data: bytes, client: str, dim: int
+) -> tuple[str, Any]:
     body = _body(data)
     try:
-        packet = _UP.decode(body)
+        packet = decoder.decode(body)
         return packet.session, _OF[type(packet)].unpack(packet, dim, client)
     except Exception as error:  # also recursion, memory, bad UTF-8: no bytes may end a process
         raise Malformed(_short(error)) from None
 
 
-def decode_down(data: bytes, client: str, dim: int) -> tuple[str, Downward]:
-    """Return session and message of what came to `client`, or raise `Malformed`."""
-    body = _body(data)
-    try:
-        packet = _DOWN.decode(body)
-        return packet.session, _OF[type(packet)].unpack(packet, dim, client)
-    except Exception as error:  # as above
-        raise Malformed(_short(error)) from None
-
-
 def kind_of(data: bytes) -> str | None:
-    """Return the name that a message says it has, without reading the rest; None: it says none.
-
-    It costs a microsecond, and nothing of the message is checked.
-
-    Examples
-    --------
-    >>> from fedglb.federation.wire.messages import Heartbeat
-    >>> kind_of(encode(Heartbeat(update=3, requested_at=0), session="s1"))
-    'Heartbeat'
-    """
+    """Return a message's name without checking anything else, in a microsecond; None: no name."""
     if not data.startswith(_HEADER):
         return None
     try:
@@ -111,8 +84,8 @@ def kind_of(data: bytes) -> str | None:
         return None
 
 
-# Numbers that are not finite pass: a loss may be infinite, and the rest is refused, with the
-# field's name, where client and coordinator check what a message says (protocol/checks.py).
+# Infinity and NaN pass: a loss may be infinite. Client and coordinator refuse the others, by the
+# field's name (protocol/checks.py).
 
 
 def _body(data: bytes) -> memoryview:
@@ -143,7 +116,7 @@ def _reader(kinds: list[type[Any]]) -> msgspec.msgpack.Decoder[Any]:
 
 
 class _Kind(msgspec.Struct):
-    """Any message: of its fields only its name."""
+    """A message of which only the name is read."""
 
     type: str
 

@@ -1,6 +1,6 @@
-"""What agents and the coordinator say beside the protocol: who is there, who may take part.
+"""What agents and the coordinator send beside the protocol: who is there, who may take part.
 
-As with the protocol's messages, the types of the fields say what lies on the wire.
+The types of the fields say how they are sent; docs/reference.md says when, and what they mean.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from fedglb.federation.wire.fields import Facts, Name, Reason, SessionMessage, Text
+from fedglb.federation.wire.packets import Facts, Name, Reason, SessionMessage, Text
 from fedglb.federation.wire.sum_messages import (
     AllHere,
     Consent,
@@ -34,53 +34,32 @@ from fedglb.typing import Count, Numbers
 
 @dataclass(frozen=True)
 class Hello(SessionMessage):
-    """An agent begins to speak.
-
-    Parameters
-    ----------
-    instance
-        The identity of its file: the same after a restart, another one with another file.
-    update
-        The update whose model it holds, 0 for none.
-    software
-        Name and version of its software, for the log.
-    agreement
-        What it takes the federation to have agreed on, fact by fact (see `Agreement.facts`).
-    """
+    """An agent begins to speak; `agreement` has the facts by which it goes."""
 
     name = "Hello"
     upward = True
-    instance: Name
-    update: Count
+    instance: Name  # of its file: the same after a restart, another one with another file
+    update: Count  # whose model it holds, 0 for none
     software: Text
     agreement: Facts
 
 
 @dataclass(frozen=True)
 class Heartbeat(SessionMessage):
-    """An agent is there; it says so every few seconds.
-
-    Parameters
-    ----------
-    update
-        The update whose model it holds, 0 for none.
-    requested_at
-        The step of its request for an update that is not fulfilled yet, 0 for none.
-    rewards
-        If its owner agreed to report them: how many rewards it has had since its process started,
-        their sum, how many of these are recent, and the sum of the recent ones.
-    """
+    """An agent is there; sent every few seconds."""
 
     name = "Heartbeat"
     upward = True
-    update: Count
-    requested_at: Count
+    update: Count  # whose model it holds, 0 for none
+    requested_at: Count  # the step of a request for an update that is not fulfilled, 0 for none
+    #: Only if its owner agreed: count and sum of the rewards since its process started, then of
+    #: the recent ones.
     rewards: Numbers | None = None
 
 
 @dataclass(frozen=True)
 class Goodbye(SessionMessage):
-    """An agent leaves in good order."""
+    """An agent leaves."""
 
     name = "Goodbye"
     upward = True
@@ -97,34 +76,17 @@ class Withdrawal(SessionMessage):
 
 @dataclass(frozen=True)
 class Admitted(SessionMessage):
-    """The coordinator admits an agent; a model that it lacks follows.
-
-    Parameters
-    ----------
-    update
-        The update of the newest model, 0 for none.
-    released
-        The last one-pass update that has sums of this agent's file in it, as far as the
-        coordinator knows; 0 for none.
-    """
+    """The coordinator admits an agent; a model that it lacks follows."""
 
     name = "Admitted"
     upward = False
-    update: Count
-    released: Count = 0
+    update: Count  # of the newest model, 0 for none
+    released: Count = 0  # the last one-pass update known to have sums of this agent's file
 
 
 @dataclass(frozen=True)
 class Rejected(SessionMessage):
-    """The coordinator does not admit an agent, or excludes it from an update.
-
-    Parameters
-    ----------
-    reason
-        Why.
-    member
-        Whether the agent is a member all the same: then it is excluded from this update only.
-    """
+    """The coordinator does not admit an agent; `member`: it is excluded from this update only."""
 
     name = "Rejected"
     upward = False

@@ -1,7 +1,7 @@
-"""Messages as they lie on the wire, derived once per class from the fields of the message.
+"""How a message is sent: derived once per class from the types of its fields.
 
-A packet has the fields of its message, with arrays as bytes; the client is left out, for the
-subject says it, and a session is added. The field `type` holds the message's `name`.
+A packet has the fields of its message, with arrays as bytes. The client is left out, because the
+subject names it; a session is added. The field `type` holds the message's `name`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import typing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from fedglb.federation.wire.arrays import (
     pack_integers,
@@ -25,8 +26,17 @@ from fedglb.federation.wire.arrays import (
     unpack_numbers,
     unpack_vector,
 )
-from fedglb.federation.wire.fields import Name
 from fedglb.typing import ArrayKind
+
+Name: TypeAlias = Annotated[str, Meta(max_length=64)]
+Text: TypeAlias = Annotated[str, Meta(max_length=200)]
+Reason: TypeAlias = Annotated[str, Meta(max_length=1000)]
+Facts: TypeAlias = Annotated[dict[Text, Text], Meta(max_length=200)]
+#: A digest, a key or a seed.
+Key: TypeAlias = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Signature: TypeAlias = Annotated[bytes, Meta(max_length=80)]
+#: A set of members, one bit for each place in the roster.
+Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=8192)]
 
 M = TypeVar("M")
 #: Turns a field's value into what is sent, or back; the second argument is d.
@@ -41,8 +51,16 @@ _ARRAYS: dict[ArrayKind, tuple[Callable[..., bytes], Callable[..., Any]]] = {
 
 
 @dataclass(frozen=True)
+class SessionMessage:
+    """Base of the messages beside the protocol's; `name` is the message's name on the wire."""
+
+    name: ClassVar[str]
+    upward: ClassVar[bool]
+
+
+@dataclass(frozen=True)
 class _Field:
-    """A field on the wire: its type there, and how its value is converted, if it is."""
+    """The type of a field on the wire, and how its value is converted (None: sent as it is)."""
 
     type: Any
     convert: tuple[Convert, Convert] | None = None
@@ -50,20 +68,9 @@ class _Field:
 
 
 class PacketType(Generic[M]):
-    """How the messages of one class, or the models in them, lie on the wire.
+    """How messages of one dataclass, or the models in them, are sent.
 
-    Parameters
-    ----------
-    kind
-        The dataclass; the types of its fields say what is sent.
-    tag
-        The name under which it is sent, with a session; None for what is part of a message.
-
-    Examples
-    --------
-    >>> from fedglb.federation.wire.messages import Admitted
-    >>> PacketType(Admitted, Admitted.name).pack(Admitted(update=4), "s1")
-    Admitted(session='s1', update=4, released=0)
+    `tag` is the message's name on the wire; None: part of a message, without a session.
     """
 
     def __init__(self, kind: type[M], tag: str | None = None) -> None:
@@ -100,7 +107,7 @@ class PacketType(Generic[M]):
         return self.struct(*session, *values)
 
     def unpack(self, packet: Any, d: int, client: str) -> M:
-        """Return the message of `client` that lies in a packet, with fresh arrays."""
+        """Return the message of `client` in a packet, with fresh arrays."""
         values = [getattr(packet, name) for name in self._names]
         for k, _, unpack in self._converted:
             if values[k] is not None:
@@ -109,7 +116,7 @@ class PacketType(Generic[M]):
 
 
 def _field(name: str, hint: Any) -> _Field:
-    """Return how a field of this type lies on the wire."""
+    """Return how a field of this type is sent."""
     given = [a for a in typing.get_args(hint) if a is not type(None)]
     optional = type(None) in typing.get_args(hint)
     inner = given[0] if optional else hint

@@ -1,7 +1,7 @@
-"""What is said around a secure sum; the masked numbers are the protocol's `MaskedSum`.
+"""Messages around a secure sum; the masked numbers are the protocol's `MaskedSum`.
 
 `SessionKey` and `SessionKeys` bring the keys. For each update: `SumOffer`, `SumReady`, `SumCall`,
-`MaskedSum`, `AllHere`, `Consent`. Who may answer what is in `federation.secure_sums`.
+`MaskedSum`, `AllHere`, `Consent`. `federation.secure_sums` says who may answer what.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
-from fedglb.federation.wire.fields import Bitmap, Key, Name, SessionMessage, Signature
+from fedglb.federation.wire.packets import Bitmap, Key, Name, SessionMessage, Signature
 from fedglb.typing import Count
 
 #: A member's name, the generation of its certificate, its session, its key, and its signature.
@@ -21,34 +21,18 @@ KeysOfMembers: TypeAlias = Annotated[list[KeyOfMember], Meta(max_length=65536)]
 
 @dataclass(frozen=True)
 class SessionKey(SessionMessage):
-    """The key that an agent's process has made for this session; it follows every `Hello`.
-
-    Parameters
-    ----------
-    generation
-        The generation of the agent's certificate.
-    key
-        An X25519 public key.
-    signature
-        By the certificate's key (ECDSA, P-256, SHA-256, in DER).
-    """
+    """The key that an agent's process has made for this session; it follows every `Hello`."""
 
     name = "SessionKey"
     upward = True
-    generation: Count
-    key: Key
-    signature: Signature
+    generation: Count  # of the agent's certificate
+    key: Key  # X25519, public
+    signature: Signature  # by the certificate's key (ECDSA, P-256, SHA-256, in DER)
 
 
 @dataclass(frozen=True)
 class SessionKeys(SessionMessage):
-    """The keys of other members, as these have sent them.
-
-    Parameters
-    ----------
-    keys
-        One for each member.
-    """
+    """The keys of other members, as these have sent them."""
 
     name = "SessionKeys"
     upward = False
@@ -57,23 +41,13 @@ class SessionKeys(SessionMessage):
 
 @dataclass(frozen=True)
 class SumOffer(SessionMessage):
-    """An update begins, and its sum will be a secure one.
-
-    Parameters
-    ----------
-    update
-        Its number.
-    digest
-        The digest of the model at which sums are taken.
-    model
-        The update that it came from; 0 is the model before the first, θ = 0.
-    """
+    """An update begins, and its sum will be a secure one."""
 
     name = "SumOffer"
     upward = False
     update: Count
-    digest: Key
-    model: Count = 0
+    digest: Key  # of the model at which sums are taken
+    model: Count = 0  # the update that it came from; 0: the model before the first, θ = 0
 
 
 @dataclass(frozen=True)
@@ -87,27 +61,15 @@ class SumReady(SessionMessage):
 
 @dataclass(frozen=True)
 class SumCall(SessionMessage):
-    """All members of a set are to send their masked numbers.
-
-    Parameters
-    ----------
-    update, attempt
-        The update, and which attempt at its sum this is.
-    members
-        The set, a bit for each place in the roster.
-    digest
-        The digest of the model at which sums are taken.
-    transcript
-        The digest that follows from all this and from the session keys of the set.
-    """
+    """All members of a set are to send their masked numbers."""
 
     name = "SumCall"
     upward = False
     update: Count
     attempt: Count
     members: Bitmap
-    digest: Key
-    transcript: Key
+    digest: Key  # of the model at which sums are taken
+    transcript: Key  # follows from all this and from the session keys of the set
 
 
 @dataclass(frozen=True)
@@ -122,17 +84,7 @@ class AllHere(SessionMessage):
 
 @dataclass(frozen=True)
 class Consent(SessionMessage):
-    """An agent agrees to the sum, and gives away the seed of its own mask.
-
-    Parameters
-    ----------
-    update
-        The update.
-    transcript
-        The attempt that it agrees to.
-    seed
-        The seed.
-    """
+    """An agent agrees to the sum, and gives away the seed of its own mask."""
 
     name = "Consent"
     upward = True
