@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from types import SimpleNamespace
 
+import click
 import pytest
+from typer.main import get_command
 
 import fedglb as fg
+from fedglb.cli import app
 from fedglb.cli.run import _complete_name, _complete_pair
 from tests.cli.in_process import fedglb
 
@@ -86,10 +91,24 @@ def test_a_table_for_every_algorithm(name):
     assert "transfers" in out.stdout
 
 
-def test_help_shows_an_example_and_the_keys_of_an_algorithm():
-    text = fedglb("run", "--help").stdout
-    for part in ("Example:", "fedglb-ucb-3", "--json", "--help"):
-        assert part in text
+def commands(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+def test_every_help_shows_an_example_of_its_command():
+    found = list(commands(get_command(app)))
+    assert len(found) == 22
+    for words in found:
+        text = " ".join(fedglb(*words, "--help").stdout.split())
+        assert re.search(rf"Example: (\w+=\S+ )?fedglb {' '.join(words)}\b", text), words
+
+
+def test_help_shows_the_keys_of_an_algorithm():
+    assert "fedglb-ucb-3" in fedglb("run", "--help").stdout
     for arguments in (["fedglb-private", "--help"], ["--help", "fedglb-private"]):
         text = fedglb("run", *arguments).stdout
         for key in (*inspect.signature(fg.fedglb_private).parameters, "link", "clients", "horizon"):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
-from fedglb.cli.durations import seconds
+from fedglb.cli.common import Json, print_json, seconds
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
@@ -24,29 +24,25 @@ PRESETS = (
     "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
     "n-ons-glm",
 )  # fmt: skip
-_AGREED, _SERVER, _PRIVACY = "What all members agree on", "Server", "Schedule and privacy"
-_SAME = (
-    "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
-    "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
-    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions", "minimum",
-    "honest",
-)  # fmt: skip
-_NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
+#: Arguments that this command calls by other names than its own.
+_RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
 }  # fmt: skip
 
 
-def _agreed(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_AGREED, show_default=default or True)
+def _in(panel: str) -> Callable[..., Any]:
+    """Return a function that makes options in a panel of the help."""
+
+    def option(text: str, default: str | None = None) -> Any:
+        return typer.Option(help=text, rich_help_panel=panel, show_default=default or True)
+
+    return option
 
 
-def _private(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_PRIVACY, show_default=default or True)
-
-
-def _server(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_SERVER, show_default=default or True)
+_agreed = _in("What all members agree on")
+_server = _in("Server")
+_private = _in("Schedule and privacy")
 
 
 def init(
@@ -165,15 +161,15 @@ def init(
     contributions: Annotated[
         int | None, _private("Interactions of one user that are protected together.", "1")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a federation: its authority, the server's configuration, a folder for each member.
 
     Run it on the server's machine: FOLDER/authority never leaves it.
 
-    Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2
-    --host nats.example.org --dim 10
+    Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2 --dim 10
     """
+    renamed = {name: f"--{name.replace('_', '-')}" for name in locals()} | _RENAMED
     with extra():
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
@@ -203,7 +199,7 @@ def init(
         {"name": preset, **chosen}, reward_limit, digest, least,
     )  # fmt: skip
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
-    with report_errors(**_NAMES):
+    with report_errors(**renamed):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
     _print_next_steps(folder, names, as_json)
 
@@ -247,12 +243,14 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     from fedglb.federation.bundle import Bundle
 
     digest = Bundle.read(folder / "coordinator").agreement.roster
-    configuration = folder / "server" / "nats.conf"
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
-        answer = {"folder": str(folder), "configuration": str(configuration), "clients": places}
-        roster = {} if digest is None else {"roster": digest}
-        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator"), **roster}))
+        print_json({
+            "folder": str(folder), "clients": places,
+            "configuration": str(folder / "server" / "nats.conf"),
+            "coordinator": str(folder / "coordinator"),
+            **({} if digest is None else {"roster": digest}),
+        })  # fmt: skip
         return
     one = names[0] if names else "NAME"
 
