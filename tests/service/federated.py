@@ -10,18 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import fedglb as fg
-from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.status import CoordinatorStatus
-from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.problem_table import ProblemTable
-from fedglb.protocol import Client, Coordinator
-from fedglb.protocol.messages import Message, SyncRequest
-from fedglb.protocol.persistence import Arrays
 from tests.federation.helpers import json_processes
 from tests.federation.helpers.nats_federation import Running, federation
 from tests.federation.helpers.whole_log import whole_log
@@ -29,14 +22,11 @@ from tests.service.load import Load
 from tests.service.process import PATIENCE, Service, until
 
 COORDINATOR, SERVER = "coordinator", "nats-server"
-DIM, RIDGE = 3, 1.0
-#: Every new sample asks for an update, so that the last model covers all of them; and a fit is as
-#: good as exact, so that it does not depend on the models before it.
+DIM = 3
+#: Every new sample asks for an update, so that the last model covers all of them.
 AGREED = AgreementTable(
-    10,
-    ProblemTable(DIM, radius=3.0),
-    {"name": "fedglb-ucb", "threshold": 1e-9, "ridge": RIDGE,
-     "solver": {"name": "newton", "tolerance": 1e-14}},
+    10, ProblemTable(DIM, radius=3.0),
+    {"name": "fedglb-ucb", "threshold": 1e-9, "solver": "newton"},
 )  # fmt: skip
 #: Only what is killed is missing: nobody is left out because the machine is busy.
 PATIENT = ("--min-interval", "0.2", "--time-limit", str(PATIENCE), "--absent-after", "60")
@@ -51,7 +41,6 @@ class Federated:
     def __init__(self, folder: Path, names: Sequence[str], *options: str) -> None:
         self.folder, self.names = folder, list(names)
         self.running: Running = federation(folder, names, AGREED)
-        self.agreement = AGREED.build()
         self.services: dict[str, Service] = {}
         self.head: json_processes.Process | None = None
         self.counts: Counter[str] = Counter()  # of the coordinator's events
@@ -218,54 +207,6 @@ class Federated:
             for id_, arm_id, x, reward in log["id", "arm_id", "x", "reward"].iter_rows()
         }
         assert found == {id_: (row.arm_id, row.x, row.reward) for id_, row in wanted.items()}
-
-    def check_models(self) -> None:
-        """The last model is that of an undisturbed fit to the same samples, and all hold it."""
-        samples, held = {}, {}
-        for name in self.names:
-            store = AgentStore(self.path(name), "process")
-            try:
-                played = store.samples(DIM)[0].so_far()
-                samples[name], held[name] = (played.X, played.y), store.updates.adopted_model()
-            finally:
-                store.close()
-        file = CoordinatorStore(self.path(COORDINATOR), self.agreement)
-        try:
-            kept, updates = file.state(), file.updates()
-        finally:
-            file.close()
-        assert kept is not None
-        found, wanted = kept[0], self._undisturbed(samples)
-        assert updates["update"].is_unique().all()
-        for key in ("model.matrix", "covered.samples", "covered.matrix", "last_update.samples"):
-            assert np.array_equal(found[key], wanted[key]), key
-        # F has curvature of at least ridge/n, and `gap` is proven: so far is θ from the minimum
-        n = int(found["last_update.samples"])
-        apart = 1e-9 + sum(  # and rounding
-            np.sqrt(2.0 * float(each["last_update.gap"]) * n / RIDGE) for each in (found, wanted)
-        )
-        assert np.linalg.norm(found["model.theta"] - wanted["model.theta"]) <= apart < 1e-3
-        for name, model in held.items():
-            assert model is not None
-            assert model.update == int(found["finished"]), name
-            for key in ("theta", "matrix", "radius_terms"):
-                assert np.array_equal(model.base[f"base.{key}"], found[f"model.{key}"]), key
-
-    def _undisturbed(self, samples: dict[str, tuple[np.ndarray, np.ndarray]]) -> Arrays:
-        """Play the protocol in memory: the coordinator after one update."""
-        given = (self.agreement.algorithm, self.agreement.setting)
-        clients = {name: Client(name, *given) for name in sorted(samples)}
-        coordinator = Coordinator(*given, list(clients))
-        for name, (X, y) in samples.items():
-            for t, (x, reward) in enumerate(zip(X, y, strict=True), 1):
-                clients[name].observe_unchecked(x, float(reward), t)
-        first = next(iter(clients.values()))
-        waiting: list[Message] = [SyncRequest(first.id, first.last_t, first.adopted)]
-        while waiting:
-            message = waiting.pop(0)
-            receiver = coordinator if message.upward else clients[str(message.client)]
-            waiting += receiver.receive(message)
-        return coordinator.to_arrays()
 
 
 class Killer:
