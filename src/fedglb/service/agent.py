@@ -105,7 +105,7 @@ def make_app(
     limits, access = limits or RequestLimits(), access or Access()
     metrics = Metrics(lambda: agent_metrics(agent))
     described = openapi(PATHS, token=access.token is not None)
-    api = AgentApi(agent, limits, metrics, dict(about or {}), described)
+    api = AgentApi(agent, limits, metrics, about or {}, described)
     return Guard(api.handlers(), access, metrics, limits.max_concurrent)
 
 

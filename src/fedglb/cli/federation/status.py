@@ -109,7 +109,8 @@ def _show(found: CoordinatorStatus) -> None:
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:
-        say(f"Update {found.updating} is in progress, waiting for {_names(found.waiting_for)}.")
+        awaited = ", ".join(found.waiting_for) or "nobody"
+        say(f"Update {found.updating} is in progress, waiting for {awaited}.")
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
         say(f"ALARM {alarm.kind}: {alarm.text}{when}")
@@ -209,16 +210,12 @@ def _updates(found: CoordinatorStatus) -> Table:
     return table
 
 
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "nobody"
-
-
-def _when(at: float | None) -> str:
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def _when(at: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    return "" if at is None else time.strftime(form, time.localtime(at))
 
 
 def _day(at: float | None) -> str:
-    return "" if at is None else time.strftime("%Y-%m-%d", time.localtime(at))
+    return _when(at, "%Y-%m-%d")
 
 
 def _ago(at: float | None, now: float) -> str:
