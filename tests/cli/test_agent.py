@@ -88,38 +88,30 @@ def test_what_is_not_allowed_leaves_no_samples(past, tmp_path, options, text):
             assert found.status.samples == 0
 
 
-def test_a_backup(tmp_path, rng):
-    with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
-        feed(one, rng, 8)
-        wanted = state(one)
-    code, out, _ = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
-    assert code == 0
-    assert "copy.db: " in out
-    with fg.Agent.open(tmp_path / "copy.db", PROBLEM) as back:
-        assert state(back) == wanted
-    code, _, errors = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
-    assert code == 2
-    assert "COPY.db = " in errors
-    assert "not there yet" in errors
-    code, _, errors = agent("backup", tmp_path / "no.db", tmp_path / "copy2.db")
-    assert code == 2
-    assert "that exists" in errors
-    (tmp_path / "other.db").write_bytes(b"")
-    code, _, errors = agent("backup", tmp_path / "other.db", tmp_path / "copy2.db")
-    assert code == 2
-    assert "AGENT.db = " in errors
-    assert not (tmp_path / "copy2.db").exists()
-
-
 def test_a_backup_while_the_agent_goes_on(tmp_path, rng):
     with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
         feed(one, rng, 8)
         wanted = state(one)
-        assert agent("backup", tmp_path / "a.db", tmp_path / "copy.db")[0] == 0
+        code, out, _ = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
+        assert (code, "copy.db: " in out) == (0, True)
         feed(one, rng, 3)
         assert one.status.samples == 11
     with fg.Agent.open(tmp_path / "copy.db", PROBLEM) as back:
         assert state(back) == wanted
+
+
+def test_backups_that_are_refused(tmp_path):
+    fg.Agent.open(tmp_path / "a.db", PROBLEM).close()
+    (tmp_path / "there.db").touch()
+    for source, copy, said in [
+        ("a.db", "there.db", "COPY.db = "),
+        ("a.db", "there.db", "not there yet"),
+        ("no.db", "copy.db", "that exists"),
+        ("there.db", "copy.db", "AGENT.db = "),  # an empty file
+    ]:
+        code, _, errors = agent("backup", tmp_path / source, tmp_path / copy)
+        assert (code, said in errors) == (2, True), errors
+    assert not (tmp_path / "copy.db").exists()
 
 
 def test_while_somebody_has_the_file_open(past, tmp_path):

@@ -9,6 +9,8 @@ import signal
 import stat
 import time
 
+import pytest
+
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
@@ -84,30 +86,27 @@ def test_running_killed_and_running_again(tmp_path, monkeypatch):
         assert names == ["a", "b", "the authority", "the coordinator", "the server"]
 
 
-def test_one_that_never_ran(tmp_path):
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
+@pytest.fixture
+def folder(tmp_path):
+    """A federation that has not run yet, with a certificate that ends soon."""
+    place = tmp_path / "demo"
+    federation("init", place, *INIT, "--clients", "shop-1", "--days", 5)
+    return place
+
+
+def test_one_that_never_ran(folder):
     before = sorted(folder.rglob("*"))
     code, out, _ = status(folder)
     assert code == 1
     assert "0 of 0 clients present; 0 updates" in out
-    assert sorted(folder.rglob("*")) == before
-
-
-def test_a_certificate_that_ends_soon_is_an_alarm(tmp_path):
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1", "--days", 5)
-    code, out, _ = status(folder)
-    assert code == 1
     assert "ALARM certificate: the certificate of shop-1 ends on" in out
+    assert sorted(folder.rglob("*")) == before
     assert set(certificate_ends(folder / "coordinator")) == {
         "shop-1", "the authority", "the coordinator", "the server",
     }  # fmt: skip
 
 
-def test_a_backup_is_a_file_to_start_with(tmp_path):
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
+def test_a_backup_is_a_file_to_start_with(folder, tmp_path):
     missing = federation("backup", folder, tmp_path / "copy.db")
     assert missing.returncode == 2
     assert "FOLDER = " in missing.stderr
@@ -121,16 +120,12 @@ def test_a_backup_is_a_file_to_start_with(tmp_path):
     copy.close()
 
 
-def test_what_is_no_federation(tmp_path):
-    code, _, err = status(tmp_path)
-    assert code == 2
-    assert "FOLDER" in err
-    assert "the operator's folder, or the coordinator's; this is neither" in err
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
-    code, _, err = status(folder / "clients" / "shop-1")
-    assert code == 2
-    assert "the operator's folder, or the coordinator's" in err
+def test_what_is_no_federation(folder, tmp_path):
+    for place in (tmp_path, folder / "clients" / "shop-1"):
+        code, _, err = status(place)
+        assert code == 2
+        assert "FOLDER = " in err
+        assert "the operator's folder, or the coordinator's" in err
 
 
 def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(tmp_path):

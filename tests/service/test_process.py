@@ -126,17 +126,6 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured, serve
         assert running.stop() == 0
 
 
-def test_a_file_a_port_and_a_path_that_others_have(tmp_path, running, serve):
-    found = serve(running.path, "--dim", "2", "--http", "127.0.0.1:0", "--wait", "0")
-    assert (found.exit_code, "is open already" in found.output) == (1, True)
-    found = serve(tmp_path / "b.db", "--dim", "2", "--http", f"127.0.0.1:{running.port}")
-    assert (found.exit_code, "in use" in found.output) == (1, True)
-    (tmp_path / "x").write_text("mine")
-    error = serve(tmp_path / "b.db", "--dim", "2", "--socket", tmp_path / "x").exception
-    assert isinstance(error, fg.InvalidInput)
-    assert error.argument == "--socket"
-
-
 ALONE = ["--dim", "2"]
 REFUSED = [
     ("--dim", ["--dim", "0"]),
