@@ -6,7 +6,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -37,6 +37,15 @@ StateFile: TypeAlias = Annotated[
     typer.Option(help="The coordinator's state.", show_default="coordinator/state.db"),
 ]
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def in_panel(panel: str) -> Callable[..., Any]:
+    """Return a function that makes options of one panel of the help."""
+
+    def option(text: str, default: str | None = None) -> Any:
+        return typer.Option(help=text, rich_help_panel=panel, show_default=default or True)
+
+    return option
 
 
 def console(stderr: bool = False) -> Console:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
 import typer
 
-from fedglb.cli.common import AgentFile, CopyFile, Json, print_copied, print_json
+from fedglb.cli.common import AgentFile, CopyFile, Json, in_panel, print_copied, print_json
 from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput, names_near
 from fedglb.io.atomic import checksum
@@ -17,16 +17,12 @@ from fedglb.links import LINKS
 from fedglb.problem_table import ProblemTable
 from fedglb.typing import FloatArray
 
-_PROBLEM = "The agent's problem, as in its application"
+_problem = in_panel("The agent's problem, as in its application")
 _NAMES = {
     "dim": "--dim", "link": "--link", "radius": "--radius", "noise": "--noise", "key": "--key",
     "curvature": "--curvature", "bundle": "--bundle", "path": "--into", "X": "FILE", "y": "FILE",
     "problem.dim": "--dim", "problem.link": "--link", "problem.radius": "--radius",
 }  # fmt: skip
-
-
-def _problem(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_PROBLEM, show_default=default or True)
 
 
 def import_(

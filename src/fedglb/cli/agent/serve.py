@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
-from fedglb.cli.common import JsonEvents, print_event, say
+from fedglb.cli.common import JsonEvents, in_panel, print_event, say
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.errors import number, one_of
@@ -21,66 +21,58 @@ from fedglb.links import LINKS
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
 
-_WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
+_where, _agent, _limit = map(in_panel, ("Where it listens", "The agent", "Limits"))
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
 _MODES = ("600", "660")
 _SLOW = 2.0  # seconds, after which it says what takes so long
 
 
-def _option(text: str, panel: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=panel)
-
-
 def serve(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; made if new.")],
     bundle: Annotated[
-        Path | None, _option("The client's folder, to take part in a federation.", _AGENT)
+        Path | None, _agent("The client's folder, to take part in a federation.")
     ] = None,
-    dim: Annotated[int | None, _option("Alone: d, features per arm.", _AGENT)] = None,
-    link: Annotated[str, _option(f"Alone: {', '.join(LINKS)}.", _AGENT)] = "logistic",
-    radius: Annotated[float, _option("Alone: S, the bound on ‖θ‖.", _AGENT)] = 1.0,
-    explore: Annotated[float, _option("The share of decisions drawn at random.", _AGENT)] = 0.0,
+    dim: Annotated[int | None, _agent("Alone: d, features per arm.")] = None,
+    link: Annotated[str, _agent(f"Alone: {', '.join(LINKS)}.")] = "logistic",
+    radius: Annotated[float, _agent("Alone: S, the bound on ‖θ‖.")] = 1.0,
+    explore: Annotated[float, _agent("The share of decisions drawn at random.")] = 0.0,
     durable: Annotated[
-        str, _option(f"What a reward survives: {', '.join(get_args(Durability))}.", _AGENT)
+        str, _agent(f"What a reward survives: {', '.join(get_args(Durability))}.")
     ] = "process",
     expire_after: Annotated[
-        float, _option("Seconds that a decision waits for its reward; then it expires.", _AGENT)
+        float, _agent("Seconds that a decision waits for its reward; then it expires.")
     ] = DecisionRules.expire_after,
     max_pending: Annotated[
-        int, _option("Decisions that may wait for their reward.", _AGENT)
+        int, _agent("Decisions that may wait for their reward.")
     ] = DecisionRules.max_pending,
     log: Annotated[
-        str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
+        str, _agent(f"Which arms are kept: {', '.join(get_args(KeptArms))}.")
     ] = "chosen",
     on_full_disk: Annotated[
-        str, _option(f"What choose does on a full disk: {', '.join(get_args(OnFullDisk))}.", _AGENT)
+        str, _agent(f"What choose does on a full disk: {', '.join(get_args(OnFullDisk))}.")
     ] = "raise",
     report_rewards: Annotated[
-        bool, _option("Report the number and the sum of rewards to the coordinator.", _AGENT)
+        bool, _agent("Report the number and the sum of rewards to the coordinator.")
     ] = False,
     wait: Annotated[
-        float, _option("Seconds to wait, at most, until another process closes the file.", _AGENT)
+        float, _agent("Seconds to wait, at most, until another process closes the file.")
     ] = 30.0,
-    http: Annotated[
-        str, _option("Address and port; port 0: any that is free.", _WHERE)
-    ] = "127.0.0.1:8731",
-    socket: Annotated[
-        Path | None, _option("A unix socket, in place of an address.", _WHERE)
-    ] = None,
+    http: Annotated[str, _where("Address and port; port 0: any that is free.")] = "127.0.0.1:8731",
+    socket: Annotated[Path | None, _where("A unix socket, in place of an address.")] = None,
     socket_mode: Annotated[
-        str, _option("Its mode: 600 (the same user) or 660 (the group, too).", _WHERE)
+        str, _where("Its mode: 600 (the same user) or 660 (the group, too).")
     ] = "600",
     token_file: Annotated[
-        Path | None, _option("A file with the token that requests must carry.", _WHERE)
+        Path | None, _where("A file with the token that requests must carry.")
     ] = None,
-    tls_cert: Annotated[Path | None, _option("A certificate, a PEM file.", _WHERE)] = None,
-    tls_key: Annotated[Path | None, _option("The certificate's key, a PEM file.", _WHERE)] = None,
-    max_body: Annotated[int, _option("Bytes of a request's body.", _LIMITS)] = 2**20,
-    max_arms: Annotated[int, _option("Arms of one request.", _LIMITS)] = 1000,
-    max_batch: Annotated[int, _option("Items of a batch.", _LIMITS)] = 1000,
-    max_concurrent: Annotated[int, _option("Requests at a time.", _LIMITS)] = 256,
+    tls_cert: Annotated[Path | None, _where("A certificate, a PEM file.")] = None,
+    tls_key: Annotated[Path | None, _where("The certificate's key, a PEM file.")] = None,
+    max_body: Annotated[int, _limit("Bytes of a request's body.")] = 2**20,
+    max_arms: Annotated[int, _limit("Arms of one request.")] = 1000,
+    max_batch: Annotated[int, _limit("Items of a batch.")] = 1000,
+    max_concurrent: Annotated[int, _limit("Requests at a time.")] = 256,
     shutdown_timeout: Annotated[
-        float, _option("Seconds that requests in progress have at the end.", _LIMITS)
+        float, _limit("Seconds that requests in progress have at the end.")
     ] = 30.0,
     as_json: JsonEvents = False,
 ) -> None:

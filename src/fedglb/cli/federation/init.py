@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
-from fedglb.cli.common import Json, print_json, seconds
+from fedglb.cli.common import Json, in_panel, print_json, seconds
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
@@ -31,18 +30,9 @@ _RENAMED = {
 }  # fmt: skip
 
 
-def _in(panel: str) -> Callable[..., Any]:
-    """Return a function that makes options in a panel of the help."""
-
-    def option(text: str, default: str | None = None) -> Any:
-        return typer.Option(help=text, rich_help_panel=panel, show_default=default or True)
-
-    return option
-
-
-_agreed = _in("What all members agree on")
-_server = _in("Server")
-_private = _in("Schedule and privacy")
+_agreed = in_panel("What all members agree on")
+_server = in_panel("Server")
+_private = in_panel("Schedule and privacy")
 
 
 def init(
@@ -58,7 +48,7 @@ def init(
     port: Annotated[int, _server("Its port.")] = 4222,
     bind: Annotated[
         str | None,
-        _server("IP address at which it listens.", "127.0.0.1; with --host 0.0.0.0, all"),
+        _server("IP address to listen on.", "127.0.0.1; with --host 0.0.0.0"),
     ] = None,
     days: Annotated[int, _server("Days for which the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
@@ -71,7 +61,7 @@ def init(
     dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
         Path | None,
-        _agreed("A file with a FeatureMap's JSON: how clients make features.", "none"),
+        _agreed("A FeatureMap as a JSON file: how clients make features.", "none"),
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
@@ -103,7 +93,7 @@ def init(
     ] = None,
     exploration: Annotated[
         float | None,
-        _agreed("Multiplies the radius of fedglb-ucb and older ones; 1 is the proven one.", "1.0"),
+        _agreed("Multiplies the radius of fedglb-ucb and older algorithms; 1 is proven.", "1.0"),
     ] = None,
     ridge: Annotated[
         float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
@@ -111,7 +101,7 @@ def init(
     delta: Annotated[
         float | None,
         _agreed(
-            "δ, the failure probability; fedglb-auto has none. With --epsilon the privacy's.",
+            "δ, the failure probability; with --epsilon, δ of the privacy. Not for fedglb-auto.",
             "0.01; required with --epsilon",
         ),
     ] = None,
@@ -150,7 +140,7 @@ def init(
     honest: Annotated[
         float | None,
         _private(
-            "The share of --max-clients whose noise suffices: every secure sum has as many.", "0.9"
+            "The share of --max-clients whose noise suffices; every sum needs that share.", "0.9"
         ),
     ] = None,
     minimum: Annotated[int | None, _private("Clients in every secure sum, at least.", "5")] = None,
