@@ -27,9 +27,8 @@ from fedglb.federation.agent.session import AgentSession
 from fedglb.federation.agent.store import Durability
 from fedglb.federation.agreement import Agreement
 from fedglb.kernels.scoring import pick, upper_bounds
-from fedglb.model import SharedModel
 from fedglb.protocol import Client
-from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
+from fedglb.protocol.messages import Evaluate, SumsRequest
 from fedglb.typing import FloatArray
 
 D, K, SAMPLES, SHOWN = 10, 25, 100_000, 64
@@ -57,7 +56,7 @@ class Bare:
         self._confidence, self._local = ALGORITHM.confidence, ALGORITHM.local_update
         self._radius = np.array(self._confidence.constants(agreement.setting))
         self._step = np.array(self._local.constants(agreement.setting), dtype=float)
-        self._functions = problem.link.compiled_functions
+        self._functions = problem.functions
         self._columns = [np.ascontiguousarray(table.T) for table in arms()]
         self._scores, self._widths = np.empty((2, K))
         self._X, self._y = arms()[:, 0].copy(), np.ones(SHOWN)
@@ -215,47 +214,14 @@ def in_turn(agent: Agent, bare: Bare, count: int, durable: str) -> Times:
     return {name: found[count // 10 :] for name, found in times.items()}  # warm
 
 
-def per_second(agent: Agent, threads: int, seconds: float) -> float:
-    """Return how many decisions with their rewards an agent handles."""
-    offered, counts, stop = arms(), [0] * threads, time.perf_counter() + seconds
-
-    def work(number: int) -> None:
-        while time.perf_counter() < stop:
-            decision = agent.choose(offered[counts[number] % SHOWN])
-            agent.observe(decision.id, 1.0)
-            counts[number] += 1
-
-    workers = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    return sum(counts) / seconds
-
-
-def adoption(agent: Agent, times: int) -> tuple[list[float], list[float]]:
-    """Choose while models that cover none of the samples are adopted, one after the other.
-
-    Returns the seconds of each choice and of each adoption.
-    """
-    answers, offered = agent._session.answers, arms()
-    model = SharedModel(1, 10.0 * np.eye(D), np.array([3.0]), np.zeros(D), None, None)
-    adopted: list[float] = []
-    chosen: list[float] = []
-
-    def adopt() -> None:
-        for update in range(2, times + 2):
-            start = time.perf_counter()
-            answers.adopt(NewModel("alone", update, 0, model))
-            adopted.append(time.perf_counter() - start)
-
-    with _beside(adopt, threading.Event()):
-        while len(adopted) < times:
-            start = time.perf_counter()
-            decision = agent.choose(offered[len(chosen) % SHOWN])
-            chosen.append(time.perf_counter() - start)
-            agent.observe(decision.id, 1.0)
-    return chosen, adopted
+def per_second(agent: Agent, seconds: float) -> float:
+    """Return how many decisions with their rewards an agent handles, in one thread."""
+    offered, count, stop = arms(), 0, time.perf_counter() + seconds
+    while time.perf_counter() < stop:
+        decision = agent.choose(offered[count % SHOWN])
+        agent.observe(decision.id, 1.0)
+        count += 1
+    return count / seconds
 
 
 # -- report ----------------------------------------------------------------------------------
@@ -294,19 +260,8 @@ def measure(folder: Path, count: int) -> None:
                 with beside(agent):
                     times = in_turn(agent, bare, calls_each, durable)
                 calls(f'durable="{durable}", {title}', times, durable)
-            speeds = {n: per_second(agent, n, 3.0) for n in (1, 4)}
-            print(f'\ndurable="{durable}", decisions with their rewards a second: ', end="")
-            print(", ".join(f"{n} thread(s) {v:,.0f}" for n, v in speeds.items()))
-            if durable == "process":
-                chosen, adopted = adoption(agent, 20)
-                row = (percentile(chosen, 50), percentile(chosen, 99), max(chosen) * 1e3)
-                print(
-                    f"\nchoose while models are adopted with {SAMPLES:,} samples on top, ", end=""
-                )
-                print(
-                    f"{1e3 * float(np.median(adopted)):.0f} ms each: p50 {row[0]:.1f} µs, ", end=""
-                )
-                print(f"p99 {row[1]:.1f} µs, max {row[2]:.1f} ms", flush=True)
+            rate = per_second(agent, 3.0)
+            print(f'\ndurable="{durable}", decisions with their rewards per second: {rate:,.0f}')
     with federation(folder / "federation", ["shop"], D) as place, coordinator(place) as head:
         path, bundle = folder / "nats.db", place.bundle("shop")
         filled(path, problem, bundle=bundle.folder)

@@ -19,21 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-
-class Choose(msgspec.Struct, forbid_unknown_fields=True):
-    """What the agent's service takes too."""
-
-    arms: list[list[float]]
-    ids: list[str | int] | None = None
-    t: int | None = None
-    key: str | None = None
-
-
-class Observe(msgspec.Struct, forbid_unknown_fields=True):
-    """What the agent's service takes too."""
-
-    id: str
-    reward: float
+from fedglb.service.messages import Choose, Observe
 
 
 class Rows:

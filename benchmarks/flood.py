@@ -1,7 +1,7 @@
 """One valid client floods the coordinator: what the others' updates cost meanwhile.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.flood`. A real nats-server with TLS,
-the coordinator as its command runs it, three agents that learn, and a fourth that takes part
+a coordinator, three agents that learn, and a fourth that takes part
 honestly while a second connection with its certificate and its session sends messages of one kind,
 `RATE` a second. Some updates without the flood and some with it take turns. An update's time is
 from its start (the coordinator's event) until the last of the three agents holds its model, ten
@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -28,9 +26,10 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from benchmarks.local_federation import Place, federation
+from benchmarks.local_federation import Coordinator, Place, coordinator, federation, learn
 from fedglb.federation import Agent
-from fedglb.federation.names import COORDINATOR, up
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
+from fedglb.federation.names import up
 from fedglb.federation.wire.codec import encode
 from fedglb.federation.wire.messages import Goodbye, Heartbeat, Upward, Withdrawal
 from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
@@ -103,7 +102,7 @@ class Flood:
         self._hear()
 
     def start(self, payloads: list[bytes], rate: int) -> None:
-        """Send these in turn, so many a second."""
+        """Send these in turn, `rate` per second."""
         self._tell([rate, [payload.hex() for payload in payloads]])
 
     def stop(self) -> float:
@@ -126,46 +125,13 @@ class Flood:
         self.process.wait()
 
 
-class Head:
-    """The coordinator's process, and when its updates started."""
-
-    def __init__(self, place: Place) -> None:
-        bundle = str(place.folder / COORDINATOR)
-        command = [sys.executable, "-m", "fedglb.cli", "federation", "coordinator", bundle]
-        options = ["--json", "--time-limit", "2"]
-        options += ["--min-interval", str(INTERVAL)]
-        self.process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
-        self.started: dict[int, float] = {}
-        self.joined: set[str] = set()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def cpu(self) -> float:
-        """Return the CPU seconds that it has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            event = json.loads(line)
-            if event["event"] == "updating":
-                self.started[event["update"]] = event["time"]
-            elif event["event"] == "joined":
-                self.joined.add(event["client"])
-
-    def close(self) -> None:
-        """End its process in good order."""
-        self.process.terminate()
-        self.process.wait(20.0)
-
-
 @contextmanager
-def stage(folder: Path) -> Iterator[tuple[Head, dict[str, Agent], Flood]]:
+def stage(folder: Path) -> Iterator[tuple[Coordinator, dict[str, Agent], Flood]]:
     """A federation in which all have joined."""
     with ExitStack() as stack:
         place = stack.enter_context(federation(folder / "federation", [*HONEST, FLOODER], D))
-        head = Head(place)
-        stack.callback(head.close)
+        policy = CoordinatorPolicy(time_limit=2.0, min_interval=INTERVAL)
+        head = stack.enter_context(coordinator(place, policy))
         agents = {
             name: stack.enter_context(
                 Agent.open(folder / f"{name}.db", fg.Problem(D), bundle=place.bundle(name).folder)
@@ -174,11 +140,7 @@ def stage(folder: Path) -> Iterator[tuple[Head, dict[str, Agent], Flood]]:
         }
         flood = Flood(place)
         stack.callback(flood.close)
-        deadline = time.monotonic() + 120.0
-        while head.joined != set(agents):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"only {head.joined} have joined")
-            time.sleep(0.05)
+        head.wait_for_members(len(agents))
         yield head, agents, flood
 
 
@@ -203,27 +165,19 @@ def kinds(agent: Agent) -> dict[str, tuple[list[bytes], int]]:
     return {**out, "Goodbye and Hello": (farewell, RATE)}  # the last: its session ends
 
 
-def learn(agent: Agent, rng: np.random.Generator) -> None:
-    """Give an agent more samples."""
-    for _ in range(SAMPLES):
-        arms = rng.standard_normal((5, D))
-        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-        agent.observe(agent.choose(arms).id, float(rng.random() < 0.5))
-
-
-def update(head: Head, agents: dict[str, Agent], rng: np.random.Generator) -> float:
+def update(head: Coordinator, agents: dict[str, Agent], rng: np.random.Generator) -> float:
     """Let an agent ask for an update; return the seconds from its start to the last model."""
     for name in HONEST:
-        learn(agents[name], rng)
+        learn(agents[name], rng, D, SAMPLES)
     number = max(agent.status.model for agent in agents.values()) + 1
-    asked = time.time()
     agents["a"].request_update()
     held = all(agents[name].wait_for_model(number, TIMEOUT) for name in HONEST)
     done = time.time()
     if not held:
         return TIMEOUT
-    time.sleep(0.05)  # the event's line may come after the model
-    return done - head.started.get(number, asked)
+    while (event := head.next_event("updating", TIMEOUT))["update"] != number:
+        pass
+    return done - float(event["time"])
 
 
 def measure(rounds: int, each: int) -> dict[str, dict[str, float]]:
@@ -242,9 +196,9 @@ def measure(rounds: int, each: int) -> dict[str, dict[str, float]]:
                 quiet += [update(head, agents, rng) for _ in range(each)]
                 flood.start(payloads, rate)
                 time.sleep(0.5)
-                before, since = head.cpu(), time.monotonic()
+                before, since = head.cpu, time.monotonic()
                 flooded += [update(head, agents, rng) for _ in range(each)]
-                used, took = used + head.cpu() - before, took + time.monotonic() - since
+                used, took = used + head.cpu - before, took + time.monotonic() - since
                 rates.append(flood.stop())
                 time.sleep(0.5)
             out[name] = {

@@ -6,6 +6,7 @@ The coordinator runs in a process of its own, as it would be run.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,9 @@ from pathlib import Path
 from queue import Empty
 from typing import Any
 
+import numpy as np
+
+from fedglb.federation import Agent
 from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator.events import CoordinatorEvent
@@ -45,12 +49,21 @@ class Place:
         return Bundle.read(self.folder / COORDINATOR)
 
 
+#: An algorithm whose trigger never fires: updates are asked for.
+ON_REQUEST = {"name": "fedglb-ucb", "threshold": 1e12, "solver": "newton"}
+
+
 @contextmanager
-def federation(folder: Path, names: Sequence[str], dim: int) -> Iterator[Place]:
-    """Make a federation whose trigger never fires (updates are asked for), and start its server."""
+def federation(
+    folder: Path,
+    names: Sequence[str],
+    dim: int,
+    algorithm: dict[str, Any] = ON_REQUEST,
+    minimum: int | None = None,
+) -> Iterator[Place]:
+    """Make a federation, and start its server."""
     port = nats_process.free_port()
-    algorithm = {"name": "fedglb-ucb", "threshold": 1e12, "solver": "newton"}
-    table = AgreementTable(len(names), ProblemTable(dim), algorithm)
+    table = AgreementTable(len(names), ProblemTable(dim), algorithm, minimum=minimum)
     operator.init(folder, NAME, table, names, ["127.0.0.1"], port, bind="127.0.0.1")
     with nats_process.start(folder / "server", folder / "server" / "log"):
         yield Place(folder)
@@ -75,16 +88,25 @@ class Coordinator:
                 return dict(facts)
 
     def wait_for_members(self, count: int, timeout: float = 120.0) -> None:
-        """Return when so many clients have joined."""
+        """Return when this many clients have joined."""
         for _ in range(count):
             self.next_event("joined", timeout)
 
+    @property
+    def cpu(self) -> float:
+        """The CPU seconds that it has used."""
+        return cpu_seconds(self.process.pid or 0)
+
+
+#: Nobody is excluded because this machine is slow.
+PATIENT = CoordinatorPolicy(time_limit=300.0, absent_after=600.0)
+
 
 @contextmanager
-def coordinator(place: Place) -> Iterator[Coordinator]:
-    """Run the coordinator, with long timeouts: nobody is excluded because this machine is slow."""
+def coordinator(place: Place, policy: CoordinatorPolicy = PATIENT) -> Iterator[Coordinator]:
+    """Run the coordinator."""
     events = SPAWN.Queue()
-    process = SPAWN.Process(target=_serve, args=(place.folder, events), daemon=True)
+    process = SPAWN.Process(target=_serve, args=(place.folder, policy, events), daemon=True)
     process.start()
     try:
         yield Coordinator(process, events)
@@ -94,9 +116,23 @@ def coordinator(place: Place) -> Iterator[Coordinator]:
         process.kill()
 
 
-def _serve(folder: Path, events: Any) -> None:
+def _serve(folder: Path, policy: CoordinatorPolicy, events: Any) -> None:
     def on_event(event: CoordinatorEvent) -> None:
-        events.put((event.kind, event.facts))
+        events.put((event.kind, {**event.facts, "time": time.time()}))
 
-    policy = CoordinatorPolicy(time_limit=300.0, absent_after=600.0)
     serve(Bundle.read(folder / COORDINATOR), folder / "coordinator.db", policy, on_event)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds that a process has used (Linux)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def learn(agent: Agent, rng: np.random.Generator, dim: int, samples: int) -> None:
+    """Give an agent more samples."""
+    for _ in range(samples):
+        arms = rng.standard_normal((5, dim))
+        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+        decision = agent.choose(arms)
+        agent.observe(decision.id, float(rng.random() < 0.5 + 0.4 * arms[decision.arm, 0]))

@@ -23,17 +23,14 @@ from typing import Any
 import numpy as np
 
 import fedglb as fg
-from benchmarks.local_federation import SPAWN, Place, coordinator
+from benchmarks.local_federation import SPAWN, Place, coordinator, federation, learn
 from fedglb.federation import Agent
-from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import masked, own_seed
 from fedglb.privacy import SystemNoise
 from fedglb.privacy.fixed_point import size
-from fedglb.problem_table import ProblemTable
-from tests.federation.helpers import nats_process
 
 D, PROCESSES, SAMPLES = 10, 2, 20
+SCHEDULE = {"name": "fedglb-private", "growth": 1.06}
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6}
 KINDS: dict[str, tuple[dict[str, Any], bool]] = {
     "in the clear, no noise": ({}, False),
@@ -74,24 +71,9 @@ def run_agents(place: Place, names: Sequence[str], pipe: Any) -> None:
         for name in names:
             path, bundle = place.folder / f"{name}.db", place.bundle(name).folder
             agent = stack.enter_context(Agent.open(path, fg.Problem(D), bundle=bundle, beat=5.0))
-            for _ in range(SAMPLES):
-                x = rng.standard_normal(D)
-                decision = agent.choose([x / np.linalg.norm(x)])
-                agent.observe(decision.id, float(rng.random() < 0.5))
+            learn(agent, rng, D, SAMPLES)
         pipe.send("here")
         pipe.recv()
-
-
-def make(folder: Path, names: Sequence[str], kind: str, updates: int, first: float) -> Place:
-    """Make a federation of this kind."""
-    more, secure = KINDS[kind]
-    algorithm = {"name": "fedglb-private", "updates": updates, "first": first, "growth": 1.06}
-    table = AgreementTable(
-        len(names), ProblemTable(D), {**algorithm, **more}, minimum=5 if secure else None
-    )
-    port = nats_process.free_port()
-    operator.init(folder, "benchmark", table, names, ["127.0.0.1"], port, bind="127.0.0.1")
-    return Place(folder)
 
 
 def updates_of(agents: int, updates: int, first: float) -> dict[str, list[float]]:
@@ -101,9 +83,10 @@ def updates_of(agents: int, updates: int, first: float) -> dict[str, list[float]
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         places, lines = {}, []
         for number, kind in enumerate(KINDS):
-            place = places[kind] = make(folder / f"{number}", names, kind, updates, first)
-            server = place.folder / "server"
-            stack.enter_context(nats_process.start(server, server / "log"))
+            more, secure = KINDS[kind]
+            algorithm = {**SCHEDULE, "updates": updates, "first": first, **more}
+            made = federation(folder / f"{number}", names, D, algorithm, 5 if secure else None)
+            place = places[kind] = stack.enter_context(made)
             for k in range(PROCESSES):
                 line, theirs = SPAWN.Pipe()
                 some = names[k::PROCESSES]

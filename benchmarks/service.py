@@ -19,19 +19,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import msgspec
 import numpy as np
 
 import fedglb as fg
+from benchmarks.local_federation import cpu_seconds
 
 D, K, SHOWN = 10, 25, 64
 CONNECTIONS = (1, 4, 16)
 HEAD = {"Content-Type": "application/json"}
+Body = Callable[[int], bytes]  # of the k-th request to choose
 
 
 def offered() -> list[list[list[float]]]:
@@ -65,17 +66,36 @@ def request(path: str, body: bytes) -> bytes:
 
 
 @dataclass
-class Measured:
-    """Seconds of each `choose` and each `observe`, and of the whole."""
+class Row:
+    """What was measured for one kind of server and a number of connections, over all turns.
+
+    Seconds of each `choose` and each `observe`; pairs per second and processor seconds per pair of
+    each turn.
+    """
 
     choose: list[float] = field(default_factory=list)
     observe: list[float] = field(default_factory=list)
-    seconds: float = 0.0
+    rates: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    def p50(self) -> float:
+        """Return the µs of a choice and its reward."""
+        return 1e6 * float(np.median(self.choose) + np.median(self.observe))
+
+    def cells(self) -> list[str]:
+        """Return the numbers as text."""
+        both = (self.choose, self.observe)
+        numbers = [1e6 * float(np.percentile(x, p)) for x in both for p in (50, 99)]
+        return [
+            *(f"{x:,.0f}" for x in numbers),
+            f"{statistics.median(self.rates):,.0f}",
+            f"{1e6 * statistics.median(self.processor):,.0f}",
+        ]
 
 
-def drive(port: int, connections: int, pairs: int, body: Callable[[int], bytes]) -> Measured:
+def drive(port: int, connections: int, pairs: int, body: Body, row: Row) -> None:
     """Choose, then report a reward, `pairs` times over each of some connections at a time."""
-    found, poll, clock = Measured(), select.epoll(), time.perf_counter
+    poll, clock = select.epoll(), time.perf_counter
     sockets: dict[int, socket.socket] = {}
     state: dict[int, tuple[str, float, int, bytes]] = {}  # what is asked, since when, which, got
     begin = clock()
@@ -98,27 +118,23 @@ def drive(port: int, connections: int, pairs: int, body: Callable[[int], bytes])
             if not found_end or len(rest) < length:
                 state[number] = (kind, since, index, got)
                 continue
-            getattr(found, kind).append(clock() - since)
+            getattr(row, kind).append(clock() - since)
             if kind == "choose":
                 id_ = msgspec.json.decode(rest)["id"]
                 answer = request("/v1/observe", b'{"id":"%s","reward":1.0}' % id_.encode())
                 following = "observe"
             elif index + 1 < pairs:
-                answer, following, index = (
-                    request("/v1/choose", body(index + 1)),
-                    "choose",
-                    index + 1,
-                )
+                following, index = "choose", index + 1
+                answer = request("/v1/choose", body(index))
             else:
                 del state[number]
                 continue
             state[number] = (following, clock(), index, b"")
             sockets[number].sendall(answer)
-    found.seconds = clock() - begin
+    row.rates.append(connections * pairs / (clock() - begin))
     for made in sockets.values():
         made.close()
     poll.close()
-    return found
 
 
 @dataclass(frozen=True)
@@ -130,8 +146,7 @@ class Server:
 
     def seconds(self) -> float:
         """Return its processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_seconds(self.process.pid)
 
 
 @contextmanager
@@ -147,42 +162,6 @@ def server(*command: str) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait()
-
-
-@dataclass
-class Row:
-    """What was measured for one kind of server and a number of connections, over all turns."""
-
-    choose: list[float]
-    observe: list[float]
-    rates: list[float]
-    processor: list[float]
-
-    @classmethod
-    def empty(cls) -> Row:
-        """Return one before the first turn."""
-        return cls([], [], [], [])
-
-    def add(self, found: Measured, processor: float) -> None:
-        """Add a turn."""
-        self.choose += found.choose
-        self.observe += found.observe
-        self.rates.append(len(found.choose) / found.seconds)
-        self.processor.append(processor / len(found.choose))
-
-    def p50(self) -> float:
-        """Return the µs of a choice and its reward."""
-        return 1e6 * float(np.median(self.choose) + np.median(self.observe))
-
-    def cells(self) -> list[str]:
-        """Return the numbers as text."""
-        both = (self.choose, self.observe)
-        numbers = [1e6 * float(np.percentile(x, p)) for x in both for p in (50, 99)]
-        return [
-            *(f"{x:,.0f}" for x in numbers),
-            f"{statistics.median(self.rates):,.0f}",
-            f"{1e6 * statistics.median(self.processor):,.0f}",
-        ]
 
 
 def table(rows: dict[tuple[str, int], Row], bare: str) -> None:
@@ -203,18 +182,18 @@ def table(rows: dict[tuple[str, int], Row], bare: str) -> None:
 
 
 def measure(
-    kinds: Mapping[str, tuple[Server, Callable[[int], bytes]]], pairs: int, turns: int
+    kinds: Mapping[str, tuple[Server, Body]], pairs: int, turns: int
 ) -> dict[tuple[str, int], Row]:
     """Load each kind of server in turn."""
-    rows = {(name, n): Row.empty() for n in CONNECTIONS for name in kinds}
+    rows = {(name, n): Row() for n in CONNECTIONS for name in kinds}
     for running, body in kinds.values():
-        drive(running.port, 1, 200, body)  # warm
+        drive(running.port, 1, 200, body, Row())  # warm
     for _ in range(turns):
         for (name, n), row in rows.items():
             running, body = kinds[name]
             before = running.seconds()
-            found = drive(running.port, n, pairs // n, body)
-            row.add(found, running.seconds() - before)
+            drive(running.port, n, pairs // n, body, row)
+            row.processor.append((running.seconds() - before) / (pairs // n * n))
     return rows
 
 
@@ -223,37 +202,25 @@ def clients(port: int, count: int, turns: int) -> None:
     url = f"http://127.0.0.1:{port}"
     bare, ours = http.client.HTTPConnection("127.0.0.1", port), fg.AgentClient(url)
 
-    def with_http_client(k: int) -> None:
-        bare.request("POST", "/v1/choose", plain(k), HEAD)
-        bare.request("POST", "/v1/observe", _reward(bare.getresponse().read()), HEAD)
-        bare.getresponse().read()
-
-    def with_ours(k: int) -> None:
-        ours.observe(ours.choose(ARMS[k % SHOWN]).id, 1.0)
-
-    async def in_turn(call: Callable[[int], Awaitable[None]]) -> None:
+    def with_http_client() -> None:
         for k in range(count):
-            await call(k)
+            bare.request("POST", "/v1/choose", plain(k), HEAD)
+            bare.request("POST", "/v1/observe", _reward(bare.getresponse().read()), HEAD)
+            bare.getresponse().read()
 
-    async def with_ours_async() -> None:
+    def with_ours() -> None:
+        for k in range(count):
+            ours.observe(ours.choose(ARMS[k % SHOWN]).id, 1.0)
+
+    async def with_async_client() -> None:
         async with fg.AsyncAgentClient(url) as client:
-
-            async def call(k: int) -> None:
+            for k in range(count):
                 await client.observe((await client.choose(ARMS[k % SHOWN])).id, 1.0)
 
-            await in_turn(call)
-
-    def several(call: Callable[[int], None]) -> Callable[[], None]:
-        def run() -> None:
-            for k in range(count):
-                call(k)
-
-        return run
-
     kinds: dict[str, Callable[[], None]] = {
-        "http.client, by hand": several(with_http_client),
-        "AgentClient": several(with_ours),
-        "AsyncAgentClient": lambda: asyncio.run(with_ours_async()),
+        "http.client, by hand": with_http_client,
+        "AgentClient": with_ours,
+        "AsyncAgentClient": lambda: asyncio.run(with_async_client()),
     }
     seen: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(turns):

@@ -29,7 +29,15 @@ import nats
 import numpy as np
 
 import fedglb as fg
-from benchmarks.local_federation import NAME, SPAWN, Place, coordinator, federation
+from benchmarks.local_federation import (
+    NAME,
+    SPAWN,
+    Place,
+    coordinator,
+    cpu_seconds,
+    federation,
+    learn,
+)
 from fedglb.federation import Agent
 from fedglb.federation.names import down, up
 from fedglb.federation.wire.codec import encode
@@ -67,7 +75,7 @@ def run_agents(place: Place, names: Sequence[str], pipe: Any) -> None:
             update, asks = order
             if not update:
                 for agent in agents:
-                    learn(agent, rng)
+                    learn(agent, rng, D, SAMPLES)
                 pipe.send("learned")
                 continue
             start, used = time.monotonic(), time.process_time()  # one clock for all processes
@@ -86,21 +94,6 @@ def _memory(kind: str, pid: int | str) -> float:
     """Return a process's memory in kB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(kind)))
-
-
-def _cpu(pid: int) -> float:
-    """Return the CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def learn(agent: Agent, rng: np.random.Generator) -> None:
-    """Give an agent more samples."""
-    for _ in range(SAMPLES):
-        arms = rng.standard_normal((5, D))
-        arms /= np.linalg.norm(arms, axis=1, keepdims=True)
-        decision = agent.choose(arms)
-        agent.observe(decision.id, float(rng.random() < 0.5 + 0.4 * arms[decision.arm, 0]))
 
 
 def update(pipes: Sequence[Any], number: int) -> tuple[float, float]:
@@ -244,13 +237,13 @@ async def _in_turn(
         await gatherer.begin()
     full, own, theirs, rounds, size, bare, bare_used = [], [], [], [], [], [], []
     for number in range(1, updates + 3):
-        before = _cpu(head.process.pid)
+        before = head.cpu
         took, used = await asyncio.to_thread(update, agents, number)
-        own_used = _cpu(head.process.pid) - before
+        own_used = head.cpu - before
         facts = await asyncio.to_thread(head.next_event, "updated", 60.0)
-        before = time.process_time() + sum(_cpu(pid) for pid in clients)
+        before = time.process_time() + sum(map(cpu_seconds, clients))
         gathered = [await gatherer.round() for _ in range(each)]
-        after = time.process_time() + sum(_cpu(pid) for pid in clients)
+        after = time.process_time() + sum(map(cpu_seconds, clients))
         if number > 2:  # warm
             full.append(1e3 * took)
             own.append(own_used)

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import fedglb as fg
-from fedglb.cli.report_errors import as_options
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput, instance, relocated, under
 from fedglb.federation.wire.codec import Malformed, OtherVersion
 
@@ -77,10 +77,8 @@ def test_errors_pass_between_processes(error):
     ],
 )
 def test_an_argument_is_called_by_its_option_and_a_key_of_a_file_by_its_key(path, source, expected):
-    names = {
-        ("seeds",): "--seeds", ("solver",): "--solver", ("solver", "tolerance"): "--tolerance",
-    }  # fmt: skip
-    with pytest.raises(InvalidInput) as caught, as_options(names), under(source=source):
+    names = {name: f"--{name}" for name in ("seeds", "solver", "tolerance")}
+    with pytest.raises(InvalidInput) as caught, report_errors(**names), under(source=source):
         raise InvalidInput(path, 0, "nothing")
     assert caught.value.argument == expected
 

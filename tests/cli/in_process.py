@@ -6,18 +6,20 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
+from pathlib import Path
 from unittest.mock import patch
 
 from fedglb.cli import main
 
 
-def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
+def fedglb(*arguments: str | float | Path) -> subprocess.CompletedProcess[str]:
     """Call `fedglb` with these arguments; return its exit code and what it printed."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         redirect_stdout(out),
         redirect_stderr(err),
-        patch.object(sys, "argv", ["fedglb", *arguments]),
+        patch.object(sys, "argv", ["fedglb", *map(str, arguments)]),
         patch.object(sys, "path", [*sys.path]),
     ):
         try:
@@ -25,3 +27,6 @@ def fedglb(*arguments: str) -> subprocess.CompletedProcess[str]:
         except SystemExit as end:
             code = int(end.code or 0)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+agent, federation = partial(fedglb, "agent"), partial(fedglb, "federation")

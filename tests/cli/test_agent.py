@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import polars as pl
 import pytest
 
 import fedglb as fg
-from fedglb.cli import main
+from tests.cli import in_process
 from tests.federation.helpers.agent_driver import arms, feed, state
 
 PROBLEM = fg.Problem(dim=3)
 
 
-@pytest.fixture
-def agent(monkeypatch, capsys):
-    """The command in this process; returns its exit code, output and errors."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedglb", "agent", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, " ".join(said.err.split())
-
-    return run
+def agent(*arguments) -> tuple[int, str, str]:
+    out = in_process.agent(*arguments)
+    return out.returncode, out.stdout, out.stderr
 
 
 @pytest.fixture
@@ -47,7 +34,7 @@ def past(tmp_path):
 
 
 @pytest.mark.parametrize("features", ["x", "a,b,c"])
-def test_a_warm_start(agent, past, tmp_path, features):
+def test_a_warm_start(past, tmp_path, features):
     file, X, y = past
     command = ("import", file, "--into", tmp_path / "a.db", "--dim", 3, "--features", features)
     code, out, errors = agent(*command, "--json")
@@ -64,7 +51,7 @@ def test_a_warm_start(agent, past, tmp_path, features):
         assert state(warm) == wanted
 
 
-def test_what_an_agent_exports_another_one_imports(agent, tmp_path, rng):
+def test_what_an_agent_exports_another_one_imports(tmp_path, rng):
     with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
         feed(one, rng, 8)
         one.choose(np.eye(3))
@@ -84,7 +71,7 @@ def rng():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--dim", 4), "--features = 'x' is not allowed: give 4 numbers per row; it has 3"),
+        (("--dim", 4), "4 numbers per row; it has 3"),
         (("--dim", 3, "--reward", "rewrad"), "--reward = 'rewrad'"),
         (("--dim", 3, "--features", "a,b,d"), "--features = 'd'"),
         (("--dim", 3, "--reward", "a"), "FILE[3] ="),
@@ -92,7 +79,7 @@ def rng():
         ((), "--dim = None"),
     ],
 )  # fmt: skip
-def test_what_is_not_allowed_leaves_no_samples(agent, past, tmp_path, options, text):
+def test_what_is_not_allowed_leaves_no_samples(past, tmp_path, options, text):
     code, _, errors = agent("import", past[0], "--into", tmp_path / "a.db", *options)
     assert code == 2
     assert text in errors
@@ -101,41 +88,33 @@ def test_what_is_not_allowed_leaves_no_samples(agent, past, tmp_path, options, t
             assert found.status.samples == 0
 
 
-def test_a_backup(agent, tmp_path, rng):
+def test_a_backup_while_the_agent_goes_on(tmp_path, rng):
     with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
         feed(one, rng, 8)
         wanted = state(one)
-    code, out, _ = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
-    assert code == 0
-    assert "copy.db: " in out
-    with fg.Agent.open(tmp_path / "copy.db", PROBLEM) as back:
-        assert state(back) == wanted
-    code, _, errors = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
-    assert code == 2
-    assert "COPY.db = " in errors
-    assert "not there yet" in errors
-    code, _, errors = agent("backup", tmp_path / "no.db", tmp_path / "copy2.db")
-    assert code == 2
-    assert "that exists" in errors
-    (tmp_path / "other.db").write_bytes(b"")
-    code, _, errors = agent("backup", tmp_path / "other.db", tmp_path / "copy2.db")
-    assert code == 2
-    assert "AGENT.db = " in errors
-    assert not (tmp_path / "copy2.db").exists()
-
-
-def test_a_backup_while_the_agent_goes_on(agent, tmp_path, rng):
-    with fg.Agent.open(tmp_path / "a.db", PROBLEM) as one:
-        feed(one, rng, 8)
-        wanted = state(one)
-        assert agent("backup", tmp_path / "a.db", tmp_path / "copy.db")[0] == 0
+        code, out, _ = agent("backup", tmp_path / "a.db", tmp_path / "copy.db")
+        assert (code, "copy.db: " in out) == (0, True)
         feed(one, rng, 3)
         assert one.status.samples == 11
     with fg.Agent.open(tmp_path / "copy.db", PROBLEM) as back:
         assert state(back) == wanted
 
 
-def test_while_somebody_has_the_file_open(agent, past, tmp_path):
+def test_backups_that_are_refused(tmp_path):
+    fg.Agent.open(tmp_path / "a.db", PROBLEM).close()
+    (tmp_path / "there.db").touch()
+    for source, copy, said in [
+        ("a.db", "there.db", "COPY.db = "),
+        ("a.db", "there.db", "not there yet"),
+        ("no.db", "copy.db", "that exists"),
+        ("there.db", "copy.db", "AGENT.db = "),  # an empty file
+    ]:
+        code, _, errors = agent("backup", tmp_path / source, tmp_path / copy)
+        assert (code, said in errors) == (2, True), errors
+    assert not (tmp_path / "copy.db").exists()
+
+
+def test_while_somebody_has_the_file_open(past, tmp_path):
     with fg.Agent.open(tmp_path / "a.db", PROBLEM):
         code, _, errors = agent("import", past[0], "--into", tmp_path / "a.db", "--dim", 3)
         assert code == 1

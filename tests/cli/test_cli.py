@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from types import SimpleNamespace
 
+import click
 import pytest
+from typer.main import get_command
 
 import fedglb as fg
+from fedglb.cli import app
 from fedglb.cli.run import _complete_name, _complete_pair
 from tests.cli.in_process import fedglb
 
@@ -31,49 +36,45 @@ def test_the_version_is_the_installed_package_s():
     assert fg.__version__ == metadata.version("fedglb")
 
 
-def test_json_is_the_simulation():
-    out = fedglb("run", "fedglb-ucb", "threshold=0.5", "solver=newton", "--json", *SMALL)
-    assert out.returncode == 0, out.stderr
-    answer = json.loads(out.stdout)
-    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
-    expected = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton()), env, 12, seed=5)
-    for key in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
-        assert answer[key] == getattr(expected, key)
-    assert answer["exploration"] == 1.0
-    assert len(answer["updates"]) == expected.syncs
-    assert answer["ledger"] == expected.ledger.to_dicts()
+RUNS = [
+    ("fedglb-ucb", "threshold=0.5, solver=newton", fg.fedglb_ucb(0.5, fg.Newton())),
+    ("fedglb-ucb", "threshold=0.2", fg.fedglb_ucb(0.2)),
+    ("fedglb-ucb", "threshold=0.2, clock=own samples", fg.fedglb_ucb(0.2, clock="own samples")),
+    ("dislinucb", "threshold=0.2", fg.dislinucb(0.2)),
+    ("dislinucb", "threshold=0.2, clock=own samples", fg.dislinucb(0.2, clock="own samples")),
+    ("one-ucb-glm", "exploration=0.1", fg.one_ucb_glm(exploration=0.1)),
+    (
+        "one-ucb-glm",
+        "exploration=0.1, tolerance=0.5",
+        fg.one_ucb_glm(exploration=0.1, tolerance=0.5),
+    ),
+    ("n-ucb-glm", "exploration=0.1", fg.n_ucb_glm(exploration=0.1)),
+    ("n-ucb-glm", "exploration=0.1, tolerance=0.5", fg.n_ucb_glm(exploration=0.1, tolerance=0.5)),
+    (
+        "fedglb-ucb",
+        "threshold=0.5, solver.stop=fixed, solver=agd, solver.rounds=3, confidence.fixed=0.3",
+        fg.fedglb_ucb(0.5, fg.AGD(stop="fixed", rounds=3), confidence=fg.Fixed(0.3)),
+    ),
+]
 
 
-@pytest.mark.parametrize("name", ["fedglb-ucb", "dislinucb"])
-def test_the_clock_of_the_event(name):
-    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
-    syncs = {}
-    for clock in ("steps", "own samples"):
-        out = fedglb("run", name, "threshold=0.2", f"clock={clock}", "--json", *SMALL)
-        assert out.returncode == 0, out.stderr
-        answer = json.loads(out.stdout)
-        expected = fg.simulate(fg.ALGORITHMS[name](0.2, clock=clock), env, 12, seed=5)
-        assert (answer["regret"], answer["syncs"]) == (expected.regret, expected.syncs)
-        assert answer["trigger"] == f"Event(threshold=0.2, clock='{clock}')"
-        syncs[clock] = expected.syncs
-    assert syncs["steps"] != syncs["own samples"]
-
-
-@pytest.mark.parametrize("name", ["one-ucb-glm", "n-ucb-glm"])
-def test_the_tolerance_of_an_exact_fit(name):
-    small = [*SMALL, "link=poisson", "noise=1", "exploration=0.1"]
+def test_json_is_the_simulation_that_the_keys_ask_for():
     env = fg.Synthetic(fg.Problem(3, fg.Poisson(), noise=1.0), clients=3, arms=4)
-    out = fedglb("run", name, "tolerance=0.5", "--json", *small)
-    assert out.returncode == 0, out.stderr
-    answer = json.loads(out.stdout)
-
-    def expected(tolerance):
-        algorithm = fg.ALGORITHMS[name](exploration=0.1, tolerance=tolerance)
-        run = fg.simulate(algorithm, env, 12, seed=5)
-        return run.regret, None if run.theta is None else run.theta.tolist()
-
-    assert (answer["regret"], answer["theta"]) == expected(0.5)
-    assert expected(0.5) != expected(None)
+    seen = set()
+    for name, keys, algorithm in RUNS:
+        out = fedglb("run", name, *keys.split(", "), "link=poisson", "noise=1", "--json", *SMALL)
+        assert out.returncode == 0, out.stderr
+        answer, expected = json.loads(out.stdout), fg.simulate(algorithm, env, 12, seed=5)
+        for key in ("regret", "reward", "syncs", "rounds", "transfers", "scalars"):
+            assert answer[key] == getattr(expected, key), (name, keys)
+        assert answer["exploration"] == algorithm.exploration
+        assert answer["theta"] == (None if expected.theta is None else expected.theta.tolist())
+        assert len(answer["updates"]) == expected.updates.height
+        assert answer["ledger"] == expected.ledger.to_dicts()
+        seen.add((answer["regret"], str(answer["theta"])))
+    assert len(seen) == len(RUNS)  # no key is ignored
+    out = fedglb("run", "fedglb-mix", "solver.slack=1e-6", "--json", *SMALL)
+    assert json.loads(out.stdout)["global_update"] == "OneExchange(slack=1e-06, within='radius')"
 
 
 @pytest.mark.parametrize("name", fg.ALGORITHMS)
@@ -86,10 +87,24 @@ def test_a_table_for_every_algorithm(name):
     assert "transfers" in out.stdout
 
 
-def test_help_shows_an_example_and_the_keys_of_an_algorithm():
-    text = fedglb("run", "--help").stdout
-    for part in ("Example:", "fedglb-ucb-3", "--json", "--help"):
-        assert part in text
+def commands(group: click.Command, *names: str) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, *names, name)
+        else:
+            yield (*names, name)
+
+
+def test_every_help_shows_an_example_of_its_command():
+    found = list(commands(get_command(app)))
+    assert len(found) == 22
+    for words in found:
+        text = " ".join(fedglb(*words, "--help").stdout.split())
+        assert re.search(rf"Example: (\w+=\S+ )?fedglb {' '.join(words)}\b", text), words
+
+
+def test_help_shows_the_keys_of_an_algorithm():
+    assert "fedglb-ucb-3" in fedglb("run", "--help").stdout
     for arguments in (["fedglb-private", "--help"], ["--help", "fedglb-private"]):
         text = fedglb("run", *arguments).stdout
         for key in (*inspect.signature(fg.fedglb_private).parameters, "link", "clients", "horizon"):
@@ -101,18 +116,6 @@ def test_completion_knows_names_keys_and_values():
     assert _complete_name("fedglb-ucb-") == ["fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3"]
     assert _complete_pair(context, "cl") == ["clock=", "clients="]
     assert _complete_pair(context, "link=p") == ["link=poisson", "link=probit"]
-
-
-def test_tables_are_given_key_by_key():
-    given = ["solver.stop=fixed", "solver=agd", "solver.rounds=3", "confidence.fixed=0.3"]
-    out = fedglb("run", "fedglb-ucb", "threshold=0.5", *given, "--json", *SMALL)
-    assert out.returncode == 0, out.stderr
-    env = fg.Synthetic(fg.Problem(3), clients=3, arms=4)
-    solver = fg.AGD(stop="fixed", rounds=3)
-    algorithm = fg.fedglb_ucb(0.5, solver, confidence=fg.Fixed(0.3))
-    assert json.loads(out.stdout)["regret"] == fg.simulate(algorithm, env, 12, seed=5).regret
-    out = fedglb("run", "fedglb-mix", "solver.slack=1e-6", "--json", *SMALL)
-    assert json.loads(out.stdout)["global_update"] == "OneExchange(slack=1e-06, within='radius')"
 
 
 @pytest.mark.parametrize(

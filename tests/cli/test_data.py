@@ -78,8 +78,3 @@ def test_an_unknown_name():
     assert out.returncode == 2
     assert out.stderr.strip().startswith("fedglb: NAME = 'mgic'")
     assert "did you mean magic" in out.stderr
-
-
-@pytest.mark.parametrize("arguments", [["fetch"], ["list"]])
-def test_help_has_an_example(arguments):
-    assert "Example: fedglb data" in fedglb("data", *arguments, "--help").stdout

@@ -6,45 +6,20 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 
 import pytest
 
 import fedglb as fg
-from fedglb.cli import main
 from fedglb.cli.federation.init import PRESETS
 from fedglb.federation.bundle import Bundle
+from tests.cli.in_process import federation
 from tests.federation.helpers import nats_process
 from tests.federation.helpers.nats_process import free_port
 
 INIT = ["--name", "demo", "--dim", "3", "--threshold", "10"]
 
 
-@dataclass
-class Done:
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-@pytest.fixture
-def federation(monkeypatch, capsys):
-    """The command in this process: another one takes seconds to import everything."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedglb", "federation", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    return run
-
-
-def test_a_federations_life(federation, tmp_path):
+def test_a_federations_life(tmp_path):
     folder, port = tmp_path / "demo", free_port()
     out = federation(
         "init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port,
@@ -84,7 +59,7 @@ def test_a_federations_life(federation, tmp_path):
     assert "max_clients = 4" in out.stderr
 
 
-def test_init_as_json_with_a_feature_map(federation, tmp_path):
+def test_init_as_json_with_a_feature_map(tmp_path):
     table = fg.Table({"x": [1.0, 3.0], "c": ["b", "a"]}, labels=[0, 1])
     fitted = fg.FeatureMap.fit(table)
     final = fitted.scaled(fitted.encode(table.columns), "largest")
@@ -109,7 +84,7 @@ def test_init_as_json_with_a_feature_map(federation, tmp_path):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
+def test_every_preset_that_is_offered_can_be_had(tmp_path, preset):
     more = ["--threshold", "1"] if preset in ("fedglb-ucb", "fedglb-mix", "dislinucb") else []
     link = ["--link", "identity"] if preset == "dislinucb" else []
     if preset == "fedglb-private":
@@ -119,14 +94,19 @@ def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
     assert out.returncode == 0, out.stderr
 
 
+SCHEDULE = [
+    "init", "new", "--name", "x", "--dim", "3", "--updates", "30", "--first", "1h",
+    "--growth", "1.3",
+]  # fmt: skip
+PRIVATE = [*SCHEDULE, "--epsilon", "1", "--delta", "1e-6"]
+SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,shop-5"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["init", "new", "--name", "x", "--threshold", "1"], "--dim"),
-        (
-            ["init", "new", "--name", "x", "--dim", "3", "--algorithm", "fedglb-ucb"],
-            "--threshold = None",
-        ),
+        (["init", "new", *INIT[:4], "--algorithm", "fedglb-ucb"], "--threshold = None"),
         (["init", "new", *INIT, "--exploration", "0.1"], "--exploration = 0.1"),
         (["init", "new", *INIT, "--name", "x y"], "--name = 'x y'"),
         (["init", "new", *INIT, "--clients", "a,a"], "--clients = 'a'"),
@@ -137,11 +117,40 @@ def test_every_preset_that_is_offered_can_be_had(federation, tmp_path, preset):
         (["init", "new", *INIT, "--algorithm", "fedglb-ucbb"], "--algorithm = 'fedglb-ucbb'"),
         (["init", "new", *INIT, "--delta", "2"], "--delta = 2.0"),
         (["init", "new", *INIT, "--clock", "samples"], "--clock = 'samples'"),
+        ([*SCHEDULE, "--epsilon", "0", "--delta", "1e-6"], "--epsilon = 0.0"),
+        ([*SCHEDULE, "--epsilon", "-1", "--delta", "1e-6"], "--epsilon = -1.0"),
+        ([*SCHEDULE, "--epsilon", "nan", "--delta", "1e-6"], "--epsilon = nan"),
+        ([*SCHEDULE, "--epsilon", "1"], "--epsilon requires --delta"),
+        ([*SCHEDULE, "--epsilon", "1", "--delta", "0"], "--delta = 0.0"),
+        ([*SCHEDULE, "--epsilon", "1", "--delta", "1"], "--delta = 1.0"),
+        ([*PRIVATE, "--noise-in", "sums"], "--noise-in = 'sums'"),
+        ([*PRIVATE, "--noise-in", "silos"], "--noise-in = 'silos'"),
+        ([*PRIVATE, "--neighbours", "all"], "--neighbours = 'all'"),
+        ([*PRIVATE, "--contributions", "0"], "--contributions = 0"),
+        ([*PRIVATE, "--link", "poisson", "--noise", "1"], "--reward-limit = None"),
+        ([*PRIVATE, "--updates", "5000"], "--updates = 5000"),
+        ([*PRIVATE, "--growth", "1"], "--growth = 1.0"),
+        ([*PRIVATE, "--first", "soon"], "--first = 'soon'"),
+        ([*PRIVATE, "--first", "0s"], "--first = '0s'"),
+        ([*SCHEDULE, "--neighbours", "replace"], "--neighbours requires --epsilon"),
+        ([*SCHEDULE, "--noise-in", "silo"], "--noise-in requires --epsilon"),
+        ([*PRIVATE, "--algorithm", "fedglb-ucb", "--threshold", "1"], "fedglb-ucb"),
+        ([*PRIVATE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
+        (["init", "new", *INIT[:4], *PRIVATE[-4:], "--algorithm", "fedglb-auto"], "fedglb_private"),
+        ([*SECURE, "--minimum", "6"], "--minimum = 6"),
+        ([*SECURE, "--minimum", "2"], "--minimum = 2"),
+        ([*SCHEDULE, "--secure-sums", "--clients", "a,b"], "--minimum = 5"),
+        ([*SECURE, "--max-clients", "20", *PRIVATE[-4:]], "--clients = '5 members'"),
+        ([*SCHEDULE, "--minimum", "3"], "--minimum requires --secure-sums"),
+        ([*SECURE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
+        ([*SECURE, *PRIVATE[-4:], "--honest", "1.5"], "--honest = 1.5"),
         (["add", "nowhere", "a"], "FOLDER = 'nowhere'"),
         (["revoke", "nowhere", "a"], "fedglb federation init"),
+        (["renew", "nowhere"], "either names or --all is required"),
+        (["renew", "nowhere", "a", "--all"], "either names or --all is required"),
     ],
 )
-def test_mistakes_are_one_clear_error(federation, tmp_path, monkeypatch, arguments, said):
+def test_mistakes_are_one_clear_error(tmp_path, monkeypatch, arguments, said):
     monkeypatch.chdir(tmp_path)
     out = federation(*arguments)
     assert out.returncode == 2, out.stderr
@@ -178,25 +187,21 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
     assert out.stderr.count("pip install 'fedglb[federation]'") == 3
 
 
-@pytest.mark.parametrize("command", ["init", "add", "revoke", "status"])
-def test_help_has_an_example(federation, command):
-    assert f"Example: fedglb federation {command}" in federation(command, "--help").stdout
-
-
-def test_a_coordinator_refuses_what_is_not_its_own(federation, tmp_path):
+def test_a_coordinator_refuses_what_is_not_its_own(tmp_path):
     folder = tmp_path / "demo"
     assert federation("init", folder, *INIT, "--clients", "shop-1").returncode == 0
     before = sorted(folder.rglob("*"))
     out = federation("coordinator", folder / "clients" / "shop-1")
     assert out.returncode == 2
-    assert "BUNDLE = 'shop-1' is not allowed: give the coordinator's bundle" in out.stderr
+    assert "BUNDLE = 'shop-1'" in out.stderr
+    assert "the coordinator's bundle" in out.stderr
     assert sorted(folder.rglob("*")) == before  # and makes no file
     out = federation("coordinator", folder / "coordinator", "--quorum", 0)
     assert out.returncode == 2
     assert "--quorum = 0" in out.stderr
 
 
-def test_members_are_listed_and_renewed(federation, tmp_path):
+def test_members_are_listed_and_renewed(tmp_path):
     folder, port = tmp_path / "demo", free_port()
     federation("init", folder, *INIT, "--clients", "shop-1,shop-2", "--port", port)
     federation("revoke", folder, "shop-2")
@@ -223,11 +228,3 @@ def test_members_are_listed_and_renewed(federation, tmp_path):
     assert (found["shop-1"]["generation"], found["shop-1"]["revoked"]) == (1, None)
     assert found["shop-2"]["revoked"]
     assert all(m["ends"] for m in found.values())
-
-
-@pytest.mark.parametrize("arguments", [[], ["shop-1", "--all"]])
-def test_renew_is_told_what_to_renew_in_one_way(federation, tmp_path, arguments):
-    out = federation("renew", tmp_path, *arguments)
-    assert out.returncode == 2
-    assert "give either names or --all" in out.stderr
-    assert os.listdir(tmp_path) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,26 +15,24 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.listing import certificate_ends
-from tests.cli.test_federation import INIT, federation  # noqa: F401
+from tests.cli.in_process import federation
+from tests.cli.test_federation import INIT
 from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
 from tests.federation.helpers.nats_federation import federation as nats_federation
 from tests.federation.helpers.nats_federation import table
+from tests.service.test_coordinator import picture
 
 
-@pytest.fixture
-def command(federation):  # noqa: F811
-    def run(*arguments):
-        out = federation("status", *arguments)
-        return out.returncode, out.stdout, out.stderr
-
-    return run
+def status(*arguments) -> tuple[int, str, str]:
+    out = federation("status", *arguments)
+    return out.returncode, out.stdout, out.stderr
 
 
-def until_present(command, folder, names: set[str]) -> dict:
+def until_present(folder, names: set[str]) -> dict:
     """Wait until these clients are present; return the status."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        _, out, _ = command(folder, "--json")
+        _, out, _ = status(folder, "--json")
         found = json.loads(out) if out else {"members": []}
         if {m["name"] for m in found["members"] if m["present"]} == names:
             return found
@@ -41,12 +40,7 @@ def until_present(command, folder, names: set[str]) -> dict:
         time.sleep(0.1)
 
 
-def test_running_killed_and_running_again(
-    command,
-    federation,  # noqa: F811
-    tmp_path,
-    monkeypatch,
-):
+def test_running_killed_and_running_again(tmp_path, monkeypatch):
     monkeypatch.setattr(board, "_PATIENCE", PATIENCE)
     with nats_federation(tmp_path, ["a", "b"], table(4, 3)) as running:
         state = running.folder / "coordinator" / "state.db"
@@ -54,10 +48,10 @@ def test_running_killed_and_running_again(
         with coordinator(running, state, *patient) as head, agent(running, "a", tmp_path) as a:
             a.next()
             a.ask(do="play", arms=[[1.0, 0.0, 0.0]], rewards=[1.0], t=1)
-            until_present(command, running.folder, {"a"})
+            until_present(running.folder, {"a"})
             a.ask(do="request")
             head.hear(lambda line: line["event"] == "updated")
-            found = until_present(command, running.folder, {"a"})
+            found = until_present(running.folder, {"a"})
             assert (found["running"], found["totals"]["updates"]) == (True, 1)
             made = federation("backup", running.folder, tmp_path / "copy.db")  # while it runs
             assert made.returncode == 0, made.stderr
@@ -65,7 +59,7 @@ def test_running_killed_and_running_again(
             assert (
                 "not there yet" in federation("backup", running.folder, tmp_path / "copy.db").stderr
             )
-            code, out, _ = command(running.folder / "coordinator")  # this folder will do, too
+            code, out, _ = status(running.folder / "coordinator")  # this folder will do, too
             assert code == 0
             assert "the coordinator started at" in out
             assert "1 of 1 clients present; 1 updates, 1 samples in the model" in out
@@ -74,17 +68,17 @@ def test_running_killed_and_running_again(
             head.process.send_signal(signal.SIGKILL)
             head.process.wait(PATIENCE)
             assert socket.exists()  # it could not remove it
-            code, out, _ = command(running.folder)
+            code, out, _ = status(running.folder)
             assert code == 1
             assert "the coordinator does not run" in out
             assert "ALARM stopped" in out
             assert "0 of 1 clients present; 1 updates, 1 samples in the model" in out
             with coordinator(running, state) as again:
-                found = until_present(command, running.folder, {"a"})
+                found = until_present(running.folder, {"a"})
                 assert found["totals"]["updates"] == 1
                 assert again.process.poll() is None
         assert not socket.exists()
-        code, out, _ = command(running.folder, "--json")
+        code, out, _ = status(running.folder, "--json")
         found = json.loads(out)
         assert (code, found["running"]) == (1, False)
         assert [alarm["kind"] for alarm in found["alarms"]] == ["stopped"]
@@ -92,30 +86,27 @@ def test_running_killed_and_running_again(
         assert names == ["a", "b", "the authority", "the coordinator", "the server"]
 
 
-def test_one_that_never_ran(command, federation, tmp_path):  # noqa: F811
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
+@pytest.fixture
+def folder(tmp_path):
+    """A federation that has not run yet, with a certificate that ends soon."""
+    place = tmp_path / "demo"
+    federation("init", place, *INIT, "--clients", "shop-1", "--days", 5)
+    return place
+
+
+def test_one_that_never_ran(folder):
     before = sorted(folder.rglob("*"))
-    code, out, _ = command(folder)
+    code, out, _ = status(folder)
     assert code == 1
     assert "0 of 0 clients present; 0 updates" in out
-    assert sorted(folder.rglob("*")) == before
-
-
-def test_a_certificate_that_ends_soon_is_an_alarm(command, federation, tmp_path):  # noqa: F811
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1", "--days", 5)
-    code, out, _ = command(folder)
-    assert code == 1
     assert "ALARM certificate: the certificate of shop-1 ends on" in out
+    assert sorted(folder.rglob("*")) == before
     assert set(certificate_ends(folder / "coordinator")) == {
         "shop-1", "the authority", "the coordinator", "the server",
     }  # fmt: skip
 
 
-def test_a_backup_is_a_file_to_start_with(federation, tmp_path):  # noqa: F811
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
+def test_a_backup_is_a_file_to_start_with(folder, tmp_path):
     missing = federation("backup", folder, tmp_path / "copy.db")
     assert missing.returncode == 2
     assert "FOLDER = " in missing.stderr
@@ -129,26 +120,20 @@ def test_a_backup_is_a_file_to_start_with(federation, tmp_path):  # noqa: F811
     copy.close()
 
 
-def test_what_is_no_federation(command, federation, tmp_path):  # noqa: F811
-    code, _, err = command(tmp_path)
-    assert code == 2
-    assert "FOLDER" in err
-    assert "the operator's folder, or the coordinator's; this is neither" in err
-    folder = tmp_path / "demo"
-    federation("init", folder, *INIT, "--clients", "shop-1")
-    code, _, err = command(folder / "clients" / "shop-1")
-    assert code == 2
-    assert "the operator's folder, or the coordinator's" in err
+def test_what_is_no_federation(folder, tmp_path):
+    for place in (tmp_path, folder / "clients" / "shop-1"):
+        code, _, err = status(place)
+        assert code == 2
+        assert "FOLDER = " in err
+        assert "the operator's folder, or the coordinator's" in err
 
 
-def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_path):
-    from fedglb.federation.coordinator.store import CoordinatorStore
-
+def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(tmp_path):
     running = nats_federation(tmp_path, ["a"], table(4, 3))
     state = running.folder / "coordinator" / "state.db"
     store = CoordinatorStore(state, running.coordinator_bundle.agreement)
     try:
-        code, _, err = command(running.folder)
+        code, _, err = status(running.folder)
     finally:
         store.close()
     assert code == 1
@@ -156,10 +141,6 @@ def test_a_file_that_is_open_by_a_coordinator_that_does_not_answer(command, tmp_
 
 
 def test_a_folder_whose_path_is_longer_than_a_sockets_address(tmp_path):
-    import asyncio
-
-    from tests.service.test_coordinator import picture
-
     folder = tmp_path / ("long" * 20) / ("longer" * 10)
     folder.mkdir(parents=True)
     assert len(os.fsencode(folder)) > 108

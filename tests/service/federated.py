@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.federation.helpers import json_processes
 from tests.federation.helpers.nats_federation import Running, federation
 from tests.federation.helpers.whole_log import whole_log
 from tests.service.load import Load
-from tests.service.process import PATIENCE, Service
+from tests.service.process import PATIENCE, Service, until
 
 COORDINATOR, SERVER = "coordinator", "nats-server"
 DIM, RIDGE = 3, 1.0
@@ -42,14 +42,6 @@ AGREED = AgreementTable(
 PATIENT = ("--min-interval", "0.2", "--time-limit", str(PATIENCE), "--absent-after", "60")
 
 
-def until(condition: Callable[[], object], what: str, seen: Callable[[], object] = str) -> None:
-    """Return as soon as `condition()` holds; fail after a while, and say what was `seen`."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, f"waited in vain for: {what}; {seen()}"
-        time.sleep(0.01)
-
-
 class Federated:
     """nats-server, a coordinator and services; `with` starts and ends all of them.
 
@@ -59,7 +51,6 @@ class Federated:
     def __init__(self, folder: Path, names: Sequence[str], *options: str) -> None:
         self.folder, self.names = folder, list(names)
         self.running: Running = federation(folder, names, AGREED)
-        self.agreement = AGREED.build()
         self.services: dict[str, Service] = {}
         self.head: json_processes.Process | None = None
         self.counts: Counter[str] = Counter()  # of the coordinator's events

@@ -1,4 +1,4 @@
-"""docs/applications.md from nothing to a federation, docs/operate.md; units; every command.
+"""docs/applications.md: the agent's service, from nothing to a federation; units; every command.
 
 The loopback address stands for the host's name, free ports for the ports, and a copy for `scp`.
 """
@@ -9,7 +9,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,9 +18,11 @@ import pytest
 import typer.main
 
 from fedglb.cli import app
+from fedglb.service.problem import TITLES
+from tests.cli.in_process import fedglb
 from tests.federation.helpers.nats_process import free_port
-from tests.service.folder import Folder
-from tests.service.pages import DOCS, commands, curl, files, section, words
+from tests.service.pages import DOCS, Folder, commands, curl, files, section, words
+from tests.service.process import service
 
 STEPS = (
     "1. Make the federation", "2. Start the server and the coordinator",
@@ -28,38 +30,57 @@ STEPS = (
     "Adding and revoking clients",
 )  # fmt: skip
 PAGES = sorted([*DOCS.glob("*.md"), DOCS.parent / "README.md"])
+SERVICE = section("applications.md", "The agent as a service")
 
 
-STATUS = "curl -s http://127.0.0.1:8731/v1/status"
+def test_every_call_of_the_service_does_what_the_page_says(tmp_path):
+    assert len(commands(SERVICE)) == 6
+    with service(tmp_path / "a.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
+        decision = ""
+        for command in commands(SERVICE):
+            status, body = curl(command.replace('"ID"', json.dumps(decision)), running.port)
+            assert status == 200, (command, body)
+            if "/v1/choose " in command:
+                decision = json.loads(body)["id"]
+        assert running.stop() == 0
+
+
+def test_every_problem_is_on_the_page():
+    for name in set(TITLES) - {"internal"}:
+        assert f"`{name}`" in SERVICE
 
 
 class Machine:
     """Both sides of the federation of the pages, in one folder."""
 
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        self.folder, self.stack = Folder(path, ""), stack
+    def __init__(self, path: Path, stack: ExitStack, run: Callable[[str], object]) -> None:
+        self.folder, self._stack, self._run = Folder(path, ""), stack, run
         self.nats, self.page, self.agent = free_port(), free_port(), free_port()
+        self._started: list[Callable[[], object]] = []
 
     def do(self, command: str) -> None:
-        """Run a command, or start it and wait until it answers."""
+        """Start a service, or run a command once all services answer."""
         command = command.replace("nats.example.org", f"127.0.0.1 --port {self.nats}")
         command = command.replace("127.0.0.1:8732", f"127.0.0.1:{self.page}")
-        if command.startswith("curl"):
-            assert self.ask(command)[0] == 200
-        elif command.startswith("nats-server"):
+        if command.startswith("nats-server"):
             self._start(command, lambda: "Server is ready" in self.folder.log)
         elif " coordinator " in command:
             self._start(command, lambda: "the page is at" in self.folder.log)
         elif command.startswith("fedglb agent serve"):
             self._start(f"{command} --http 127.0.0.1:{self.agent}", lambda: self.status["admitted"])
         else:
-            self.folder.run(command)
+            while self._started:
+                self.folder.eventually(self._started.pop(0))
+            if command.startswith("curl"):
+                assert self._ask(command)[0] == 200
+            else:
+                self._run(command)
 
     def _start(self, command: str, answers: Callable[[], object]) -> None:
-        self.stack.enter_context(self.folder.start(command))
-        self.folder.eventually(answers)
+        self._stack.enter_context(self.folder.start(command))
+        self._started.append(answers)
 
-    def ask(self, command: str) -> tuple[int, bytes]:
+    def _ask(self, command: str) -> tuple[int, bytes]:
         try:
             return curl(command, self.agent)
         except OSError:  # it does not listen yet
@@ -68,26 +89,42 @@ class Machine:
     @property
     def status(self) -> dict:
         """Return what the agent says of itself."""
-        return json.loads(self.ask(STATUS)[1])
+        return json.loads(self._ask("curl -s http://127.0.0.1:8731/v1/status")[1])
 
     def bring(self, client: str) -> None:
         """Do what `scp` would."""
         place = self.folder.path
         shutil.copytree(place / "shops" / "clients" / client, place / client, dirs_exist_ok=True)
 
+    def follow(self, steps: Sequence[str]) -> None:
+        """Do what the page says, step by step."""
+        for title in steps:
+            if title.startswith("3."):
+                (scp,) = commands(section("applications.md", title), "console")
+                assert scp.startswith("scp -r shops/clients/shop-1 ")
+                self.bring("shop-1")
+            for command in commands(section("applications.md", title)):
+                self.do(command)
+
+
+def test_from_nothing_to_a_decision_in_a_federation(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run(command: str) -> None:
+        assert fedglb(*words(command)[1:]).returncode == 0
+
+    with ExitStack() as stack:
+        machine = Machine(tmp_path, stack, run)
+        machine.follow(STEPS[:5])
+        assert machine.status["admitted"]
+
 
 @pytest.mark.slow
 def test_from_nothing_to_a_federation_and_on(tmp_path):
     with ExitStack() as stack:
-        machine = Machine(tmp_path, stack)
-        for title in STEPS:
-            if title.startswith("3."):
-                (scp,) = commands(section("applications.md", title), "console")
-                assert scp.startswith("scp -r shops/clients/shop-1 ")
-                machine.bring("shop-1")
-            for command in commands(section("applications.md", title)):
-                machine.do(command)
+        machine = Machine(tmp_path, stack, lambda command: machine.folder.run(command))
         folder = machine.folder
+        machine.follow(STEPS)
         listed = json.loads(folder.run("fedglb federation list ./shops --json"))
         assert {each["name"] for each in listed if each["revoked"]} == {"shop-2"}
         status = json.loads(folder.run("fedglb federation status ./shops --json"))

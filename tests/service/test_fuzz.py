@@ -49,17 +49,13 @@ def value(rng: random.Random, depth: int = 0) -> bytes:
 def right(rng: random.Random, path: str, ids: list[str]) -> dict:
     """Return a request that is as it should be, but for its numbers perhaps."""
     if path.endswith("/batch"):
-        return {
-            "batch": [right(rng, path.removesuffix("/batch"), ids) for _ in range(rng.randrange(4))]
-        }
+        one = path.removesuffix("/batch")
+        return {"batch": [right(rng, one, ids) for _ in range(rng.randrange(4))]}
     if path == "/v1/observe":
         return {"id": rng.choice([*ids[-3:], "x-1"]), "reward": rng.choice([0, 1, 0.5, 2, -1])}
     count = rng.choice([0, 1, 2, 3])
-    asked = {
-        "arms": [
-            [rng.uniform(-0.8, 0.8) for _ in range(rng.choice([2, 2, 2, 3]))] for _ in range(count)
-        ]
-    }
+    dims = rng.choices([2, 2, 2, 3], k=count)
+    asked = {"arms": [[rng.uniform(-0.8, 0.8) for _ in range(dim)] for dim in dims]}
     if rng.random() < 0.3:
         asked["ids"] = [rng.choice(["a", "b\x00", 1, -1, 2**70]) for _ in range(count)]
     if rng.random() < 0.3:
@@ -122,30 +118,21 @@ def test_whatever_comes_is_answered(app, agent, seed):
 
 def test_heads_of_all_kinds_are_answered(app):
     rng = random.Random(9)
-    paths = [
-        "/",
-        "/docs",
-        "/healthz",
-        "/v1/status",
-        "/v1/export",
-        "/v1/choose",
-        "/metrics",
-        "/v1/%00",
-    ]
+    paths = ["/", "/docs", "/healthz", "/metrics", "/v1/status", "/v1/export"]
+    paths += ["/v1/choose", "/v1/%00"]
+    queries = ["", "?format=", "?format=parquet&format=%ff", "?%00"]
     names = ["host", "origin", "authorization", "content-type", "content-length", "accept", "range"]
 
     async def some() -> None:
         for _ in range(1000):
             headers = {
                 rng.choice(names): "".join(
-                    chr(rng.randrange(32, 256)) for _ in range(rng.randrange(20))
+                    map(chr, rng.choices(range(32, 256), k=rng.randrange(20)))
                 )
                 for _ in range(rng.randrange(4))
             }
             method = rng.choice(["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "X"])
-            path = rng.choice(paths) + rng.choice(
-                ["", "?format=", "?format=parquet&format=%ff", "?%00"]
-            )
+            path = rng.choice(paths) + rng.choice(queries)
             answer = await ask(app, method, path, b"", headers)
             assert answer.status < 500, (method, path, headers, answer)
 

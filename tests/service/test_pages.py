@@ -1,19 +1,50 @@
-"""The pages and the description: true, whole, and without anything from elsewhere."""
+"""The pages and the description: true, whole, and without anything from elsewhere; the names."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import msgspec
 import pytest
 
 import fedglb as fg
-from fedglb.federation import AgentStatus
+from fedglb.federation import AgentStatus, Decision
 from fedglb.protocol.messages import SumsRequest
+from fedglb.service import messages
 from fedglb.service.agent import PATHS, make_app
 from fedglb.service.messages import Choose, Observe
+from fedglb.service.problem import TITLES
 from tests.service.asgi import get, post
 
+#: The names that applications in other languages rest on: none may change or go.
+FIELDS = {
+    "Choose": ["arms", "ids", "t", "key"],
+    "Observe": ["id", "reward"],
+    "BatchBody": ["batch"],
+    "Observed": ["id"],
+    "ChooseResult": ["status", "decision", "problem"],
+    "ObserveResult": ["status", "problem"],
+    "ChooseResults": ["results"],
+    "ObserveResults": ["results"],
+    "ProblemDetails": [
+        "type", "title", "status", "detail", "argument", "value", "allowed", "same",
+    ],
+}  # fmt: skip
+OF_DECISION = {
+    "id", "arm", "arm_id", "score", "width", "propensity", "model", "propensity_error",
+}  # fmt: skip
+OF_STATUS = {"connected", "admitted", "refused", "model", "samples", "requested_at"}
+WANTED_PATHS = {
+    ("POST", "/v1/choose"), ("POST", "/v1/choose/batch"), ("POST", "/v1/observe"),
+    ("POST", "/v1/observe/batch"), ("GET", "/v1/status"), ("GET", "/v1/export"),
+    ("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"),
+}  # fmt: skip
+PROBLEMS = {
+    "invalid-input", "malformed", "too-large", "too-slow", "not-json", "unauthorized", "forbidden",
+    "not-found", "method-not-allowed", "unknown-decision", "already-observed",
+    "decision-expired", "busy", "unavailable", "storage", "internal",
+}  # fmt: skip
 ARMS = [[0.123456, 0.0], [0.0, 0.654321]]
 
 
@@ -89,3 +120,19 @@ def test_the_description_is_that_of_the_messages(app):
     text = get(app, "/openapi.json").body.decode()
     references = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert references <= set(schemas)
+
+
+def test_paths_and_problems():
+    assert {(path.method, path.path) for path in PATHS} >= WANTED_PATHS
+    assert set(TITLES) >= PROBLEMS
+
+
+def test_fields_of_messages():
+    for name, fields in FIELDS.items():
+        found = msgspec.structs.fields(getattr(messages, name))
+        assert [field.encode_name for field in found] == fields
+
+
+def test_fields_of_what_the_agent_answers():
+    assert {field.name for field in dataclasses.fields(Decision)} >= OF_DECISION
+    assert {field.name for field in dataclasses.fields(AgentStatus)} >= OF_STATUS

@@ -20,8 +20,8 @@ from fedglb.federation.coordinator.board import Board
 from fedglb.federation.preload import preload
 from fedglb.service.agent import make_app
 from fedglb.service.coordinator import Page
-from tests.service.federated import AGREED, DIM, Federated, until
-from tests.service.process import PATIENCE
+from tests.service.federated import AGREED, DIM, Federated
+from tests.service.process import PATIENCE, until
 
 #: An own export and an own answer are the only places where samples may be.
 EXPORT, CALLS = "/v1/export", {"/v1/choose", "/v1/choose/batch", "/v1/observe", "/v1/observe/batch"}
@@ -198,6 +198,7 @@ def test_no_page_has_a_sample(place, paths):
     texts["status"] = status.to_json()
     assert b"a has joined" in texts["coordinator/status.json"]
     assert b"event: parts" in texts["coordinator/events"]
+    assert b"as a member of its federation" in texts["a/"]
     for where, text in texts.items():
         for secret in place.secrets.values():
             assert not secret.found_in(text), where
@@ -207,3 +208,14 @@ def test_files_are_for_their_owner(place):
     """The sockets of services, which ask for no token."""
     for name in place.names:
         assert Path(place.urls[name].removeprefix("unix://")).stat().st_mode & 0o077 == 0
+
+
+def test_without_the_server_a_service_goes_on_alone(place):
+    """The last test: the others need the server."""
+    place.running.kill()
+    url = place.urls["a"]
+    with fg.AgentClient(url) as client:
+        until(lambda: not client.status.connected, "no connection")
+        assert client.choose([place.secrets["a"].numbers]).id
+    assert exchange(url, "/readyz")[0] == 200
+    assert b"without a connection" in exchange(url, "/")[1]

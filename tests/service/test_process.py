@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import logging
-import random
 import signal
 import socket
 import ssl
@@ -12,7 +11,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -21,7 +19,8 @@ import fedglb as fg
 from fedglb.cli import app
 from fedglb.federation import AlreadyObserved, Unavailable, UnknownDecision
 from fedglb.federation.operator.authority import Authority
-from tests.service.process import PATIENCE, acknowledged, loads, service, stored
+from tests.service.load import load
+from tests.service.process import PATIENCE, service, until
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
 
@@ -59,14 +58,13 @@ def serve():
         each.handlers[:] = handlers
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # kill -9 under load: `test_kills.py`
 def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
     """And the next process goes on: the clients see a pause. systemd is told of both."""
     path, place = tmp_path / "a.db", tmp_path / "agent.sock"
-    options = (path, "--dim", "2", "--socket", place, "--socket-mode", "660")
-    with service(*options) as first, loads(first.url, processes=4, count=150) as clients:
-        for each in clients:  # all of them are at it
-            assert each.stdout.readline()
+    options = (path, "--dim", "3", "--socket", place, "--socket-mode", "660")
+    with service(*options) as first, load({"a": first.url}, 4, tmp_path) as clients:
+        until(lambda: all(each.calls > 50 for each in clients.loaders), "all are at it")
         assert first.url == f"unix://{place}"
         assert stat.S_IMODE(place.stat().st_mode) == 0o660
         assert notified.recv(100) == b"READY=1"
@@ -76,35 +74,14 @@ def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
         assert not place.exists()
         with service(*options) as second:
             assert second.url == first.url
-            found = acknowledged(clients)
+            before = clients.calls
+            until(lambda: clients.calls > before + 200, "they go on")
+            clients.stop()
             assert second.stop(signal.SIGINT) == 0
-    kept = stored(path)
-    assert len(kept) == 600  # a request that was made twice counts once
-    assert None not in kept.values()
-    assert found.items() <= kept.items()
-
-
-@pytest.mark.slow  # `test_kills.py` has one of each in `make test`
-@pytest.mark.parametrize(("kills", "count"), [(2, 100), (40, 1500)])
-def test_kills_under_load_lose_nothing_that_was_acknowledged(tmp_path, kills, count):
-    """And no reward of an acknowledged decision is refused: `observe` would have raised."""
-    path, place, rng = tmp_path / "a.db", tmp_path / "agent.sock", random.Random(kills)
-    options = (path, "--dim", "2", "--socket", place)
-    with loads(f"unix://{place}", processes=4, count=count) as clients:
-        for _ in range(kills):
-            with service(*options) as running:
-                assert running.url
-                time.sleep(rng.expovariate(10.0))
-                running.process.kill()
-                running.ended()
-            assert stat.S_ISSOCK(place.stat().st_mode)  # what a kill leaves is no obstacle
-        with service(*options) as last:
-            found = acknowledged(clients)
-            assert last.stop() == 0
-    kept = stored(path)
-    assert len(kept) == 4 * count  # a request that was made twice counts once
-    assert None not in kept.values()
-    assert kept == found
+    with fg.Agent.open(path, fg.Problem(dim=3)) as agent:
+        kept = dict(agent.export()["id", "reward"].iter_rows())
+    # a request that was made twice counts once
+    assert kept == {id_: row.reward for id_, row in clients.acknowledged("a").items()}
 
 
 @pytest.fixture(scope="module")
@@ -149,15 +126,38 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured, serve
         assert running.stop() == 0
 
 
-def test_a_file_a_port_and_a_path_that_others_have(tmp_path, running, serve):
-    found = serve(running.path, "--dim", "2", "--http", "127.0.0.1:0", "--wait", "0")
-    assert (found.exit_code, "is open already" in found.output) == (1, True)
-    found = serve(tmp_path / "b.db", "--dim", "2", "--http", f"127.0.0.1:{running.port}")
-    assert (found.exit_code, "in use" in found.output) == (1, True)
-    (tmp_path / "x").write_text("mine")
-    error = serve(tmp_path / "b.db", "--dim", "2", "--socket", tmp_path / "x").exception
-    assert isinstance(error, fg.InvalidInput)
-    assert error.argument == "--socket"
+ALONE = ["--dim", "2"]
+REFUSED = [
+    ("--dim", ["--dim", "0"]),
+    ("--http", [*ALONE, "--http", "8731"]),
+    ("--http", [*ALONE, "--http", "example.org:80"]),
+    ("--http", [*ALONE, "--http", "127.0.0.1:99999"]),
+    ("--http", [*ALONE, "--http", "[::]:8731"]),
+    ("--max-arms", [*ALONE, "--max-arms", "0"]),
+    ("--link", [*ALONE, "--link", "cubic"]),
+    ("--tls-key", [*ALONE, "--tls-cert", "missing.pem"]),
+    ("--tls-cert", [*ALONE, "--tls-cert", "no.pem", "--tls-key", "no.pem"]),
+    ("--token-file", [*ALONE, "--token-file", "missing"]),
+    ("--socket-mode", [*ALONE, "--socket", "s", "--socket-mode", "777"]),
+    ("--durable", [*ALONE, "--durable", "never"]),
+    ("--shutdown-timeout", [*ALONE, "--shutdown-timeout", "0"]),
+    ("--bundle", ["--bundle", "nothing"]),
+]
+
+
+def test_options_that_are_refused_before_there_is_a_file(tmp_path, monkeypatch, serve):
+    monkeypatch.chdir(tmp_path)
+    for said, options in REFUSED:
+        error = serve("a.db", *options).exception
+        assert isinstance(error, fg.InvalidInput), options
+        assert error.argument == said, options
+        assert list(tmp_path.iterdir()) == [], options
+    for said, options in (
+        ("--dim is required without --bundle", []),
+        ("--dim and --bundle exclude each other", ["--bundle", "nothing", *ALONE]),
+    ):
+        found = serve("a.db", *options)
+        assert (found.exit_code, said in found.output) == (2, True), found.output
 
 
 def raw(port: int, data: bytes) -> bytes:

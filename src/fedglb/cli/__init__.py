@@ -7,12 +7,11 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from fedglb import __version__
 from fedglb.cli import agent, data, federation
-from fedglb.cli.report import report
-from fedglb.cli.reproduce import reproduce
+from fedglb.cli.report_errors import complain
+from fedglb.cli.reproduce import report, reproduce
 from fedglb.cli.run import run
 from fedglb.cli.sweep import sweep
 from fedglb.cli.warm_up import warm_up
@@ -57,15 +56,11 @@ def main() -> None:
     try:
         app()
     except InvalidInput as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(2)
     except DataUnavailable as error:
-        _complain(str(error))
+        complain(str(error))
         sys.exit(1)
     except MemoryError:
-        _complain("not enough memory: use fewer clients, arms, steps or dimensions")
+        complain("not enough memory: use fewer clients, arms, steps or dimensions")
         sys.exit(1)
-
-
-def _complain(text: str) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"fedglb: {text}", style="red", markup=False)

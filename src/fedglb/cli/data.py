@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedglb.cli.common import Json, console, print_json
 from fedglb.environments.datasets import DATASETS, Dataset, fetch, find
 from fedglb.environments.datasets.fetch import Progress
 from fedglb.errors import one_of
@@ -42,9 +41,7 @@ def fetch_data(
 
 
 @app.command("list")
-def list_data(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
-) -> None:
+def list_data(as_json: Json = False) -> None:
     """List the data sets: rows, features of an arm, licence, and where the file is.
 
     Example: fedglb data list --json
@@ -55,7 +52,7 @@ def list_data(
             path = find(dataset.name, say)
             rows.append((dataset, None if path is None else str(path)))
     if as_json:
-        typer.echo(json.dumps([_plain(*row) for row in rows]))
+        print_json([_plain(*row) for row in rows])
         return
     table = Table()
     table.add_column("name")
@@ -68,7 +65,7 @@ def list_data(
             dataset.name, f"{dataset.rows:,}", str(dataset.dim), dataset.licence,
             where or f"not here: fedglb data fetch {dataset.name}",
         )  # fmt: skip
-    Console(markup=False, emoji=False, highlight=False).print(table)
+    console().print(table, soft_wrap=False)
 
 
 def _plain(dataset: Dataset, path: str | None) -> dict[str, str | int | None]:
@@ -82,6 +79,6 @@ def _plain(dataset: Dataset, path: str | None) -> dict[str, str | int | None]:
 @contextmanager
 def _telling() -> Iterator[Progress]:
     """Give a function that writes a line to standard error; a terminal shows a spinner."""
-    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
-    with console.status("reading the files"):
-        yield lambda text: console.print(text, style="dim")
+    errors = console(stderr=True)
+    with errors.status("reading the files"):
+        yield lambda text: errors.print(text, style="dim")

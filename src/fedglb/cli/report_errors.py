@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 
-from fedglb.environments.datasets import DataUnavailable
-from fedglb.errors import InvalidInput, Place
+from fedglb.cli.common import console
+from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 from fedglb.federation.operator.nats_server import ServerFault
 from fedglb.studies import SweepFailed
@@ -24,42 +23,14 @@ _KEPT = "what is finished is kept, and the same command resumes"
 
 
 @contextmanager
-def as_options(names: Mapping[Place, str]) -> Iterator[None]:
-    """Make errors raised inside name the option at fault; places in a file stay as they are.
-
-    `names` maps an argument, or a place within one, to its option.
-
-    Examples
-    --------
-    >>> with as_options({("confidence", "fixed"): "--alpha"}):
-    ...     raise InvalidInput(("confidence", "fixed"), -1.0, "a finite number >= 0")
-    Traceback (most recent call last):
-    fedglb.errors.InvalidInput: --alpha = -1.0 is not allowed: give a finite number >= 0
-    """
-    try:
-        yield
-    except InvalidInput as error:
-        prefixes = (error.path[:n] for n in range(len(error.path), 0, -1))
-        found = next((prefix for prefix in prefixes if prefix in names), None)
-        if error.source is None and found is not None:
-            error.path = (names[found], *error.path[len(found) :])
-        raise
-
-
-@contextmanager
 def report_errors(
     place: Path | None = None, /, *, if_open: str = "", **names: str
 ) -> Iterator[None]:
     """Report errors raised inside; `InvalidInput` names the option and goes to `main`.
 
-    Parameters
-    ----------
-    place
-        The folder of a sweep, which can be resumed after an error or Ctrl-C.
-    if_open
-        What to do if another process has the agent's or coordinator's file open.
-    names
-        Maps an argument to its name on this command line.
+    `place` is the folder of a sweep, which can be resumed after an error or Ctrl-C; `if_open` says
+    what to do if another process has the agent's or coordinator's file open; `names` maps an
+    argument to its name on this command line.
     """
     resume = "" if place is None else f"; {_KEPT}"
     called = names if place is None else {**_OPTIONS, **names}
@@ -80,8 +51,6 @@ def report_errors(
         fail(f"{text.partition(', and one process')[0]}: {if_open}" if if_open else text, 1)
     except (SweepFailed, ServerFault, sqlite3.Error) as error:
         fail(f"{error}{resume}", 1)
-    except DataUnavailable as error:
-        fail(str(error), 1)
     except OSError as error:
         where = error.filename or place or "the folder"
         reason = f"{where}: {error.strerror or error}"
@@ -105,6 +74,10 @@ def extra(name: str = "federation", *modules: str) -> Iterator[None]:
 
 def fail(text: str, code: int) -> NoReturn:
     """Print the text to standard error and exit."""
-    console = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
-    console.print(f"fedglb: {text}", style="red")
+    complain(text)
     raise typer.Exit(code)
+
+
+def complain(text: str) -> None:
+    """Print an error."""
+    console(stderr=True).print(f"fedglb: {text}", style="red")

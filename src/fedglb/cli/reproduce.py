@@ -1,20 +1,21 @@
-"""`fedglb reproduce`: from an experiment's file to figures and a page."""
+"""`fedglb reproduce`: from an experiment's file to its report; `fedglb report`: the report."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedglb.cli.live import duration, view
-from fedglb.cli.report import JSON, answer
-from fedglb.cli.report_errors import report_errors
+from fedglb.cli.common import Jobs, Json, console, in_words, print_json
+from fedglb.cli.progress import view
+from fedglb.cli.report_errors import fail, report_errors
 from fedglb.errors import InvalidInput
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
+    from fedglb.studies.report import Report
     from fedglb.studies.run.estimate import Estimate
 
 
@@ -38,22 +39,20 @@ def reproduce(
         str | None,
         typer.Option(help="Folder of results and report.", show_default="results/NAME-PROFILE"),
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Worker processes.", show_default="one per core")
-    ] = None,
+    jobs: Jobs = None,
     show: Annotated[
         bool, typer.Option("--show", help="Print the experiment's TOML file, to start your own.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Estimate runs, minutes and disk; run nothing.")
     ] = False,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: Json = False,
 ) -> None:
     """Reproduce a figure of the paper: data, parameters, runs, figures, report.
 
-    Example: fedglb reproduce synthetic
+    Finished runs are not repeated: a command that was stopped resumes.
 
-    What was run before is not run again; what was stopped resumes.
+    Example: fedglb reproduce synthetic
     """
     from fedglb.studies.run.estimate import estimate
     from fedglb.studies.run.reproduce import reproduce as run
@@ -67,36 +66,71 @@ def reproduce(
             raise InvalidInput("NAME", name, f"a file that can be read: {reason}") from None
         return
     if full and profile not in (None, "full"):
-        raise InvalidInput("--profile", profile, "either --full or --profile")
+        fail("--full and --profile exclude each other", 2)
     if dry_run:
-        made = estimate(name, "full" if full else profile, jobs)
-        folder = out or f"results/{made.name}-{made.profile}"
+        found = estimate(name, "full" if full else profile, jobs)
+        folder = out or f"results/{found.name}-{found.profile}"
         if as_json:
-            estimated = {**asdict(made), "runs": made.runs, "folder": folder}
-            typer.echo(json.dumps(estimated, ensure_ascii=False))
+            print_json({**asdict(found), "runs": found.runs, "folder": folder})
         else:
-            typer.echo(in_words(made, folder))
+            typer.echo("\n".join(_lines(found, folder)))
         return
     with report_errors(Path(out or "results")), view() as tell:
-        report = run(name, "full" if full else profile, out, jobs, tell)
-    answer(report, as_json=as_json)
+        made = run(name, "full" if full else profile, out, jobs, tell)
+    _answer(made, as_json=as_json)
 
 
-def in_words(made: Estimate, folder: str) -> str:
-    """Return what a study would take, one line each for runs, search, time and disk."""
-    lines = [
+def report(
+    folder: Annotated[
+        str,
+        typer.Argument(metavar="DIR", help="A folder of `fedglb reproduce` or `fedglb sweep`."),
+    ],
+    out: Annotated[
+        str | None, typer.Option(help="Where to write the report.", show_default="DIR")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the report (figures and page) of finished results.
+
+    Example: fedglb report results/synthetic-quick
+    """
+    from fedglb.studies.report import write_report
+    from fedglb.studies.results.study import load_study
+
+    with report_errors(Path(folder), folder="DIR"):
+        study = load_study(folder)
+    with report_errors(Path(out or folder), folder="DIR" if out is None else "--out"):
+        made = write_report(study, out or folder)
+    _answer(made, as_json=as_json)
+
+
+def _answer(made: Report, *, as_json: bool) -> None:
+    """Print where the report is, and its headline."""
+    if as_json:
+        print_json({
+            "report": str(made.page), "headline": made.headline,
+            "verdicts": {claim.key: claim.verdict for claim in made.claims},
+            "figures": [str(path) for path in made.figures],
+        })  # fmt: skip
+        return
+    console().print(made.headline, style="bold")
+    console().print(f"The report: {made.page}")
+
+
+def _lines(made: Estimate, folder: str) -> Iterator[str]:
+    """Yield what a study would take: runs, search, time and disk."""
+    yield (
         f"{made.name}, profile {made.profile}: {made.configurations} configurations × "
         f"{made.seeds} seeds = {made.runs:,} runs of {made.interactions:,} interactions"
-    ]
+    )
     if made.search_runs:
-        lines.append(
+        yield (
             f"search for parameters: at most {made.search_runs:,} runs of "
             f"{made.search_interactions:,}; those that cannot win are stopped"
         )
-    lines.append(
-        f"about {duration(made.seconds)} of runs with {made.jobs} worker process"
+    yield (
+        f"about {in_words(made.seconds)} of runs with {made.jobs} worker process"
         f"{'es' if made.jobs > 1 else ''}, as measured: {made.probe_runs} runs of "
         f"{made.probe_steps} steps took {made.probe_seconds:.1f} s"
     )
-    lines.append(f"about {made.bytes / 1e6:.0f} MB in {folder}")
-    return "\n".join(lines)
+    yield f"about {made.bytes / 1e6:.0f} MB in {folder}"

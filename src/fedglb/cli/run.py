@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
-import math
 import re
 import tomllib
 from collections.abc import Iterable
 from typing import Annotated, Any, cast, get_args
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
@@ -29,13 +26,14 @@ from fedglb.algorithms.catalog import (
     parameters,
     solver_table,
 )
+from fedglb.cli.common import Json, console, finite, print_json
 from fedglb.cli.progress import progress
 from fedglb.environments import Synthetic
 from fedglb.errors import InvalidInput, integer, names_near, one_of
 from fedglb.links import LINKS
 from fedglb.parts.trigger import Clock
 from fedglb.privacy import PrivacyStatement
-from fedglb.problem import Problem
+from fedglb.problem_table import ProblemTable
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
 
 #: Keys of the problem, the environment and the run: the default, and what they mean.
@@ -96,9 +94,7 @@ def run(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seeds parameter, arms and noise.")] = 0,
     engine: Annotated[str, typer.Option(help=f"{', '.join(ENGINES)}.")] = "compiled",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON, for scripts.")
-    ] = False,
+    as_json: Json = False,
     show_help: Annotated[
         bool, typer.Option("--help", help="Show this message or, with ALGORITHM, its keys.")
     ] = False,
@@ -126,8 +122,9 @@ def run(
             raise InvalidInput(key, value, names_near(key, (*takes, *_KEYS)))
     where = {key: given.pop(key, default) for key, (default, _) in _KEYS.items()}
     where |= {key: float(where[key]) for key in _FLOATS if type(where[key]) is int}
-    link = LINKS[one_of("link", where["link"], LINKS)]()
-    problem = Problem(where["dim"], link, where["radius"], where["noise"], where["curvature"])
+    problem = ProblemTable(
+        where["dim"], where["link"], where["radius"], where["noise"], where["curvature"]
+    ).build()
     integer("horizon", where["horizon"])
     built = _algorithm(algorithm, given)
     env = Synthetic(problem, where["clients"], where["arms"])
@@ -135,7 +132,7 @@ def run(
     with progress(built.name, where["horizon"]) as advance:
         result = simulate(built, env, where["horizon"], seed, name, progress=advance)
     if as_json:
-        typer.echo(json.dumps(_plain(result), ensure_ascii=False, allow_nan=False))
+        print_json(_plain(result))
     else:
         _show(result)
 
@@ -143,8 +140,6 @@ def run(
 def _tables(pairs: Iterable[str]) -> dict[str, Any]:
     """Return key=value pairs as an experiment's file would have them.
 
-    Examples
-    --------
     >>> _tables(["threshold=1", "clock=own samples", "solver.rounds=20", "solver=agd"])
     {'threshold': 1, 'clock': 'own samples', 'solver': {'name': 'agd', 'rounds': 20}}
     """
@@ -188,9 +183,9 @@ def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
 def _show_keys(algorithm: str) -> None:
     """Print what a preset does, and its keys with their defaults."""
     text = inspect.cleandoc(ALGORITHMS[algorithm].__doc__ or "")
-    console = Console(markup=False, emoji=False, highlight=False)
     summary = text.partition("\n\nParameters\n")[0].split("\n\n")
-    console.print("\n\n".join(" ".join(each.split()) for each in summary), "\n")
+    out = console()
+    out.print("\n\n".join(" ".join(each.split()) for each in summary), "\n", soft_wrap=False)
     explained = dict(re.findall(r"^(\w+)\n((?:    .+\n)+)", text, flags=re.MULTILINE))
     table = Table("key", "default", "what it is", show_lines=False, box=None)
     for key, default in parameters(algorithm).items():
@@ -199,23 +194,17 @@ def _show_keys(algorithm: str) -> None:
         table.add_row(key, "" if shown is None else str(shown), said)
     for key, (default, said) in _KEYS.items():
         table.add_row(key, "" if default is None else str(default), said)
-    console.print(table)
+    out.print(table, soft_wrap=False)
 
 
 def _plain(result: Run) -> dict[str, Any]:
-    """Return the summary, the ledger and the updates for JSON; infinity and nan become null."""
-
-    def finite(value: Any) -> Any:
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
+    """Return the summary, the ledger and the updates for JSON."""
     return {
-        **{key: finite(value) for key, value in result.summary().items()},
+        **finite(result.summary()),
         "theta": None if result.theta is None else result.theta.tolist(),
         "privacy": None if result.privacy is None else _statement(result.privacy),
         "ledger": result.ledger.to_dicts(),
-        "updates": [
-            {key: finite(value) for key, value in row.items()} for row in result.updates.to_dicts()
-        ],
+        "updates": [finite(row) for row in result.updates.to_dicts()],
     }
 
 
@@ -226,19 +215,16 @@ def _statement(said: PrivacyStatement) -> dict[str, Any]:
 
 
 def _show(result: Run) -> None:
-    p = result.parameters
-    console = Console(markup=False, emoji=False)
-    title = (
+    p, out = result.parameters, console()
+    out.print(
         f"{p['algorithm']} on {p['environment']}, {p['link']} link: "
         f"N={p['clients']} T={p['horizon']} K={p['arms']} d={p['dim']} seed={p['seed']}"
     )
-    console.print(title)
     table = Table(show_header=False)
-    interactions = int((result.choices >= 0).sum())
     rows = [
         ("regret", f"{result.regret:,.2f}"),
         ("reward", f"{result.reward:,.2f}"),
-        ("interactions", f"{interactions:,}"),
+        ("interactions", f"{(result.choices >= 0).sum():,}"),
         ("global updates", f"{result.syncs:,}"),
         ("rounds", f"{result.rounds:,}"),
         ("transfers", f"{result.transfers:,}"),
@@ -249,15 +235,15 @@ def _show(result: Run) -> None:
     ]
     for name, value in rows:
         table.add_row(name, value)
-    console.print(table)
+    out.print(table, soft_wrap=False)
     if not result.ledger.is_empty():
         ledger = Table()
         for column in result.ledger.columns:
             ledger.add_column(column, justify="left" if column in _NAMES else "right")
         for row in result.ledger.rows():
             ledger.add_row(*(v if isinstance(v, str) else f"{v:,}" for v in row))
-        console.print(ledger)
+        out.print(ledger, soft_wrap=False)
     if result.privacy is not None:
-        console.print(str(result.privacy))
+        out.print(str(result.privacy))
     for caveat in result.caveats:
-        console.print(f"note: {caveat}", style="dim")
+        out.print(f"note: {caveat}", style="dim")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import polars as pl
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from fedglb.cli.live import view
-from fedglb.cli.progress import say
-from fedglb.cli.report_errors import as_options, report_errors
+from fedglb.cli.common import Jobs, Json, console, finite, print_json, say
+from fedglb.cli.progress import view
+from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 from fedglb.studies import Experiment, SweepResult, read_experiment
 from fedglb.studies.run.sweep import run_sweep
@@ -24,31 +21,26 @@ from fedglb.studies.run.sweep import run_sweep
 def sweep(
     file: Annotated[str, typer.Argument(metavar="FILE", help="The experiment, a TOML file.")],
     out: Annotated[
-        str | None,
-        typer.Option(help="Folder of the results.", show_default="results/NAME"),
+        str | None, typer.Option(help="Folder of the results.", show_default="results/NAME")
     ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(help="Worker processes.", show_default="one per core")
-    ] = None,
+    jobs: Jobs = None,
     cluster: Annotated[
         str | None, typer.Option(help="Run on the Dask cluster of this scheduler.")
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many (10) or which (3,7), not the file's."),
+        typer.Option(help="How many (10), or which (3,7).", show_default="the file's"),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the file, list what it would run.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as JSON, for scripts.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Run algorithms × parameter grids × seeds; a sweep that was stopped resumes.
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
-    with as_options({("seeds",): "--seeds"}):
+    with report_errors(seeds="--seeds"):
         experiment = read_experiment(file, _seeds(seeds), say)
     folder = Path("results") / experiment.name if out is None else Path(out)
     if dry_run:
@@ -58,7 +50,7 @@ def sweep(
         result = run_sweep(experiment, folder, jobs, cluster, partial(tell, experiment.name))
     summary = summarise(result.runs)
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), **_plain(result, summary)}, allow_nan=False))
+        print_json(_plain(result, summary, folder))
     else:
         _show(result, summary, folder)
 
@@ -101,7 +93,7 @@ def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
             "folder": str(folder), "labels": labels, "seeds": list(experiment.seeds),
             "runs": experiment.runs, "interactions": interactions,
         }  # fmt: skip
-        typer.echo(json.dumps(answer, ensure_ascii=False))
+        print_json(answer)
         return
     for label in labels:
         typer.echo(label)
@@ -111,19 +103,18 @@ def _list(experiment: Experiment, folder: Path, *, as_json: bool) -> None:
     )
 
 
-def _plain(result: SweepResult, summary: pl.DataFrame) -> dict[str, Any]:
-    rows = [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        for row in summary.to_dicts()
-    ]
+def _plain(result: SweepResult, summary: pl.DataFrame, folder: Path) -> dict[str, Any]:
     names = ("name", "identity", "started", "wall_seconds", "seeds")
-    return {**{name: result.manifest[name] for name in names}, "configurations": rows}
+    return {
+        "folder": str(folder),
+        **{name: result.manifest[name] for name in names},
+        "configurations": [finite(row) for row in summary.to_dicts()],
+    }
 
 
 def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
     from fedglb.studies.report.summary import STUCK_MEANS
 
-    console = Console(markup=False, emoji=False)
     manifest = result.manifest
     table = Table(
         title=f"{manifest['name']}: {manifest['clients']} clients, {manifest['horizon']} steps, "
@@ -143,10 +134,7 @@ def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
             row["label"], f"{row['regret']:,.1f}", *said,
             f"{row['transfers']:,.0f}", f"{row['scalars']:,.0f}",
         )  # fmt: skip
-    console.print(table)
+    console().print(table, soft_wrap=False)
     if more:
-        console.print(STUCK_MEANS, soft_wrap=True, highlight=False)
-    console.print(
-        f"{result.runs.height:,} runs; tables and manifest are in {folder}",
-        soft_wrap=True, highlight=False,
-    )  # fmt: skip
+        console().print(STUCK_MEANS)
+    console().print(f"{result.runs.height:,} runs; tables and manifest are in {folder}")

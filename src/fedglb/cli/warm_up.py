@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
 
-import typer
-from rich.console import Console
-
+from fedglb.cli.common import Json, console, print_json
 from fedglb.cli.progress import progress
 from fedglb.errors import InvalidInput
 from fedglb.kernels.cache import cache, counts
 
 
-def warm_up(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the answer as JSON, for scripts.")
-    ] = False,
-) -> None:
+def warm_up(as_json: Json = False) -> None:
     """Compile all kernels that are not compiled yet, and say where they are kept.
 
     Once per machine and user, or once in an image: then nothing is compiled when an application
@@ -35,15 +27,10 @@ def warm_up(
     with progress("compiling", len(runs())) as tell:
         warm_up(tell)
     size = sum(path.stat().st_size for path in Path(place.folder).rglob("*") if path.is_file())
+    new, known = counts.compiled, counts.loaded
     if as_json:
-        said = {
-            "folder": place.folder, "compiled": counts.compiled, "already": counts.loaded,
-            "bytes": size,
-        }  # fmt: skip
-        typer.echo(json.dumps(said))
+        print_json({"folder": place.folder, "compiled": new, "already": known, "bytes": size})
         return
-    there = f"{counts.loaded} were there already"
-    what = f"compiled {counts.compiled} kernels, {there}" if counts.compiled else "all are there"
-    console = Console(markup=False, emoji=False, highlight=False)
-    console.print(f"{what} ({counts.compiled + counts.loaded} in all)", soft_wrap=True)
-    console.print(f"The kernels: {place.folder} ({size / 1e6:.1f} MB)", soft_wrap=True)
+    what = f"compiled {new} kernels, {known} were there already" if new else "all are there"
+    console().print(f"{what} ({new + known} in all)")
+    console().print(f"The kernels: {place.folder} ({size / 1e6:.1f} MB)")

@@ -77,35 +77,14 @@ _PAGE = security_headers("style-src 'unsafe-inline'")
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The size of one request, and how many are in progress at a time.
+    """The size of one request, and how many are in progress at a time."""
 
-    Parameters
-    ----------
-    max_body
-        Bytes of a request's body.
-    max_arms
-        Arms of one request; in a batch, of each item.
-    max_batch
-        Items of a batch.
-    max_concurrent
-        Requests that are read or answered at a time; one more is told to try again.
-    max_exports
-        Exports among them.
-    read_timeout
-        Seconds that a body may take to arrive.
-
-    Raises
-    ------
-    InvalidInput
-        A value is not a whole number from 1 up.
-    """
-
-    max_body: int = 2**20
-    max_arms: int = 1000
-    max_batch: int = 1000
-    max_concurrent: int = 256
-    max_exports: int = 2
-    read_timeout: int = 10
+    max_body: int = 2**20  # bytes
+    max_arms: int = 1000  # of one request; in a batch, of each item
+    max_batch: int = 1000  # items
+    max_concurrent: int = 256  # requests that are read or answered; one more is told to try again
+    max_exports: int = 2  # among them
+    read_timeout: int = 10  # seconds that a body may take to arrive
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -121,26 +100,12 @@ def make_app(
 ) -> Guard:
     """Return the ASGI application of an agent, which the caller closes.
 
-    Parameters
-    ----------
-    agent
-        The agent.
-    limits
-        The limits of requests.
-    access
-        The headers that requests must carry; None: loopback only, without a token.
-    about
-        More rows for the status page, by name.
-
-    Returns
-    -------
-    Guard
-        The application.
+    Without `access`, loopback only and without a token. `about` has more rows for the status page.
     """
     limits, access = limits or RequestLimits(), access or Access()
     metrics = Metrics(lambda: agent_metrics(agent))
     described = openapi(PATHS, token=access.token is not None)
-    api = AgentApi(agent, limits, metrics, dict(about or {}), described)
+    api = AgentApi(agent, limits, metrics, about or {}, described)
     return Guard(api.handlers(), access, metrics, limits.max_concurrent)
 
 
@@ -149,19 +114,6 @@ class AgentApi:
 
     They call the agent on the event loop itself: its lock and its file admit one call at a time
     anyway, and a thread per call costs more than the call.
-
-    Parameters
-    ----------
-    agent
-        The agent.
-    limits
-        The limits of requests.
-    metrics
-        The counters, for `/metrics` and the status page.
-    about
-        More rows for the status page.
-    described
-        The OpenAPI description.
     """
 
     def __init__(
@@ -174,7 +126,7 @@ class AgentApi:
     ) -> None:
         self._agent, self._limits, self._metrics = agent, limits, metrics
         self._about, self._described = about, described
-        self._started, self._exports = time.monotonic(), 0
+        self._started, self._exports = time.time(), 0
         # compiled now: no call is to wait for a template
         self._template = TEMPLATES.get_template("agent.html")
         self._docs = TEMPLATES.get_template("docs.html").render(described=described)
@@ -305,7 +257,7 @@ class AgentApi:
         text = self._template.render(
             about=self._about, status=msgspec.to_builtins(self._agent.status),
             requests=sorted(self._metrics.counts().items()), version=VERSION,
-            seconds=time.monotonic() - self._started,
+            started=self._started,
         )  # fmt: skip
         return _page(text)
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0  # seconds between two tries
 #: The value of JSON's null in a decision.
 _ABSENT = {
@@ -254,6 +255,17 @@ class AgentClient:
             time.sleep(pause)
 
 
+def _sections_of(method: Callable[..., object]) -> Callable[[F], F]:
+    """Return a decorator that adds the sections of a method's docstring, from Parameters on."""
+
+    def decorate(function: F) -> F:
+        _, title, sections = (method.__doc__ or "").partition("\n\n        Parameters\n")
+        function.__doc__ = f"{function.__doc__}{title}{sections}"
+        return function
+
+    return decorate
+
+
 class AsyncAgentClient:
     """`AgentClient` for an event loop: each call runs in one of a few threads.
 
@@ -298,6 +310,7 @@ class AsyncAgentClient:
             integer("connections", connections), thread_name_prefix="fedglb-client"
         )
 
+    @_sections_of(AgentClient.choose)
     async def choose(
         self,
         arms: ArrayLike,
@@ -306,60 +319,24 @@ class AsyncAgentClient:
         t: int | None = None,
         key: str | None = None,
     ) -> Decision:
-        """Choose one of the arms, as `AgentClient.choose` does.
-
-        Parameters
-        ----------
-        arms, ids, t, key
-            Those of `AgentClient.choose`.
-
-        Returns
-        -------
-        Decision
-            The chosen arm, and the id that `observe` takes.
-        """
+        """Choose one of the arms."""
         return await self._run(lambda: self._client.choose(arms, ids, t=t, key=key))
 
+    @_sections_of(AgentClient.observe)
     async def observe(self, id: str, reward: float) -> None:  # noqa: A002
-        """Report the reward of a decision, as `AgentClient.observe` does.
-
-        Parameters
-        ----------
-        id, reward
-            Those of `AgentClient.observe`.
-        """
+        """Report the reward of a decision; when this returns, the sample is in the agent's file."""
         await self._run(lambda: self._client.observe(id, reward))
 
+    @_sections_of(AgentClient.choose_batch)
     async def choose_batch(
         self, requests: Iterable[Mapping[str, Any]]
     ) -> list[Decision | Exception]:
-        """Choose several times, as `AgentClient.choose_batch` does.
-
-        Parameters
-        ----------
-        requests
-            Those of `AgentClient.choose_batch`.
-
-        Returns
-        -------
-        list of Decision or Exception
-            A decision for each, or the error that `choose` would have raised.
-        """
+        """Choose several times, in order, with one request."""
         return await self._run(lambda: self._client.choose_batch(requests))
 
+    @_sections_of(AgentClient.observe_batch)
     async def observe_batch(self, rewards: Iterable[tuple[str, float]]) -> list[Exception | None]:
-        """Report several rewards, as `AgentClient.observe_batch` does.
-
-        Parameters
-        ----------
-        rewards
-            Those of `AgentClient.observe_batch`.
-
-        Returns
-        -------
-        list of Exception or None
-            None where the reward is stored, or the error that `observe` would have raised.
-        """
+        """Report several rewards, in order, with one request."""
         return await self._run(lambda: self._client.observe_batch(rewards))
 
     async def status(self) -> AgentStatus:

@@ -32,16 +32,7 @@ class Answer:
 class Connections:
     """Connections to one address, for any number of threads; a forked child makes its own.
 
-    Parameters
-    ----------
-    url
-        ``http://127.0.0.1:8731``, ``https://…``, or ``unix:///path/of/the/socket``.
-    token
-        The service's token.
-    timeout
-        Seconds that one exchange may take.
-    tls
-        The trusted certificates, for https; None: the system's.
+    An exchange may take `timeout` seconds. `tls` has the trusted certificates; None: the system's.
     """
 
     def __init__(
@@ -74,8 +65,7 @@ class Connections:
         connection = self._take()
         try:
             connection.request(method, path, body, self._headers)
-            response = connection.getresponse()
-            answer = _answer(response)
+            answer = _answer(connection.getresponse())
         except BaseException:
             connection.close()
             raise

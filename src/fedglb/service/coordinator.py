@@ -35,13 +35,7 @@ _STALE = 60.0  # seconds without a new status: the coordinator hangs, or compute
 
 
 class Page:
-    """The handlers of the live page.
-
-    Parameters
-    ----------
-    board
-        The coordinator's newest status.
-    """
+    """The handlers of the live page, which shows the newest status on the board."""
 
     def __init__(self, board: Board) -> None:
         self._board, self._metrics = board, Metrics(self._collect)

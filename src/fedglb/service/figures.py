@@ -19,30 +19,14 @@ _TOP, _BELOW = 18, 24  # pixels above the highest level, and below the axis
 
 @dataclass(frozen=True)
 class OverTime:
-    """One value per update, over time.
-
-    Attributes
-    ----------
-    label
-        What the figure shows.
-    height, bottom
-        Its height and the y of its axis, in pixels.
-    levels
-        Two levels of the y axis: text and y.
-    points
-        x (percent) and y (pixels) of each update.
-    dots
-        The newest points, each with its update.
-    first, last
-        The ends of the time axis.
-    """
+    """One value per update, over time: x in percent of the width, y in pixels."""
 
     label: str
     height: int
-    bottom: int
-    levels: list[tuple[str, float]]
+    bottom: int  # y of the axis
+    levels: list[tuple[str, float]]  # of the y axis: text and y
     points: list[tuple[float, float]]
-    dots: list[tuple[float, float, UpdateStatus]]
+    dots: list[tuple[float, float, UpdateStatus]]  # the newest points
     first: float
     last: float
 

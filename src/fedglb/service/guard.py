@@ -28,21 +28,11 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True)
 class Access:
-    """The headers that a request must carry.
+    """The headers that a request must carry."""
 
-    Parameters
-    ----------
-    token
-        The secret of ``Authorization: Bearer …``; None: no token is required.
-    hosts
-        The names that the Host header may have, or None for any; by default, loopback only.
-    browser
-        Whether a browser may ask its user for the token, as the password of Basic authentication.
-    """
-
-    token: str | None = field(default=None, repr=False)
-    hosts: Set[str] | None = LOOPBACK
-    browser: bool = False
+    token: str | None = field(default=None, repr=False)  # of Authorization: Bearer; None: any
+    hosts: Set[str] | None = LOOPBACK  # of the Host header; None: any
+    browser: bool = False  # may ask its user for the token, as the password of Basic authentication
 
     def check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
         """Raise `Refused` if a request may not come in."""
@@ -83,18 +73,7 @@ def _name(host: bytes) -> str:
 class Guard:
     """An ASGI application: each request passes its checks, and each error becomes problem JSON.
 
-    Parameters
-    ----------
-    handlers
-        The method and the handler of each path; HEAD is allowed where GET is.
-    access
-        The headers that requests must carry.
-    metrics
-        The counters of requests.
-    max_concurrent
-        Requests that are read or answered at a time.
-    headers
-        Headers of every answer.
+    HEAD is allowed where GET is. `headers` go with every answer.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
@@ -25,64 +26,23 @@ _MIN_TOKEN = 16  # characters
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Tls:
+class Tls(NamedTuple):
     """A certificate and its key, as PEM files."""
 
     certificate: Path
     key: Path
 
-    def __post_init__(self) -> None:
-        try:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.certificate, self.key)
-        except (ssl.SSLError, OSError) as error:
-            allowed = f"a certificate and its key, as PEM files ({error})"
-            raise InvalidInput("tls_cert", str(self.certificate), allowed) from None
-
-    @classmethod
-    def of(cls, certificate: Path | None, key: Path | None) -> Tls | None:
-        """Return the pair, or None if neither is given."""
-        if certificate is None and key is None:
-            return None
-        if certificate is None or key is None:
-            missing = "tls_cert" if certificate is None else "tls_key"
-            raise InvalidInput(missing, None, "both a certificate and its key")
-        return cls(certificate, key)
-
 
 @dataclass(frozen=True)
 class Listen:
-    """An address or a unix socket, and the token and certificate that go with it.
-
-    Parameters
-    ----------
-    host, port
-        The IP address and the port; port 0: any free port.
-    token
-        The secret that requests must carry; None: no token is required.
-    tls
-        The certificate; None: plain HTTP.
-    path, mode
-        A unix socket in place of host and port, and the mode of its file.
-
-    Examples
-    --------
-    >>> Listen.parse("localhost:8731").host, Listen.parse("[::1]:0").hosts is None
-    ('127.0.0.1', False)
-    >>> Listen.parse("0.0.0.0:8731")
-    Traceback (most recent call last):
-        ...
-    fedglb.errors.InvalidInput: http = '0.0.0.0:8731' is not allowed: give 127.0.0.1 or another \
-loopback address, or add --token-file, --tls-cert and --tls-key: others reach this one
-    """
+    """An address or a unix socket, and the token and certificate that go with it."""
 
     host: str
-    port: int
-    token: str | None = field(default=None, repr=False)
-    tls: Tls | None = None
-    path: Path | None = None
-    mode: int = 0o600
+    port: int  # 0: any free port
+    token: str | None = field(default=None, repr=False)  # None: no token is required
+    tls: Tls | None = None  # None: plain HTTP
+    path: Path | None = None  # a unix socket, in place of host and port
+    mode: int = 0o600  # of the socket's file
 
     @classmethod
     def parse(
@@ -97,10 +57,10 @@ loopback address, or add --token-file, --tls-cert and --tls-key: others reach th
         """Read ``127.0.0.1:8731`` and the files; refuse an unprotected address."""
         host, port = _address(http)
         token = None if token_file is None else read_token(token_file)
-        out = cls(host, port, token, Tls.of(certificate, key), path, mode)
+        out = cls(host, port, token, _tls(certificate, key), path, mode)
         if out.hosts is None and path is None and (token is None or out.tls is None):
-            allowed = "127.0.0.1 or another loopback address, or add --token-file, --tls-cert and "
-            raise InvalidInput("http", http, allowed + "--tls-key: others reach this one")
+            allowed = "127.0.0.1 or another loopback address; any other address requires "
+            raise InvalidInput("http", http, allowed + "--token-file, --tls-cert and --tls-key")
         return out
 
     @property
@@ -144,6 +104,22 @@ def _address(text: str) -> tuple[str, int]:
     return host, found
 
 
+def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
+    """Return a pair that can be loaded, or None if neither is given."""
+    if certificate is None and key is None:
+        return None
+    if certificate is None:
+        raise InvalidInput("tls_cert", None, "the certificate of --tls-key")
+    if key is None:
+        raise InvalidInput("tls_key", None, "the key of --tls-cert")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (ssl.SSLError, OSError) as error:
+        allowed = f"a certificate and its key, as PEM files ({error})"
+        raise InvalidInput("tls_cert", str(certificate), allowed) from None
+    return Tls(certificate, key)
+
+
 def _in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
@@ -183,7 +159,7 @@ def _remove_stale(path: Path) -> None:
     except OSError:
         return  # there is no file, or `bind` will report what is wrong
     if not stat.S_ISSOCK(kind):
-        raise InvalidInput("socket", str(path), "a path where there is nothing yet, or a socket")
+        raise InvalidInput("socket", str(path), "a path without a file, or with a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))

@@ -38,13 +38,7 @@ _TOTALS = {
 
 
 class Metrics:
-    """The counters of one service's requests, and the numbers of its status.
-
-    Parameters
-    ----------
-    collect
-        Returns the status's metrics; called whenever Prometheus asks.
-    """
+    """The counters of one service's requests, and the numbers of its status (`collect`)."""
 
     def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._registry = registry = CollectorRegistry()

@@ -19,32 +19,16 @@ _REFERENCE = "#/components/schemas/{name}"
 
 @dataclass(frozen=True)
 class Path:
-    """One path, for OpenAPI.
-
-    Parameters
-    ----------
-    path, method
-        Where it is.
-    summary, details
-        What it does, in one line; what else to know.
-    body
-        The message of the request, if any.
-    answer
-        The message of the answer, or the media types of another answer.
-    problems
-        Status codes of refusals, in addition to those of all paths.
-    parameters
-        Query parameters, as OpenAPI describes them.
-    """
+    """One path, for OpenAPI."""
 
     path: str
     method: str
     summary: str
-    answer: type | tuple[str, ...]
+    answer: type | tuple[str, ...]  # a message, or the media types of another answer
     body: type | None = None
     details: str = ""
-    problems: Sequence[int] = ()
-    parameters: Sequence[dict[str, Any]] = ()
+    problems: Sequence[int] = ()  # status codes of refusals
+    parameters: Sequence[dict[str, Any]] = ()  # of the query, as OpenAPI describes them
 
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -27,8 +28,6 @@ def day(at: float | None) -> str:
 def size(value: float) -> str:
     """Return a number of bytes.
 
-    Examples
-    --------
     >>> size(999), size(58_512)
     ('999 B', '58.5 kB')
     """
@@ -42,27 +41,10 @@ def size(value: float) -> str:
 def duration(seconds: float) -> str:
     """Return a short duration.
 
-    Examples
-    --------
     >>> duration(0.0123), duration(5.25)
     ('12 ms', '5.2 s')
     """
     return f"{1e3 * seconds:.0f} ms" if seconds < 1.0 else f"{seconds:,.1f} s"
-
-
-def uptime(seconds: float) -> str:
-    """Return a long duration.
-
-    Examples
-    --------
-    >>> uptime(75), uptime(90_000)
-    ('1 min 15 s', '1 d 1 h')
-    """
-    minutes = int(seconds) // 60
-    days, hours = minutes // 1440, minutes // 60 % 24
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min {int(seconds) % 60} s"
 
 
 def field(value: object) -> str:
@@ -76,11 +58,6 @@ def field(value: object) -> str:
     return "none" if value is None else str(value)
 
 
-def pretty(value: object) -> str:
-    """Return a value as indented JSON."""
-    return json.dumps(value, indent=1, ensure_ascii=False)
-
-
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -89,9 +66,9 @@ TEMPLATES = Environment(
     undefined=StrictUndefined,
 )
 TEMPLATES.filters |= {
-    "clock": clock, "day": day, "size": size, "duration": duration, "uptime": uptime,
-    "field": field, "pretty": pretty, "commas": "{:,}".format, "percent": "{:.1%}".format,
-    "short": "{:.3g}".format,
+    "clock": clock, "day": day, "size": size, "duration": duration, "field": field,
+    "pretty": partial(json.dumps, indent=1, ensure_ascii=False), "commas": "{:,}".format,
+    "percent": "{:.1%}".format, "short": "{:.3g}".format,
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def raised(problem: ProblemDetails) -> Exception:
     match problem.type.removeprefix(_PREFIX):
         case "invalid-input":
             return InvalidInput(
-                problem.argument or "?", problem.value, problem.allowed or "another"
+                problem.argument or "?", problem.value, problem.allowed or "another value"
             )
         case "malformed" | "too-large":
             return InvalidInput("request", problem.title, problem.detail)

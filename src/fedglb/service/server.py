@@ -91,16 +91,7 @@ def serve(
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; then finish those in progress, and return.
 
-    Parameters
-    ----------
-    app
-        The application.
-    listen
-        Where to listen.
-    shutdown_timeout
-        Seconds that requests in progress have at the end.
-    on_listening
-        Called with the URL once connections are accepted.
+    `on_listening` is called with the URL once connections are accepted.
     """
     server = _server(app, listen.tls, max(1, round(shutdown_timeout)), "auto")
 

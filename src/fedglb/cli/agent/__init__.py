@@ -1,12 +1,10 @@
-"""`fedglb agent`: commands for one agent, one file each."""
+"""`fedglb agent`: commands for one agent."""
 
 from __future__ import annotations
 
 import typer
 
-from fedglb.cli.agent.accept import accept
-from fedglb.cli.agent.backup import backup
-from fedglb.cli.agent.import_ import import_
+from fedglb.cli.agent.file import accept, backup, import_
 from fedglb.cli.agent.serve import serve
 
 app = typer.Typer(no_args_is_help=True, help="Run one agent as a service, or work with its file.")

@@ -2,97 +2,85 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, cast, get_args
+from typing import Annotated, cast, get_args
 
 import typer
 
-from fedglb.cli.progress import announce_compilation, say
-from fedglb.cli.report_errors import extra, report_errors
-from fedglb.errors import InvalidInput, number, one_of
+from fedglb.cli.common import JsonEvents, in_panel, print_event, say
+from fedglb.cli.progress import announce_compilation
+from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.errors import number, one_of
 from fedglb.federation.agent.decisions import DecisionRules, KeptArms, OnFullDisk
 from fedglb.federation.agent.store import Durability
 from fedglb.links import LINKS
 from fedglb.problem import Problem
+from fedglb.problem_table import ProblemTable
 
-_WHERE, _AGENT, _LIMITS = "Where it listens", "The agent", "Limits"
+_where, _agent, _limit = map(in_panel, ("Where it listens", "The agent", "Limits"))
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
 _MODES = ("600", "660")
 _SLOW = 2.0  # seconds, after which it says what takes so long
 
 
-def _option(text: str, panel: str) -> Any:
-    return typer.Option(help=text, rich_help_panel=panel)
-
-
 def serve(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; made if new.")],
     bundle: Annotated[
-        Path | None, _option("The client's folder, to take part in a federation.", _AGENT)
+        Path | None, _agent("The client's folder, to take part in a federation.")
     ] = None,
-    dim: Annotated[
-        int | None, _option("d, the numbers of an arm, for an agent alone.", _AGENT)
-    ] = None,
-    link: Annotated[str, _option(f"Alone: {', '.join(LINKS)}.", _AGENT)] = "logistic",
-    radius: Annotated[float, _option("Alone: S, the bound on ‖θ‖.", _AGENT)] = 1.0,
-    explore: Annotated[float, _option("The share of decisions drawn at random.", _AGENT)] = 0.0,
+    dim: Annotated[int | None, _agent("Alone: d, features per arm.")] = None,
+    link: Annotated[str, _agent(f"Alone: {', '.join(LINKS)}.")] = "logistic",
+    radius: Annotated[float, _agent("Alone: S, the bound on ‖θ‖.")] = 1.0,
+    explore: Annotated[float, _agent("The share of decisions drawn at random.")] = 0.0,
     durable: Annotated[
-        str, _option(f"What a reward survives: {', '.join(get_args(Durability))}.", _AGENT)
+        str, _agent(f"What a reward survives: {', '.join(get_args(Durability))}.")
     ] = "process",
     expire_after: Annotated[
-        float, _option("Seconds that a decision waits for its reward.", _AGENT)
+        float, _agent("Seconds that a decision waits for its reward; then it expires.")
     ] = DecisionRules.expire_after,
     max_pending: Annotated[
-        int, _option("Decisions that wait for their reward.", _AGENT)
+        int, _agent("Decisions that may wait for their reward.")
     ] = DecisionRules.max_pending,
     log: Annotated[
-        str, _option(f"Which arms are kept: {', '.join(get_args(KeptArms))}.", _AGENT)
+        str, _agent(f"Which arms are kept: {', '.join(get_args(KeptArms))}.")
     ] = "chosen",
     on_full_disk: Annotated[
-        str, _option(f"What a choice does then: {', '.join(get_args(OnFullDisk))}.", _AGENT)
+        str, _agent(f"What choose does on a full disk: {', '.join(get_args(OnFullDisk))}.")
     ] = "raise",
     report_rewards: Annotated[
-        bool, _option("Tell the coordinator how many rewards there were, and their sum.", _AGENT)
+        bool, _agent("Report the number and the sum of rewards to the coordinator.")
     ] = False,
     wait: Annotated[
-        float, _option("Seconds to wait, at most, for another owner of the file.", _AGENT)
+        float, _agent("Seconds to wait, at most, until another process closes the file.")
     ] = 30.0,
-    http: Annotated[
-        str, _option("Address and port; port 0: any that is free.", _WHERE)
-    ] = "127.0.0.1:8731",
-    socket: Annotated[
-        Path | None, _option("A unix socket, in place of an address.", _WHERE)
-    ] = None,
+    http: Annotated[str, _where("Address and port; port 0: any that is free.")] = "127.0.0.1:8731",
+    socket: Annotated[Path | None, _where("A unix socket, in place of an address.")] = None,
     socket_mode: Annotated[
-        str, _option("Its mode: 600 (the same user) or 660 (the group, too).", _WHERE)
+        str, _where("Its mode: 600 (the same user) or 660 (the group, too).")
     ] = "600",
     token_file: Annotated[
-        Path | None, _option("A file with the token that requests must carry.", _WHERE)
+        Path | None, _where("A file with the token that requests must carry.")
     ] = None,
-    tls_cert: Annotated[Path | None, _option("A certificate, as PEM.", _WHERE)] = None,
-    tls_key: Annotated[Path | None, _option("Its key.", _WHERE)] = None,
-    max_body: Annotated[int, _option("Bytes of a request's body.", _LIMITS)] = 2**20,
-    max_arms: Annotated[int, _option("Arms of one request.", _LIMITS)] = 1000,
-    max_batch: Annotated[int, _option("Items of a batch.", _LIMITS)] = 1000,
-    max_concurrent: Annotated[int, _option("Requests at a time.", _LIMITS)] = 256,
+    tls_cert: Annotated[Path | None, _where("A certificate, a PEM file.")] = None,
+    tls_key: Annotated[Path | None, _where("The certificate's key, a PEM file.")] = None,
+    max_body: Annotated[int, _limit("Bytes of a request's body.")] = 2**20,
+    max_arms: Annotated[int, _limit("Arms of one request.")] = 1000,
+    max_batch: Annotated[int, _limit("Items of a batch.")] = 1000,
+    max_concurrent: Annotated[int, _limit("Requests at a time.")] = 256,
     shutdown_timeout: Annotated[
-        float, _option("Seconds that requests in progress have at the end.", _LIMITS)
+        float, _limit("Seconds that requests in progress have at the end.")
     ] = 30.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
-    ] = False,
+    as_json: JsonEvents = False,
 ) -> None:
     """Run an agent as a service until Ctrl-C or SIGTERM: JSON over HTTP, see docs/applications.md.
 
-    One process owns the file and the connection to the federation; any number of others ask it.
-    It listens on this machine only, or on a unix socket. Any other address needs a certificate
-    and a token.
+    One process owns the file and the connection to the federation, and serves any number of others.
+    It listens on this machine only, or on a unix socket; any other address requires --token-file,
+    --tls-cert and --tls-key.
 
     Example: fedglb agent serve shop-1.db --dim 3 --socket /run/shop/agent.sock
     """
@@ -105,9 +93,9 @@ def serve(
     with report_errors(**names | {"path": "FILE"}):
         limits = RequestLimits(max_body, max_arms, max_batch, max_concurrent)
         number("shutdown_timeout", shutdown_timeout, above=0.0)
-        listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, _octal(socket_mode))
+        mode = int(one_of("socket_mode", socket_mode, _MODES), 8)
+        listen = Listen.parse(http, token_file, tls_cert, tls_key, socket, mode)
         problem, about = _problem(bundle, dim, link, radius)
-        one_of("durable", durable, get_args(Durability))
         from fedglb.federation import Agent
 
         _log_to_output(as_json)
@@ -124,10 +112,11 @@ def serve(
             app = make_app(agent, limits=limits, access=access, about=about)
 
             def on_listening(url: str) -> None:
-                _print("listening", f"agent {about['client']} listens on {url}", as_json, url=url)
+                text = f"agent {about['client']} listens on {url}"
+                print_event("listening", text, {"url": url}, as_json)
 
             run(app, listen, shutdown_timeout, on_listening)
-        _print("stopped", "all requests are answered, and the file is closed", as_json)
+        print_event("stopped", "all requests are answered, and the file is closed", {}, as_json)
 
 
 def _problem(
@@ -136,23 +125,17 @@ def _problem(
     """Return the problem, and what the page says of the agent."""
     if bundle is None:
         if dim is None:
-            raise InvalidInput("dim", None, "the numbers of an arm, or --bundle DIR")
-        one_of("link", link, LINKS)
-        return Problem(dim, LINKS[link](), radius), {"client": "alone", "dim": str(dim)}
+            fail("--dim is required without --bundle", 2)
+        problem = ProblemTable(dim, link, radius).build()
+        return problem, {"client": "alone", "dim": str(dim)}
     if dim is not None:
-        raise InvalidInput("dim", dim, "none with --bundle, which has the federation's problem")
+        fail("--dim and --bundle exclude each other: the bundle has the federation's problem", 2)
     with extra():
         from fedglb.federation.bundle import Bundle
     found = Bundle.read(bundle)
     problem = found.agreement.problem
     about = {"client": found.client, "federation": found.federation, "dim": str(problem.dim)}
     return problem, about
-
-
-def _octal(mode: str) -> int:
-    if mode not in _MODES:
-        raise InvalidInput("socket_mode", mode, f"one of {', '.join(_MODES)}")
-    return int(mode, 8)
 
 
 @contextmanager
@@ -178,7 +161,8 @@ class _ToOutput(logging.Handler):
         self._as_json = as_json
 
     def emit(self, record: logging.LogRecord) -> None:
-        _print("log", self.format(record), self._as_json, level=record.levelname.lower())
+        level = {"level": record.levelname.lower()}
+        print_event("log", self.format(record), level, self._as_json)
 
 
 def _log_to_output(as_json: bool) -> None:
@@ -186,11 +170,3 @@ def _log_to_output(as_json: bool) -> None:
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.addHandler(_ToOutput(as_json))
-
-
-def _print(event: str, text: str, as_json: bool, **facts: object) -> None:
-    now = time.time()
-    if as_json:
-        typer.echo(json.dumps({"event": event, "text": text, "time": now, **facts}))
-    else:
-        typer.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}")

@@ -1,4 +1,4 @@
-"""`fedglb federation`: the operator's commands, one file each.
+"""`fedglb federation`: the operator's commands.
 
 Modules that need NATS are imported when a command runs: the other commands work without it.
 """
@@ -7,17 +7,12 @@ from __future__ import annotations
 
 import typer
 
-from fedglb.cli.federation.add import add
-from fedglb.cli.federation.backup import backup
-from fedglb.cli.federation.coordinator import coordinator
+from fedglb.cli.federation.coordinator import backup, coordinator
 from fedglb.cli.federation.demo import demo
 from fedglb.cli.federation.doctor import doctor
 from fedglb.cli.federation.init import init
-from fedglb.cli.federation.list_members import list_members
-from fedglb.cli.federation.privacy import privacy
-from fedglb.cli.federation.renew import renew
-from fedglb.cli.federation.revoke import revoke
-from fedglb.cli.federation.status import status
+from fedglb.cli.federation.members import add, list_members, renew, revoke
+from fedglb.cli.federation.status import privacy, status
 
 app = typer.Typer(no_args_is_help=True, help="Make and run a federation; add and revoke clients.")
 app.command("init")(init)

@@ -1,17 +1,25 @@
-"""`fedglb federation coordinator`: the service that runs the global updates."""
+"""`fedglb federation coordinator`: the service that runs the global updates; `backup`: its file."""
 
 from __future__ import annotations
 
-import json
-import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fedglb.cli.common import (
+    CoordinatorFolder,
+    CopyFile,
+    Json,
+    JsonEvents,
+    StateFile,
+    print_copied,
+    print_event,
+)
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Superseded
 
 _SUPERSEDED = 3  # exit code: another coordinator runs, so a restart of this one does not help
@@ -61,17 +69,15 @@ def coordinator(
     token_file: Annotated[
         Path | None, typer.Option(help="A file with the token that the page requires.")
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The page's certificate, as PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key.")] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
-    ] = False,
+    tls_cert: Annotated[Path | None, typer.Option(help="Its certificate, a PEM file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The key, a PEM file.")] = None,
+    as_json: JsonEvents = False,
 ) -> None:
     """Run the coordinator until Ctrl-C or SIGTERM.
 
     Its state is in one file: it can be killed at any moment and started again, and then restarts
     the update that was interrupted. Events go to standard output, one per line.
-    `fedglb federation status` says how it is doing; --http shows it as a live page, to this machine
+    `fedglb federation status` shows its state; --http serves it as a live page, to this machine
     only, unless --token-file, --tls-cert and --tls-key are given.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
@@ -92,15 +98,15 @@ def coordinator(
         found.tls()  # a key that does not fit is an error now, not a line in the log
         place = bundle / "state.db" if state is None else state
         board = Board(lambda: certificate_ends(bundle))
-        _print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
+        print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
 
         def on_event(event: CoordinatorEvent) -> None:
-            _print_event(event.kind, event.text, event.facts, as_json)
+            print_event(event.kind, event.text, event.facts, as_json)
 
         try:
             with _page(board, http, token_file, tls_cert, tls_key) as url:
                 if url is not None:
-                    _print_event("serving", f"the page is at {url}", {"url": url}, as_json)
+                    print_event("serving", f"the page is at {url}", {"url": url}, as_json)
                 serve(found, place, policy, on_event, after, board)
         except Superseded as error:
             fail(str(error), _SUPERSEDED)
@@ -118,12 +124,23 @@ def _page(
     return serving(board, Listen.parse(http, token, certificate, key))
 
 
-def _print_event(kind: str, text: str, facts: dict[str, object], as_json: bool) -> None:
-    now = time.time()
-    if as_json:
-        # JSON has no nan: gradient_norm and gap are null where they were not evaluated
-        known = {key: None if value != value else value for key, value in facts.items()}
-        line = json.dumps({"event": kind, "text": text, "time": now, **known}, allow_nan=False)
-    else:
-        line = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}"
-    typer.echo(line)  # echo flushes: a log must show events when they happen
+def backup(
+    folder: CoordinatorFolder, to: CopyFile, state: StateFile = None, as_json: Json = False
+) -> None:
+    """Copy the coordinator's file, whole or not at all; the coordinator need not be stopped.
+
+    Keys and members are not in it: they are in authority/, which is to be kept offline.
+
+    Example: fedglb federation backup ./demo /backup/state-monday.db
+    """
+    from fedglb.federation.names import COORDINATOR
+    from fedglb.federation.sqlite import backup as copy
+
+    inside = folder / COORDINATOR
+    place = (inside if inside.is_dir() else folder) / "state.db" if state is None else state
+    with report_errors(source="FOLDER" if state is None else "--state", path="COPY.db"):
+        if not place.is_file():
+            allowed = "the file of a coordinator that has run: there is no such file"
+            raise InvalidInput("source", str(place), allowed)
+        copy("coordinator", place, to)
+    print_copied(to, as_json)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fedglb.cli.federation.add import JSON
-from fedglb.cli.federation.list_members import columns
+from fedglb.cli.common import Json, print_json
+from fedglb.cli.federation.members import columns
 from fedglb.cli.report_errors import extra, fail
 from fedglb.errors import InvalidInput
 
@@ -26,11 +25,11 @@ def doctor(
         ),
     ],
     file: Annotated[Path | None, typer.Option(help="The agent's file, to be checked too.")] = None,
-    as_json: Annotated[bool, JSON] = False,
+    as_json: Json = False,
 ) -> None:
     """Check a folder, and say what to do about faults.
 
-    On the server's machine give the operator's folder, on a client's its bundle. It checks
+    FOLDER is the operator's on the server's machine, and the bundle on a client's. It checks
     versions, clock, permissions, certificates, files, disk, and the connection to the server.
     The exit code is 1 if there is a fault (✗); a warning (!) does not change it.
 
@@ -50,7 +49,7 @@ def doctor(
     sound = all(found.grade != "fault" for found in findings)
     if as_json:
         every = [dataclasses.asdict(found) for found in findings]
-        typer.echo(json.dumps({"folder": str(folder), "sound": sound, "findings": every}))
+        print_json({"folder": str(folder), "sound": sound, "findings": every})
     else:
         rows = [
             (_SIGNS[f.grade], f.check, f"{f.text} → {f.remedy}" if f.remedy else f.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -10,7 +9,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from fedglb.algorithms.catalog import SOLVERS
-from fedglb.cli.durations import seconds
+from fedglb.cli.common import Json, in_panel, print_json, seconds
 from fedglb.cli.report_errors import extra, fail, report_errors
 from fedglb.environments.datasets import FeatureMap
 from fedglb.errors import InvalidInput
@@ -24,29 +23,16 @@ PRESETS = (
     "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
     "n-ons-glm",
 )  # fmt: skip
-_AGREED, _SERVER, _PRIVACY = "What all members agree on", "Server", "Schedule and privacy"
-_SAME = (
-    "clients", "port", "bind", "days", "max_clients", "reward_limit", "dim", "link", "radius",
-    "noise", "curvature", "algorithm", "threshold", "clock", "exploration", "ridge", "delta",
-    "solver", "updates", "first", "growth", "epsilon", "neighbours", "contributions", "minimum",
-    "honest",
-)  # fmt: skip
-_NAMES = {name: f"--{name.replace('_', '-')}" for name in _SAME} | {
+#: Arguments that this command calls by other names than its own.
+_RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
 }  # fmt: skip
 
 
-def _agreed(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_AGREED, show_default=default or True)
-
-
-def _private(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_PRIVACY, show_default=default or True)
-
-
-def _server(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_SERVER, show_default=default or True)
+_agreed = in_panel("What all members agree on")
+_server = in_panel("Server")
+_private = in_panel("Schedule and privacy")
 
 
 def init(
@@ -62,7 +48,7 @@ def init(
     port: Annotated[int, _server("Its port.")] = 4222,
     bind: Annotated[
         str | None,
-        _server("IP address at which it listens.", "127.0.0.1; with --host 0.0.0.0, all"),
+        _server("IP address to listen on.", "127.0.0.1; with --host 0.0.0.0"),
     ] = None,
     days: Annotated[int, _server("Days for which the clients' certificates are valid.")] = 730,
     max_clients: Annotated[
@@ -75,7 +61,7 @@ def init(
     dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
         Path | None,
-        _agreed("A file with a FeatureMap's JSON: how clients make features.", "none"),
+        _agreed("A FeatureMap as a JSON file: how clients make features.", "none"),
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
@@ -107,7 +93,7 @@ def init(
     ] = None,
     exploration: Annotated[
         float | None,
-        _agreed("Multiplies the radius of fedglb-ucb and older ones; 1 is the proven one.", "1.0"),
+        _agreed("Multiplies the radius of fedglb-ucb and older algorithms; 1 is proven.", "1.0"),
     ] = None,
     ridge: Annotated[
         float | None, _agreed("λ.", "from the data with fedglb-auto, else 1.0")
@@ -115,7 +101,7 @@ def init(
     delta: Annotated[
         float | None,
         _agreed(
-            "δ, the failure probability; fedglb-auto has none. With --epsilon the privacy's.",
+            "δ, the failure probability; with --epsilon, δ of the privacy. Not for fedglb-auto.",
             "0.01; required with --epsilon",
         ),
     ] = None,
@@ -154,7 +140,7 @@ def init(
     honest: Annotated[
         float | None,
         _private(
-            "The share of --max-clients whose noise suffices: every secure sum has as many.", "0.9"
+            "The share of --max-clients whose noise suffices; every sum needs that share.", "0.9"
         ),
     ] = None,
     minimum: Annotated[int | None, _private("Clients in every secure sum, at least.", "5")] = None,
@@ -165,15 +151,15 @@ def init(
     contributions: Annotated[
         int | None, _private("Interactions of one user that are protected together.", "1")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Make a federation: its authority, the server's configuration, a folder for each member.
 
     Run it on the server's machine: FOLDER/authority never leaves it.
 
-    Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2
-    --host nats.example.org --dim 10
+    Example: fedglb federation init ./demo --name demo --clients shop-1,shop-2 --dim 10
     """
+    renamed = {name: f"--{name.replace('_', '-')}" for name in locals()} | _RENAMED
     with extra():
         from fedglb.federation.agreement import AgreementTable
         from fedglb.federation.operator import operator
@@ -203,7 +189,7 @@ def init(
         {"name": preset, **chosen}, reward_limit, digest, least,
     )  # fmt: skip
     bound = bind or ("0.0.0.0" if host else "127.0.0.1")
-    with report_errors(**_NAMES):
+    with report_errors(**renamed):
         operator.init(folder, name, table, names, host or ["127.0.0.1"], port, bound, days)
     _print_next_steps(folder, names, as_json)
 
@@ -247,12 +233,14 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     from fedglb.federation.bundle import Bundle
 
     digest = Bundle.read(folder / "coordinator").agreement.roster
-    configuration = folder / "server" / "nats.conf"
     if as_json:
         places = {name: str(folder / "clients" / name) for name in names}
-        answer = {"folder": str(folder), "configuration": str(configuration), "clients": places}
-        roster = {} if digest is None else {"roster": digest}
-        typer.echo(json.dumps({**answer, "coordinator": str(folder / "coordinator"), **roster}))
+        print_json({
+            "folder": str(folder), "clients": places,
+            "configuration": str(folder / "server" / "nats.conf"),
+            "coordinator": str(folder / "coordinator"),
+            **({} if digest is None else {"roster": digest}),
+        })  # fmt: skip
         return
     one = names[0] if names else "NAME"
 

@@ -1,40 +1,32 @@
-"""`fedglb federation status`: members, updates and alarms of a federation."""
+"""`fedglb federation status`: members, updates and alarms; `privacy`: promised and spent."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
+from fedglb.cli.common import CoordinatorFolder, Json, StateFile, console, in_words, print_json
 from fedglb.cli.report_errors import extra, fail, report_errors
+from fedglb.errors import InvalidInput
 from fedglb.federation.errors import Unavailable
 
 if TYPE_CHECKING:
-    from fedglb.federation.coordinator.status import CoordinatorStatus, PrivacyStatus
+    from fedglb.federation.coordinator.status import (
+        CoordinatorStatus,
+        PrivacyStatus,
+        ScheduleStatus,
+        SumsStatus,
+    )
 
 _UPDATES = 5  # the last ones, in the table
 _ALLOWED = "the operator's folder, or the coordinator's"
 
 
-def status(
-    folder: Annotated[
-        Path,
-        typer.Argument(metavar="FOLDER", help="The operator's folder, or the coordinator's."),
-    ],
-    state: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file with the coordinator's state.", show_default="coordinator/state.db"
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON document, for scripts.")
-    ] = False,
-) -> None:
+def status(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = False) -> None:
     """Show a federation's members, updates and alarms.
 
     Run it as the coordinator's user, on its machine. If the coordinator does not run, it says so
@@ -43,8 +35,7 @@ def status(
 
     Example: fedglb federation status ./demo
     """
-    with report_errors(bundle="FOLDER", path="--state"):
-        found = found_status(folder, state)
+    found = _found(folder, state)
     if as_json:
         typer.echo(found.to_json().decode())
     else:
@@ -52,45 +43,58 @@ def status(
     raise typer.Exit(1 if found.alarms else 0)
 
 
-def found_status(folder: Path, state: Path | None) -> CoordinatorStatus:
-    """Return the status of the federation in a folder, the operator's or the coordinator's."""
+def privacy(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = False) -> None:
+    """Show a federation's privacy: what it promises, to whom, how much is spent, the next update.
+
+    Run it as the coordinator's user, on its machine; the coordinator need not run. An agent's own
+    status shows what that agent has released.
+
+    Example: fedglb federation privacy ./demo
+    """
+    import msgspec
+
+    found = _found(folder, state)
+    if found.schedule is None:
+        fail("this federation has no schedule and no privacy (see --epsilon of init)", 1)
+    if as_json:
+        parts = {
+            "privacy": found.privacy, "schedule": found.schedule, "secure_sums": found.secure_sums,
+        }  # fmt: skip
+        plain = {name: msgspec.to_builtins(part) for name, part in parts.items()}
+        print_json({"federation": found.federation, "running": found.running, **plain})
+        return
+    for line in _promised(found.privacy, found.schedule, found.time) + _sums(found.secure_sums):
+        typer.echo(line)
+
+
+def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
+    """Return the status: from the running coordinator, or else from its file."""
     with extra():
-        from fedglb.federation.bundle import FILE
+        from fedglb.federation.bundle import FILE, Bundle
+        from fedglb.federation.coordinator.board import ask
+        from fedglb.federation.coordinator.status import stored_status
         from fedglb.federation.names import COORDINATOR
+        from fedglb.federation.operator.listing import certificate_ends
     inside = folder / COORDINATOR
     bundle = inside if (inside / FILE).is_file() else folder
-    try:
-        return _found(bundle, bundle / "state.db" if state is None else state)
-    except Unavailable as error:
-        fail(f"{error}; the coordinator does not respond", 1)
-
-
-def _found(bundle: Path, state: Path) -> CoordinatorStatus:
-    """Return the status: from the running coordinator, or else from its file."""
-    from fedglb.errors import InvalidInput
-    from fedglb.federation.bundle import FILE, Bundle
-    from fedglb.federation.coordinator.board import ask
-    from fedglb.federation.coordinator.status import stored_status
-    from fedglb.federation.names import COORDINATOR
-    from fedglb.federation.operator.listing import certificate_ends
-
-    running = ask(state)
-    if running is not None:
-        return running
-    if not (bundle / FILE).is_file():
-        raise InvalidInput("bundle", str(bundle), f"{_ALLOWED}; this is neither")
-    found = Bundle.read(bundle)
-    if found.client != COORDINATOR:
-        raise InvalidInput("bundle", str(bundle), _ALLOWED)
-    return stored_status(found, state, certificate_ends(bundle))
+    place = bundle / "state.db" if state is None else state
+    with report_errors(bundle="FOLDER", path="--state"):
+        try:
+            running = ask(place)
+            if running is not None:
+                return running
+            if not (bundle / FILE).is_file():
+                raise InvalidInput("bundle", str(bundle), f"{_ALLOWED}; this is neither")
+            found = Bundle.read(bundle)
+            if found.client != COORDINATOR:
+                raise InvalidInput("bundle", str(bundle), _ALLOWED)
+            return stored_status(found, place, certificate_ends(bundle))
+        except Unavailable as error:
+            fail(f"{error}; the coordinator does not respond", 1)
 
 
 def _show(found: CoordinatorStatus) -> None:
-    console = Console(soft_wrap=True, highlight=False)
-
-    def say(text: str) -> None:
-        console.print(text, markup=False)
-
+    say = console().print
     if found.running and found.started is not None:
         say(f"Federation {found.federation}: the coordinator started at {_when(found.started)}.")
     else:
@@ -105,14 +109,15 @@ def _show(found: CoordinatorStatus) -> None:
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:
-        say(f"Update {found.updating} is in progress, waiting for {_names(found.waiting_for)}.")
+        awaited = ", ".join(found.waiting_for) or "nobody"
+        say(f"Update {found.updating} is in progress, waiting for {awaited}.")
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
         say(f"ALARM {alarm.kind}: {alarm.text}{when}")
     for table in (_members(found), _updates(found)):
         if table.row_count:
-            console.print()
-            console.print(table)
+            say()
+            say(table)
 
 
 def _of_schedule(found: CoordinatorStatus) -> list[str]:
@@ -124,17 +129,52 @@ def _of_schedule(found: CoordinatorStatus) -> list[str]:
     out = [f"Schedule of {schedule.updates} updates: {schedule.ended or waits}."]
     if privacy is not None:
         out.append(
-            f"Privacy: {spent(privacy)} (δ = {privacy.delta:g}; more: fedglb federation privacy)."
+            f"Privacy: {_spent(privacy)} (δ = {privacy.delta:g}; more: fedglb federation privacy)."
         )
     return out
 
 
-def spent(privacy: PrivacyStatus) -> str:
-    """Return how much of the privacy budget is spent."""
+def _spent(privacy: PrivacyStatus) -> str:
     return (
         f"ε spent {privacy.spent:.4f} of {privacy.epsilon:.4f} in {privacy.releases} of "
         f"{privacy.updates} updates"
     )
+
+
+def _sums(sums: SumsStatus | None) -> list[str]:
+    if sums is None:
+        return ["No secure sums: the coordinator sees what each client sends."]
+    return [
+        f"Secure sums: the coordinator sees sums over {sums.minimum} clients or more, and no "
+        "single client's.",
+        f"Roster: {sums.roster} ({len(sums.members)} members: {', '.join(sums.members)}).",
+    ]
+
+
+def _promised(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: float) -> list[str]:
+    out = []
+    if promise is None:
+        out.append("No privacy: sums are sent without noise.")
+    else:
+        several = f", {promise.contributions} interactions per user"
+        out += [
+            f"Promised: ε = {promise.epsilon:g}, δ = {promise.delta:g} for all updates together "
+            f"({promise.neighbours} neighbours{several if promise.contributions > 1 else ''}; "
+            f"by zCDP ε = {promise.zcdp_epsilon:.3g}).",
+            f"{_spent(promise)}.",
+            *(f"Protected: {sentence}." for sentence in promise.protects),
+            *(f"Note: {sentence}." for sentence in promise.caveats),
+        ]
+    if schedule.ended is not None:
+        out.append(f"No more updates: {schedule.ended}.")
+    elif schedule.next is None:
+        out.append("The schedule starts when the coordinator first runs.")
+    else:
+        late = schedule.next <= now
+        wait = "now, with enough clients" if late else f"in {in_words(schedule.next - now)}"
+        past = f"{schedule.done} of {schedule.updates} are past"
+        out.append(f"Next update: {_when(schedule.next)} ({wait}); {past}.")
+    return out
 
 
 def _members(found: CoordinatorStatus) -> Table:
@@ -170,26 +210,18 @@ def _updates(found: CoordinatorStatus) -> Table:
     return table
 
 
-def _names(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "nobody"
-
-
-def _when(at: float | None) -> str:
-    return "" if at is None else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+def _when(at: float | None, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    return "" if at is None else time.strftime(form, time.localtime(at))
 
 
 def _day(at: float | None) -> str:
-    return "" if at is None else time.strftime("%Y-%m-%d", time.localtime(at))
+    return _when(at, "%Y-%m-%d")
 
 
 def _ago(at: float | None, now: float) -> str:
     if at is None:
         return ""
-    seconds = max(0.0, now - at)
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds // size:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+    return f"{in_words(max(0, round(now - at)))} ago"
 
 
 def _size(size: float) -> str:

@@ -1,24 +1,23 @@
-"""`fedglb agent import`: a warm start with past samples."""
+"""`fedglb agent import`, `backup` and `accept`: commands on an agent's file."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import polars as pl
 import typer
 
+from fedglb.cli.common import AgentFile, CopyFile, Json, in_panel, print_copied, print_json
 from fedglb.cli.report_errors import extra, report_errors
 from fedglb.errors import InvalidInput, names_near
 from fedglb.io.atomic import checksum
 from fedglb.links import LINKS
-from fedglb.problem import Problem
+from fedglb.problem_table import ProblemTable
 from fedglb.typing import FloatArray
 
-_IF_OPEN = "stop it, import, and start it again"
-_PROBLEM = "The agent's problem, as in its application"
+_problem = in_panel("The agent's problem, as in its application")
 _NAMES = {
     "dim": "--dim", "link": "--link", "radius": "--radius", "noise": "--noise", "key": "--key",
     "curvature": "--curvature", "bundle": "--bundle", "path": "--into", "X": "FILE", "y": "FILE",
@@ -26,13 +25,11 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _problem(text: str, default: str | None = None) -> Any:
-    return typer.Option(help=text, rich_help_panel=_PROBLEM, show_default=default or True)
-
-
 def import_(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A Parquet file, a row per sample.")],
-    into: Annotated[Path, typer.Option(help="The agent's file; it is made if it is not there.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A Parquet file, one row per sample.")
+    ],
+    into: Annotated[Path, typer.Option(help="The agent's file; created if it does not exist.")],
     dim: Annotated[int | None, _problem("d, features per arm.", "the bundle's")] = None,
     link: Annotated[str, _problem(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _problem("S, the bound on ‖θ*‖.")] = 1.0,
@@ -52,51 +49,38 @@ def import_(
             help="A name under which the samples are imported once.", show_default="a digest"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Teach an agent the samples of a log: all of them, or none if one is not allowed.
 
     The default columns are those of an agent's export. Rows without a reward are left out. A file
-    that was imported before is not imported again. Stop the application or service that has the
-    agent's file open first.
+    that was imported before is not imported again. First stop the application or service that has
+    the agent's file open.
 
     Example: fedglb agent import last-year.parquet --into shop-1.db --dim 10
     """
     from fedglb.federation.agent.agent import Agent
 
-    with report_errors(if_open=_IF_OPEN, **_NAMES):
-        problem = _read_problem(dim, link, radius, noise, curvature, bundle)
+    with report_errors(if_open="stop it, import, and start it again", **_NAMES):
+        if bundle is None:
+            problem = ProblemTable(dim, link, radius, noise, curvature).build()
+        else:
+            with extra():
+                from fedglb.federation.bundle import Bundle
+            problem = Bundle.read(bundle).agreement.problem
         X, y, left_out = _read(file, features.split(","), reward, problem.dim)
         name = key or f"file {checksum(file.read_bytes())}"
         with Agent.open(into, problem, bundle=bundle) as agent:
             count = agent.absorb(X, y, key=name)
             total = agent.status.samples
-    found = {"absorbed": count, "left_out": left_out, "samples": total, "key": name}
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json({"absorbed": count, "left_out": left_out, "samples": total, "key": name})
         return
     if count:
         typer.echo(f"{count:,} samples imported ({left_out:,} rows without a reward left out).")
     else:
         typer.echo(f"Nothing imported: the key {name!r} was imported before.")
     typer.echo(f"{into} has {total:,} samples.")
-
-
-def _read_problem(
-    dim: int | None,
-    link: str,
-    radius: float,
-    noise: float | None,
-    curvature: float | None,
-    bundle: Path | None,
-) -> Problem:
-    from fedglb.problem_table import ProblemTable
-
-    if bundle is None:
-        return ProblemTable(dim, link, radius, noise, curvature).build()
-    with extra():
-        from fedglb.federation.bundle import Bundle
-    return Bundle.read(bundle).agreement.problem
 
 
 def _read(
@@ -129,3 +113,56 @@ def _read(
             "--features", ",".join(features), f"{dim} numbers per row; it has {given}"
         )
     return X, y, table.height - kept.height
+
+
+def backup(file: AgentFile, to: CopyFile, as_json: Json = False) -> None:
+    """Copy an agent's file, whole or not at all. The copy opens as any agent's file does.
+
+    The application or service that has the file open need not be stopped.
+
+    Example: fedglb agent backup shop-1.db /backup/shop-1-monday.db
+    """
+    from fedglb.federation.sqlite import backup as copy
+
+    with report_errors(source="AGENT.db", path="COPY.db"):
+        if not file.is_file():
+            raise InvalidInput("source", str(file), "an agent's file that exists")
+        copy("agent", file, to)
+    print_copied(to, as_json)
+
+
+def accept(
+    file: AgentFile,
+    bundle: Annotated[
+        Path,
+        typer.Argument(metavar="BUNDLE", help="The agent's folder, with the new roster.json."),
+    ],
+    roster: Annotated[
+        str | None,
+        typer.Option(
+            help="The digest of the roster to accept. Compare it with the owners of the other "
+            "agents, not only with the operator.",
+            show_default="none: show the roster, and accept nothing",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Accept a changed list of members of secure sums (the roster).
+
+    An agent refuses a changed roster: otherwise anyone who can add members could surround it with
+    their own, subtract these, and see its sums.
+
+    Example: fedglb agent accept shop-1.db ./shop-1 --roster 3f6c…
+    """
+    from fedglb.federation.agent.sums import accept_roster, roster_to_accept
+
+    names = {"path": "AGENT.db", "bundle": "BUNDLE", "roster": "--roster"}
+    with report_errors(if_open="stop its application or service first", **names):
+        found = roster_to_accept(bundle) if roster is None else accept_roster(file, bundle, roster)
+    accepted, digest = roster is not None, found.digest.hex()
+    if as_json:
+        print_json({"roster": digest, "members": list(found.names), "accepted": accepted})
+        return
+    typer.echo(f"{len(found.names)} members: {', '.join(found.names)}")
+    typer.echo(f"roster: {digest}")
+    typer.echo("accepted" if accepted else "not accepted: to accept it, add --roster DIGEST")

@@ -1,0 +1,110 @@
+"""What several commands share: options, durations, and how an answer or an event is printed."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
+
+import typer
+from rich.console import Console
+
+from fedglb.errors import InvalidInput
+
+Json: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+JsonEvents: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print events as JSON, one per line, for scripts.")
+]
+Jobs: TypeAlias = Annotated[
+    int | None, typer.Option(help="Worker processes.", show_default="one per core")
+]
+AgentFile: TypeAlias = Annotated[Path, typer.Argument(metavar="AGENT.db", help="The agent's file.")]
+CopyFile: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="COPY.db", help="The copy: a new file.")
+]
+OperatorFolder: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
+]
+CoordinatorFolder: TypeAlias = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="The operator's folder, or the coordinator's.")
+]
+StateFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="The coordinator's state.", show_default="coordinator/state.db"),
+]
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def in_panel(panel: str) -> Callable[..., Any]:
+    """Return a function that makes options of one panel of the help."""
+
+    def option(text: str, default: str | None = None) -> Any:
+        return typer.Option(help=text, rich_help_panel=panel, show_default=default or True)
+
+    return option
+
+
+def console(stderr: bool = False) -> Console:
+    """Return a console that prints text as it is, and wraps no line."""
+    return Console(stderr=stderr, soft_wrap=True, markup=False, emoji=False, highlight=False)
+
+
+def say(text: str) -> None:
+    """Write a line to standard error."""
+    console(stderr=True).print(text, style="dim")
+
+
+def print_json(answer: object) -> None:
+    """Print an answer for scripts."""
+    typer.echo(json.dumps(answer))
+
+
+def print_event(kind: str, text: str, facts: Mapping[str, object], as_json: bool) -> None:
+    """Print an event of a service, at once."""
+    now = time.time()
+    if as_json:
+        print_json({"event": kind, "text": text, "time": now, **finite(facts)})
+    else:
+        typer.echo(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(now))} {text}")
+
+
+def print_copied(to: Path, as_json: bool) -> None:
+    """Print the path and the size of a backup."""
+    size = to.stat().st_size
+    if as_json:
+        print_json({"copy": str(to), "bytes": size})
+    else:
+        typer.echo(f"{to}: {size:,} bytes")
+
+
+def finite(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return values for JSON, which has neither NaN nor infinity: they become null."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in row.items()
+    }
+
+
+def seconds(option: str, text: str) -> float:
+    """Return a duration such as 90s, 1.5h or 20 in seconds."""
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smhd]?)\s*", text)
+    value = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    if not 0.0 < value < math.inf:
+        raise InvalidInput(option, text, "a duration such as 30s, 10m, 1h or 2d")
+    return value
+
+
+def in_words(value: float) -> str:
+    """Return a number of seconds in the largest unit of which there are at least two.
+
+    >>> in_words(20), in_words(1500), in_words(3600.0), in_words(9000), in_words(0.25)
+    ('20 s', '25 min', '60 min', '2.5 h', '0.25 s')
+    """
+    for unit, size in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if value >= 2 * size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g} s"

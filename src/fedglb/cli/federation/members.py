@@ -1,0 +1,185 @@
+"""`fedglb federation add`, `revoke`, `renew` and `list`: the members and their certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedglb.cli.common import Json, OperatorFolder, print_json
+from fedglb.cli.report_errors import extra, fail, report_errors
+
+if TYPE_CHECKING:
+    from fedglb.federation.operator.listing import ListedMember
+
+_NAMES = {"folder": "FOLDER", "client": "NAME", "clients": "NAME", "days": "--days"}
+_NO_SERVER = "No server of this folder runs here. If it runs elsewhere or in a container, copy "
+_COPY_ACCOUNTS = (
+    f"{_NO_SERVER}the new server/accounts.conf there and reload it: until then the change has no "
+    "effect."
+)
+
+
+def add(
+    folder: OperatorFolder,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="The new clients.")],
+    days: Annotated[int, typer.Option(help="Days for which the certificates are valid.")] = 730,
+    as_json: Json = False,
+) -> None:
+    """Add clients: make a folder for each, and let the running server admit them.
+
+    Run it on the server's machine. Other clients stay connected. A name that was revoked gets a new
+    certificate; its old one stays without rights.
+
+    Example: fedglb federation add ./demo shop-3 shop-4
+    """
+    with extra():
+        from fedglb.federation.operator import operator
+        from fedglb.federation.operator.folder import place_of
+    with report_errors(**_NAMES):
+        verified = operator.add(folder, names, days)
+    made = {name: str(folder / place_of(name)) for name in names}
+    if as_json:
+        print_json({"clients": made, "verified": verified})
+        return
+    for name, place in made.items():
+        typer.echo(f"{name}: move {place} to its machine in a safe way (scp, not mail).")
+    _print_verified(verified, "admits")
+
+
+def revoke(
+    folder: OperatorFolder,
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Clients to revoke.")],
+    as_json: Json = False,
+) -> None:
+    """Revoke clients: the running server disconnects them, and only them, at once.
+
+    Run it on the server's machine; the clients' keys are not needed. The model keeps what it has
+    learned from their samples.
+
+    Example: fedglb federation revoke ./demo shop-3
+    """
+    with extra():
+        from fedglb.federation.operator import operator
+    with report_errors(**_NAMES):
+        verified = operator.revoke(folder, names)
+    if as_json:
+        print_json({"clients": names, "verified": verified})
+        return
+    typer.echo(f"Revoked: {', '.join(names)}.")
+    _print_verified(verified, "rejects")
+
+
+def _print_verified(verified: bool, verb: str) -> None:
+    if verified:
+        typer.echo(f"Checked: the running server {verb} them.")
+    else:
+        typer.echo(_COPY_ACCOUNTS, err=True)
+
+
+def renew(
+    folder: OperatorFolder,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME...]",
+            help="Clients, or: server, coordinator, authority.",
+            show_default=False,
+        ),
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--all", help="All clients, the coordinator and the server.")
+    ] = False,
+    within: Annotated[
+        float | None,
+        typer.Option(
+            help="Only certificates that expire within this many days.", show_default="all"
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option(help="Days that clients' certificates are valid.")] = 730,
+    as_json: Json = False,
+) -> None:
+    """Give members a new certificate of the same identity; nobody is disconnected.
+
+    The old certificate stays valid until it expires: if a key may be stolen, `revoke` the client
+    and `add` it again. A running coordinator and running agents load a certificate that is replaced
+    in their folder within seconds. Server and coordinator get theirs at once; move each client's
+    folder to its machine, in the place of the old one.
+    The authority's certificate expires after ten years: renew it before, and then all others.
+
+    Example: fedglb federation renew ./demo --all --within 60
+    """
+    with extra():
+        from fedglb.federation.operator import renewal
+    chosen = names or []
+    if bool(chosen) == everybody:
+        fail("either names or --all is required", 2)
+    with report_errors(**_NAMES, within="--within"):
+        done = renewal.renew(folder, chosen, everybody=everybody, within=within, days=days)
+    if as_json:
+        print_json({
+            "renewed": {name: f"{ends:%Y-%m-%d}" for name, ends in done.renewed.items()},
+            "clients": {name: str(place) for name, place in done.folders.items()},
+            "verified": done.verified,
+        })  # fmt: skip
+        return
+    for name, ends in done.renewed.items():
+        place = done.folders.get(name)
+        move = "" if place is None else f"; move {place} to its machine in a safe way (scp)"
+        typer.echo(f"{name}: renewed until {ends:%Y-%m-%d}{move}.")
+    if not done.renewed:
+        typer.echo("Nothing to renew.")
+    elif done.verified:
+        typer.echo("Checked: the running server admits them.")
+    elif {"server", "authority"} & set(done.renewed):
+        typer.echo(f"{_NO_SERVER}server/ there and reload it.", err=True)
+
+
+def list_members(folder: OperatorFolder, as_json: Json = False) -> None:
+    """List the members: since when, until when, of which generation, and who was revoked.
+
+    It only reads the folder; `doctor` checks the connection to the server.
+
+    Example: fedglb federation list ./demo
+    """
+    with extra():
+        from fedglb.federation.operator import listing
+    with report_errors(folder="FOLDER"):
+        found = listing.members(folder)
+    if as_json:
+        print_json([_facts(member) for member in found])
+        return
+    rows = [("name", "generation", "since", "certificate expires", "")]
+    for member in found:
+        generation = "" if member.generation is None else str(member.generation)
+        revoked = "" if member.revoked is None else f"revoked on {_date(member.revoked)}"
+        rows.append((member.name, generation, _date(member.since), _end(member.ends), revoked))
+    typer.echo("\n".join(columns(rows)))
+
+
+def _facts(member: ListedMember) -> dict[str, Any]:
+    dates = {"since": member.since, "ends": member.ends, "revoked": member.revoked}
+    return {
+        "name": member.name, "kind": member.kind, "generation": member.generation,
+        **{key: at and at.isoformat(timespec="seconds") for key, at in dates.items()},
+    }  # fmt: skip
+
+
+def _date(moment: datetime | None) -> str:
+    return "" if moment is None else f"{moment:%Y-%m-%d}"
+
+
+def _end(moment: datetime | None) -> str:
+    if moment is None:
+        return "unreadable"
+    left = (moment - datetime.now(UTC)).days
+    return f"{_date(moment)} ({left} days)" if left >= 0 else f"{_date(moment)} (expired)"
+
+
+def columns(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each row, with aligned columns, never wrapped."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)).rstrip()
