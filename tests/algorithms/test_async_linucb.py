@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 import fedglb as fg
 from fedglb.algorithms.async_linucb import AsyncRidge
 from fedglb.algorithms.catalog import build
+from fedglb.algorithms.exchange import Exchange
 from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
-from fedglb.parts.global_update import Exchange
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
 from tests.parts.confidence.coverage import DELTA, coverage, small_problem

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.algorithms.exchange import Exchange
 from fedglb.algorithms.fedlinucb import FedLinUCB, FrozenRidge
 from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
-from fedglb.parts.global_update import Exchange
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
 from tests.parts.confidence.coverage import CLIENTS, DELTA, coverage, small_problem

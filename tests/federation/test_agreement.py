@@ -18,8 +18,8 @@ from fedglb.federation.wire.messages import Hello
 from fedglb.parts.choice import Choice
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import GlobalUpdate, Refit
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import LocalUpdate
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.lossy_network import agreed

@@ -47,8 +47,9 @@ def test_own_samples_take_the_place_of_steps():
     assert not event.fires(t=500, t_last=0, log_gain=2.0, samples=2)
     assert not event.fires(t=5, t_last=2, log_gain=1.999999, samples=3)
     assert not Event(float("inf"), "own samples").fires(10, 0, 1e9, samples=10**9)
-    assert event.own_samples
-    assert not any(part.own_samples for part in (Event(6.0), Schedule(3), Always(), Never()))
+    assert event.clocked_by == "own samples"
+    for part in (Event(6.0), Schedule(3), Always(), Never()):
+        assert part.clocked_by == "steps"
     with pytest.raises(fg.InvalidInput, match=r"clock = 'samples' .* own samples"):
         Event(6.0, clock="samples")
 

@@ -134,8 +134,8 @@ class Algorithm:
         if self.confidence.needs_path and (solver is None or not solver.one_pass):
             allowed = f"one that takes each sample once, OnePass(), as {self.confidence} needs"
             raise InvalidInput("solver", solver, allowed)
-        if solver is not None and solver.alone:
-            self._check_alone()
+        if solver is not None:
+            solver.course.check(self.trigger, self.confidence)
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         if self.ridge_rule is not None and (solver is None or not solver.refits):
@@ -147,15 +147,6 @@ class Algorithm:
                 self.confidence,
                 f"a radius that fits the local update {local}, or Fixed(alpha)",
             )
-
-    def _check_alone(self) -> None:
-        """Raise unless the parts can do with models that each client holds for itself."""
-        if type(self.trigger).due is not Trigger.due:
-            allowed = "one by which a client asks: with this solver it takes part alone"
-            raise InvalidInput("trigger", self.trigger, allowed)
-        if type(self.confidence).radius_terms is not Confidence.radius_terms:
-            allowed = "a radius without numbers from the coordinator, which differ from client to "
-            raise InvalidInput("confidence", self.confidence, f"{allowed}client with this solver")
 
     def _check_privacy(self, privacy: GaussianMechanism) -> None:
         """Raise unless what clients send, and when, can be made private."""

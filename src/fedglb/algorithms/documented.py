@@ -50,22 +50,7 @@ PARAMETERS = {
 def documented(
     returns: str = ANYWHERE, raises: str = "", **parameters: str
 ) -> Callable[[Preset], Preset]:
-    """Return a decorator that writes Parameters, Returns and Raises into a preset's docstring.
-
-    Parameters
-    ----------
-    returns
-        Where the algorithm can run.
-    raises
-        When `InvalidInput` is raised besides.
-    **parameters
-        What differs from, or is not in, `PARAMETERS`.
-
-    Returns
-    -------
-    callable
-        The decorator; the sections come before References.
-    """
+    """Return a decorator that writes Parameters, Returns and Raises into a preset's docstring."""
 
     def fill(preset: Preset) -> Preset:
         names = inspect.signature(preset).parameters

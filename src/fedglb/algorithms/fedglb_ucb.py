@@ -9,8 +9,8 @@ from fedglb.algorithms.documented import SCHEDULED, documented
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyOnsRadius
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import Frozen, LazyOns, Ons
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 

@@ -22,7 +22,7 @@ from fedglb.kernels.linalg import invert, norm
 from fedglb.kernels.pointers import call1
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.local_update.fields import Counter
+from fedglb.parts.local_update.base import Counter
 from fedglb.parts.local_update.mle import (
     ANCHOR,
     BALL,
@@ -100,19 +100,9 @@ def hessian_mle_observe(
 
 @dataclass
 class HessianMleState(RefittingState):
-    """State of a client that refits after every sample and chooses by a Hessian of the loss.
+    """State of a client that refits after every sample and chooses by a Hessian of the loss."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `HessianMle.begin` makes them.
-
-    Attributes
-    ----------
-    lipschitz
-        Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope.
-    """
-
+    #: Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope
     lipschitz = Counter(LIPSCHITZ)
 
 
@@ -123,26 +113,7 @@ class HessianMle(Refitting[HessianMleState]):
     It is that of the last anchor, made smaller by as much as it may be too large at θ. A smaller
     tolerance brings both together.
 
-    Parameters
-    ----------
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
-
-    Raises
-    ------
-    InvalidInput
-        If `tolerance` is not a number > 0; in a run, if it cannot be reached, or if no
-        self-concordance of the link is known.
-
-    References
-    ----------
     docs/theory.md, sections 5 (the fit) and 9.3 (the matrix).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ofuglb().local_update
-    HessianMle(tolerance=None)
     """
 
     stored_name = "HessianMle"
@@ -196,21 +167,8 @@ class OfuGlbSet(Confidence[HessianMleState]):
     residual. Neither c_μ nor R enter (R does for the identity link); S does, as 1 + sS, and in a
     logarithm.
 
-    Raises
-    ------
-    InvalidInput
-        From `check`, where the link's loss is no likelihood (probit).
-
-    References
-    ----------
     Lee, Yun and Jun (2024), Theorem 3.2 (OFUGLB-e, checked against the authors' program); with a
     ridge, a certified fit and the Hessian at its anchor: docs/theory.md, section 9.3 (Theorem 33).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ofuglb().confidence
-    OfuGlbSet()
     """
 
     stored_name = "OfuGlbSet"

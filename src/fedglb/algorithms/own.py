@@ -17,41 +17,12 @@ _NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 def is_own(name: object) -> bool:
-    """Return whether a name is that of a function of somebody's own.
-
-    Examples
-    --------
-    >>> is_own("mypackage.rules:cautious"), is_own("fedglb-ucb"), is_own("sigma:3")
-    (True, False, False)
-    """
+    """Return whether a name is that of a function of somebody's own."""
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def find(argument: str | Place, name: str) -> Callable[..., Any]:
-    """Import the function or class that a name stands for.
-
-    Parameters
-    ----------
-    argument
-        What an error calls it.
-    name
-        The module, a colon, and the name there.
-
-    Returns
-    -------
-    Callable
-        What the module has under that name.
-
-    Raises
-    ------
-    InvalidInput
-        If the module cannot be imported, or has no such function.
-
-    Examples
-    --------
-    >>> find("choice", "fedglb.parts.choice:Sigma")(3.0)
-    Sigma(width=3.0)
-    """
+    """Import the function or class that a name stands for."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -74,47 +45,14 @@ def find(argument: str | Place, name: str) -> Callable[..., Any]:
 
 @functools.cache  # a sweep asks once per configuration
 def takes(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the parameters that a function takes by keyword, with their defaults.
-
-    Examples
-    --------
-    >>> list(takes(lambda width, *rest, depth=2: None))
-    ['width', 'depth']
-    """
+    """Return the parameters that a function takes by keyword, with their defaults."""
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = inspect.signature(function).parameters
     return {name: p.default for name, p in found.items() if p.kind in by_keyword}
 
 
 def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
-    """Call a function of somebody's own, and check what it returns.
-
-    Parameters
-    ----------
-    argument
-        Where the name was given, for errors about the function. Errors about one of the options
-        name the option alone.
-    name
-        `"package.module:function"`.
-    options
-        Its parameters.
-    kind
-        What it has to return.
-    example
-        How such an object is made, for errors.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such function, if it lacks a parameter, does not take one, raises an error
-        or returns something else.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Choice
-    >>> call(("choice",), "fedglb.parts.choice:Sigma", {"width": 3.0}, Choice, "fg.Ucb()")
-    Sigma(width=3.0)
-    """
+    """Call a function of somebody's own, and check what it returns."""
     function = find(argument, name)
     known = takes(function)
     for key, value in options.items():

@@ -11,27 +11,7 @@ from fedglb.algorithms.catalog import parameters
 
 
 def preset_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]] | None:
-    """Return the preset that makes an equal algorithm, and with what; None if none does.
-
-    Parameters
-    ----------
-    algorithm
-        Any algorithm, whoever made it.
-
-    Returns
-    -------
-    tuple or None
-        A key of `ALGORITHMS`, and arguments that are not defaults of the preset.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> preset_of(fg.n_ons_glm(ridge=2.0))
-    ('n-ons-glm', {'ridge': 2.0})
-    >>> from dataclasses import replace
-    >>> preset_of(replace(fg.n_ons_glm(), name="mine")) is None
-    True
-    """
+    """Return the preset that makes an equal algorithm, and with what; None if none does."""
     local = algorithm.local_update
     places = (algorithm, algorithm.trigger, local, getattr(local, "rate", None))
     for preset, make in ALGORITHMS.items():

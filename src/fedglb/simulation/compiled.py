@@ -123,8 +123,8 @@ class CompiledEngine(Engine):
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
-            own_samples=trigger.own_samples,
-            clocked=trigger.clocked,
+            own_samples=trigger.clocked_by == "own samples",
+            clocked=trigger.clocked_by is not None,
         )  # fmt: skip
 
     def play(self, block: BlockArrays) -> None:
@@ -179,42 +179,38 @@ class CompiledEngine(Engine):
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
-        """Make a global update with all clients, or with `client` alone, and adopt its model."""
+        """Make a global update, and let clients adopt its model."""
         solver = self.algorithm.global_update
         assert solver is not None
-        who = slice(None)
-        if solver.alone:
-            assert client is not None
-            who = slice(client, client + 1)
+        L, local = len(self.learners.counts), self.algorithm.local_update
+        who = solver.course.participants(range(L), client)
         first = self._releases() if self.one_pass else self._contributions(who)
         model, recipients = self.coordinator.update_in_memory(t, client, first, self._answer)
         self._frozen[who], self._took_part[who] = (
             self.learners.counts[who], self.coordinator.finished,
         )  # fmt: skip
         self._hold(model)
-        if solver.download_level is not None:
-            self.algorithm.local_update.uploaded(self._state(who.start))
-        if solver.alone:
+        solver.course.uploaded(local, (self._state(i) for i in who))
+        if len(who) == len(recipients) == L:
+            self._adopt(model)
+        else:
             for i in recipients:
                 assert isinstance(i, int)
                 self._adopt_alone(i, model)
-        else:
-            self._adopt(model)
         if self.at_model:
             self._summed[:] = -1  # they are sums at the model before
         self._record()
 
-    def _contributions(self, who: slice) -> dict[ClientId, Message]:
+    def _contributions(self, who: list[int]) -> dict[ClientId, Message]:
         """Return what some clients answer to the request for an update; their sums go with it."""
         self._sum_up()
         number, counts = self.coordinator.started + 1, self.learners.counts.tolist()
         M, vectors = self.matrices.copy(), self.vectors.copy()
-        ids = range(len(counts))[who]
         if self.at_model:
-            return {i: ModelSums(i, number, counts[i], vectors[i], M[i]) for i in ids}
+            return {i: ModelSums(i, number, counts[i], vectors[i], M[i]) for i in who}
         shared = self.algorithm.local_update.shares_moment
         return {
-            i: Covariance(i, number, counts[i], M[i], vectors[i] if shared else None) for i in ids
+            i: Covariance(i, number, counts[i], M[i], vectors[i] if shared else None) for i in who
         }
 
     def _releases(self) -> dict[ClientId, Message]:
@@ -234,8 +230,8 @@ class CompiledEngine(Engine):
     def _record(self) -> None:
         record = self.coordinator.last_update
         assert record is not None
-        holder, solver = self.holder(record), self.algorithm.global_update
-        if solver is not None and solver.alone:  # it may hold an older model than the newest
+        holder = self.holder(record)
+        if self._models[holder] is not self.coordinator.model:  # it holds an older one
             client = self.client(holder)
             self.recorder.updated(record, client.choosing, client.state)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.linalg import norm, slogdet, solve
 
 from fedglb.kernels.linalg import norm as norm_of_the_kernels
-from fedglb.parts.lazy_rate import LazyRate
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.setting import Setting
 from tests.parts.confidence.traces import Moment, Sync, dual_norm
 

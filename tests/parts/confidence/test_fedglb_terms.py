@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq
 
 import fedglb as fg
-from fedglb.parts.confidence.fedglb import ons_regret_bound
-from fedglb.parts.confidence.online import REFINEMENTS, prediction_error_bound
+from fedglb.parts.confidence.fedglb import REFINEMENTS, ons_regret_bound, prediction_error_bound
 from tests import plain
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, PROVEN, Case, Moment, ellipsoid_norm, trace

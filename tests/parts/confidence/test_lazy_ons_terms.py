@@ -10,9 +10,9 @@ from numpy.linalg import norm
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.parts.confidence.fedglb import REFINEMENTS, prediction_error_bound
 from fedglb.parts.confidence.lazy_ons import lazy_regret_bound
-from fedglb.parts.confidence.online import REFINEMENTS, prediction_error_bound
-from fedglb.parts.lazy_rate import LazyRate, gradient_bound
+from fedglb.parts.local_update.lazy_ons import LazyRate, gradient_bound
 from fedglb.setting import Setting
 from tests import plain
 from tests.parts.confidence import formulas

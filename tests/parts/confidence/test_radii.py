@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import fedglb as fg
 from fedglb.kernels.linalg import REFRESH_EVERY
 from fedglb.parts.confidence import GlobalModel, LazyOnsRadius
-from fedglb.parts.lazy_rate import LazyRate
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, Case, trace
 
