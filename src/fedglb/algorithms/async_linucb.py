@@ -121,9 +121,7 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
         "radius. It does not multiply `Fixed`."
     ),
     delta="δ of the radius, in (0, 1): for one client, with which probability its set may fail.",
-    confidence=(
-        "The radius. None (default): the paper's, `AsyncLinUCB`. Or `Fixed(alpha)`, a constant."
-    ),
+    radius="the paper's, `AsyncLinUCB`",
 )
 def async_linucb(
     threshold: float,

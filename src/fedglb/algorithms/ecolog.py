@@ -8,7 +8,7 @@ found, as μ(xᵀθ(r)) falls with r.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -234,12 +234,8 @@ class EcoLogSet(Confidence[EcoLogState]):
 
 @documented(
     returns=SIMULATED,
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
     ridge="λ > 0, the multiple of the identity that W starts from.",
-    confidence="The radius. None (default): `EcoLogSet`. Or `Fixed(alpha)`, a constant.",
+    radius="`EcoLogSet`",
 )
 def one_ecolog(
     exploration: float = 1.0,
@@ -263,19 +259,13 @@ def one_ecolog(
     >>> fg.one_ecolog().centralised
     True
     """
-    return _ecolog("One-ECOLog", exploration, ridge, delta, confidence, choice, centralised=True)
+    each = n_ecolog(exploration, ridge, delta, confidence, choice)
+    return replace(each, name="One-ECOLog", centralised=True)
 
 
 @documented(
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
     ridge="λ > 0, the multiple of the identity that W starts from.",
-    confidence=(
-        "The radius. None (default): `EcoLogSet`, with δ/N per client. Or `Fixed(alpha)`, a "
-        "constant."
-    ),
+    radius="`EcoLogSet`, with δ/N per client",
 )
 def n_ecolog(
     exploration: float = 1.0,
@@ -297,20 +287,8 @@ def n_ecolog(
     >>> fg.n_ecolog().trigger
     Never()
     """
-    return _ecolog("N-ECOLog", exploration, ridge, delta, confidence, choice, centralised=False)
-
-
-def _ecolog(
-    name: str,
-    exploration: float,
-    ridge: float,
-    delta: float,
-    confidence: Confidence[Any] | None,
-    choice: Choice | None,
-    centralised: bool,
-) -> Algorithm:
     return Algorithm(
-        name=name,
+        name="N-ECOLog",
         local_update=EcoLog(),
         global_update=None,
         trigger=Never(),
@@ -318,6 +296,5 @@ def _ecolog(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        centralised=centralised,
         choice=Ucb() if choice is None else choice,
     )

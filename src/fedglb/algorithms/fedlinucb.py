@@ -17,6 +17,7 @@ from fedglb.links import Identity
 from fedglb.model import SharedModel
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
+from fedglb.parts.confidence.fixed import constant_radius
 from fedglb.parts.local_update.base import LocalState, Matrix, Vector, adopt_matrix, recentre
 from fedglb.parts.local_update.ridge import LinearModel
 from fedglb.parts.trigger import Growth
@@ -92,14 +93,6 @@ def _look_ahead(state: FrozenRidgeState) -> None:
     state.ahead_inverse[:] = state.inverse
 
 
-@kernel
-def constant_radius(
-    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
-) -> float:
-    """The radius that no sample changes: the only constant."""
-    return float(constants[0])
-
-
 @dataclass(frozen=True)
 class FedLinUCB(Confidence[FrozenRidgeState]):
     """The radius of FedLinUCB, for the identity link.
@@ -156,9 +149,7 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
         "which is large. It does not multiply `Fixed`; the paper's experiments have "
         "``fg.Fixed(0.5)``."
     ),
-    confidence=(
-        "The radius. None (default): the paper's, `FedLinUCB`. Or `Fixed(alpha)`, a constant."
-    ),
+    radius="the paper's, `FedLinUCB`",
 )
 def fedlinucb(
     threshold: float,

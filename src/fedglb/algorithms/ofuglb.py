@@ -8,7 +8,7 @@ by self-concordance. The factor goes to 1 as the fit gets closer.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -208,16 +208,7 @@ class OfuGlbSet(Confidence[HessianMleState]):
 @documented(
     returns=SIMULATED,
     raises="in a run, if the link's loss is no likelihood",
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
-    confidence="The radius. None (default): `OfuGlbSet`. Or `Fixed(alpha)`, a constant.",
-    tolerance=(
-        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
-        "takes more passes over the samples and makes the ellipsoid smaller, which pays for "
-        "what the fit and its Hessian are off."
-    ),
+    radius="`OfuGlbSet`",
 )
 def one_ofuglb(
     exploration: float = 1.0,
@@ -243,25 +234,13 @@ def one_ofuglb(
     >>> fg.one_ofuglb().centralised
     True
     """
-    return _ofuglb(
-        "One-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=True
-    )
+    each = n_ofuglb(exploration, ridge, delta, confidence, tolerance, choice)
+    return replace(each, name="One-OFUGLB", centralised=True)
 
 
 @documented(
     raises="in a run, if the link's loss is no likelihood",
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
-    confidence=(
-        "The radius. None (default): `OfuGlbSet`, with δ/N per client. Or `Fixed(alpha)`, a "
-        "constant."
-    ),
-    tolerance=(
-        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
-        "takes more passes over the samples and makes the ellipsoid smaller."
-    ),
+    radius="`OfuGlbSet`, with δ/N per client",
 )
 def n_ofuglb(
     exploration: float = 1.0,
@@ -286,23 +265,8 @@ def n_ofuglb(
     >>> fg.n_ofuglb().trigger
     Never()
     """
-    return _ofuglb(
-        "N-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=False
-    )
-
-
-def _ofuglb(
-    name: str,
-    exploration: float,
-    ridge: float,
-    delta: float,
-    confidence: Confidence[Any] | None,
-    choice: Choice | None,
-    tolerance: float | None,
-    centralised: bool,
-) -> Algorithm:
     return Algorithm(
-        name=name,
+        name="N-OFUGLB",
         local_update=HessianMle(tolerance),
         global_update=None,
         trigger=Never(),
@@ -310,6 +274,5 @@ def _ofuglb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        centralised=centralised,
         choice=Ucb() if choice is None else choice,
     )

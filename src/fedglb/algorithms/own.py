@@ -1,4 +1,4 @@
-"""Parts of one's own by name: `"package.module:function"`, as files have them."""
+"""Parts from `"package.module:function"` paths, as files write them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ _NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 def is_own(name: object) -> bool:
-    """Return whether a name is that of a function of somebody's own."""
+    """Return whether a name is a `module:function` path.
+
+    Examples
+    --------
+    >>> is_own("mypackage.rules:cautious"), is_own("fedglb-ucb"), is_own("sigma:3")
+    (True, False, False)
+    """
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def find(argument: str | Place, name: str) -> Callable[..., Any]:
-    """Import the function or class that a name stands for."""
+    """Import the function or class that a path stands for; errors call the path `argument`."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -45,23 +51,37 @@ def find(argument: str | Place, name: str) -> Callable[..., Any]:
 
 @functools.cache  # a sweep asks once per configuration
 def takes(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the parameters that a function takes by keyword, with their defaults."""
+    """Return the parameters that a function takes by keyword, with their defaults.
+
+    Examples
+    --------
+    >>> list(takes(lambda width, *rest, depth=2: None))
+    ['width', 'depth']
+    """
     by_keyword = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     found = inspect.signature(function).parameters
     return {name: p.default for name, p in found.items() if p.kind in by_keyword}
 
 
-def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
-    """Call a function of somebody's own, and check what it returns."""
-    function = find(argument, name)
-    known = takes(function)
+def check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise unless `name` takes all options, and those of `known` without a default are given."""
     for key, value in options.items():
         if key not in known:
             allowed = f"only parameters that {name} takes: {', '.join(known) or 'none'}"
-            raise InvalidInput(key, value, allowed)
+            raise InvalidInput(str(key), value, allowed)
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in options:
             raise InvalidInput(key, None, f"a value: {name} needs one")
+
+
+def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
+    """Call the function of a path, and check that it returns a `kind`.
+
+    Errors about the function name `argument`, those about an option the option alone; `example`
+    shows how such an object is made.
+    """
+    function = find(argument, name)
+    check_options(name, options, takes(function))
     try:
         made: Any = function(**options)
     except InvalidInput:

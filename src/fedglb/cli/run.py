@@ -25,9 +25,9 @@ from fedglb.algorithms.catalog import (
     RADII,
     SOLVERS,
     all_parameters,
+    as_table,
     build,
     parameters,
-    solver_table,
 )
 from fedglb.cli.progress import progress
 from fedglb.environments import Synthetic
@@ -181,7 +181,7 @@ def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
     solver = given.get("solver")
     if isinstance(solver, dict) and "name" not in solver:  # options of the preset's own solver
         own = build(name, {k: v for k, v in given.items() if k != "solver"}).solver
-        given["solver"] = {**solver_table(own), **solver}
+        given["solver"] = {**as_table(own), **solver}
     return build(name, given)
 
 
