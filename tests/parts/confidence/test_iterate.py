@@ -165,16 +165,6 @@ def test_the_radius_from_the_samples(algorithm, link):
     assert len(epochs) == 1 if algorithm == "never" else len(epochs) >= 3
 
 
-def test_it_needs_what_the_lemma_needs():
-    """The coordinator sends the same number, and clients have the same constants."""
-    algorithm = ALGORITHMS["event"]
-    one = trace(algorithm, Case("logistic", seed=1)).syncs[0]
-    setting = algorithm.setting(Case("logistic").problem, 3, None)
-    of_iterate = Iterate().radius_terms(setting, one.objective, one.solution)
-    assert of_iterate == FedGLBRadius().radius_terms(setting, one.objective, one.solution)
-    assert Iterate().constants(setting) == FedGLBRadius().constants(setting)
-
-
 @pytest.mark.parametrize(
     "preset",
     [
