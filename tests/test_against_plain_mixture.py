@@ -358,17 +358,6 @@ def test_each_rule_without_constants(rule, name, engine):
         assert_allclose(run.propensities, expected.propensities, rtol=1e-12)
 
 
-def test_defaults_are_the_documented_ones():
-    case = Case(threshold=0.1, clock="own samples", ridge=1.0, delta=0.01)
-    run = fg.simulate(fg.fedglb_auto(), case.environment())
-    assert updates(run) == expected_auto(case, Bayes(), 1 / 64).syncs
-    assert_array_equal(run.choices, expected_auto(case, Bayes(), 1 / 64).choices)
-    case = Case(delta=0.01, ridge=1.0)
-    run = fg.simulate(fg.fedglb_mix(case.threshold), case.environment())
-    assert updates(run) == expected_mix(case, Ucb(), "one exchange").syncs
-    assert_array_equal(run.choices, expected_mix(case, Ucb(), "one exchange").choices)
-
-
 # -------------------------------------------------------------------- the ONS family and its clocks
 
 ONS = {

@@ -160,41 +160,31 @@ def test_the_solver_has_one_name_for_users():
     assert error.value.argument == "solver"
 
 
+FIXED = fg.Fixed(1.0)
+
+
 @pytest.mark.parametrize(
-    "wrong",
+    "parts",
     [
-        lambda: fg.Algorithm(
-            "x", local_update.Frozen(), fg.Newton(), trigger.Event(1.0), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Mle(), fg.Newton(), trigger.Always(), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Ridge(), fg.Newton(), trigger.Always(), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Ons(), global_update.ClosedForm(), trigger.Always(), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Ons(), global_update.OnsStep(RATE), trigger.Always(), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Ons(), fg.OneExchange(), trigger.Always(), fg.Fixed(1.0)
-        ),
-        lambda: fg.Algorithm(
-            "x", local_update.Ons(), fg.Newton(), trigger.Always(), confidence.Mixture()
-        ),
-        lambda: fg.Algorithm("x", local_update.Ons(), None, trigger.Always(), fg.Fixed(1.0)),
-        lambda: fg.Algorithm("x", local_update.Ons(), fg.Newton(), trigger.Never(), fg.Fixed(1.0)),
-        lambda: fg.Algorithm(
-            "x", local_update.Ridge(), global_update.ClosedForm(), trigger.Always(),
+        (local_update.Frozen(), fg.Newton(), trigger.Event(1.0), FIXED),
+        (local_update.Mle(), fg.Newton(), trigger.Always(), FIXED),
+        (local_update.Ridge(), fg.Newton(), trigger.Always(), FIXED),
+        (local_update.Ons(), global_update.ClosedForm(), trigger.Always(), FIXED),
+        (local_update.Ons(), global_update.OnsStep(RATE), trigger.Always(), FIXED),
+        (local_update.Ons(), fg.OneExchange(), trigger.Always(), FIXED),
+        (local_update.Ons(), fg.Newton(), trigger.Always(), confidence.Mixture()),
+        (local_update.Ons(), None, trigger.Always(), FIXED),
+        (local_update.Ons(), fg.Newton(), trigger.Never(), FIXED),
+        (
+            local_update.Ridge(), global_update.ClosedForm(), trigger.Always(),
             confidence.FedGLBRadius(),
         ),
     ],
+    ids=str,
 )  # fmt: skip
-def test_parts_that_do_not_fit_are_refused(wrong):
+def test_parts_that_do_not_fit_are_refused(parts):
     with pytest.raises(fg.InvalidInput):
-        wrong()
+        fg.Algorithm("x", *parts)
 
 
 @pytest.mark.some(5)

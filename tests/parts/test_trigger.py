@@ -56,25 +56,6 @@ def test_own_samples_take_the_place_of_steps():
         Event(6.0, clock="samples")
 
 
-def test_a_sync_in_the_middle_of_a_step_serves_the_clients_after_it_at_once():
-    env = fg.Synthetic(fg.Problem(3), clients=4, arms=5)
-    seen = {}
-
-    def watch(t, i, client):
-        seen[t, i] = (client.state.epoch, client.state.t_last)
-
-    run = fg.simulate(
-        fg.fedglb_ucb(0.5, fg.Newton()), env, 20, seed=1, engine="reference", observer=watch
-    )
-    rows = run.updates.select("t", "client").rows()
-    middle = [(t, i) for t, i in rows if i < 3]
-    assert middle
-    for t, i in middle:
-        assert seen[t, i + 1] == (seen[t, i][0] + 1, t)
-    # and t − t_last = 0 for them: nobody asks again in that step
-    assert len({t for t, _ in rows}) == len(rows)
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [

@@ -272,16 +272,6 @@ def test_extreme_rewards_and_repeated_samples(name):
         assert part.gap(state.theta, optimum) <= 1.0 / n + part.rounding(optimum)
 
 
-def test_the_samples_before_the_last_are_not_touched():
-    data = draw(np.random.default_rng(7), FAMILIES["logistic"], n=50, dim=3)
-    samples, setting = Samples(3), setting_of(data)
-    state = Mle().begin(setting)
-    for k in range(50):
-        Mle().observe(setting, state, samples, samples.append(data.X[k], data.y[k]))
-    assert_array_equal(samples.X, data.X)
-    assert_array_equal(samples.y, data.y)
-
-
 def test_the_tolerance_is_checked():
     with pytest.raises(fg.InvalidInput, match="tolerance"):
         Mle(0.0)
