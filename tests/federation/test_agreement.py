@@ -91,6 +91,7 @@ def _concrete(base: type) -> set[type]:
     below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
     own = {kind for kind in below if kind.__module__.startswith("fedglb.")}
     own.discard(Refit)  # made around a solver by an update: no algorithm names it
+    own -= {kind for kind in own if issubclass(kind, LocalUpdate) and not hasattr(kind, "step")}
     return {kind for kind in own if not inspect.isabstract(kind)}
 
 
