@@ -1,7 +1,7 @@
 """OFUGLB (Lee, Yun and Jun, 2024): the exact fit, and an ellipsoid around likelihood ratios.
 
 The Hessian of the loss is the matrix of the ellipsoid. At θ it would take a pass over all samples
-each time. The one at the anchor θ_a is at hand, and times e^{−s‖θ − θ_a‖} it is at most that at θ,
+each time. The one at the anchor θ_a is known, and times e^{−s‖θ − θ_a‖} it is at most that at θ,
 by self-concordance. The factor goes to 1 as the fit gets closer.
 """
 

@@ -197,8 +197,8 @@ def fedglb_auto(
     ),
     choice="Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.",
     delta=(
-        "δ, the probability with which some confidence set may fail, in (0, 1). It is not "
-        "that of the privacy."
+        "δ, the probability with which some confidence set may fail, in (0, 1): not the δ of "
+        "`privacy`."
     ),
 )
 def fedglb_private(

@@ -154,7 +154,7 @@ class Event(Trigger):
 class Growth(Trigger):
     """A client asks where its own samples since its last model make det A more than 1 + C times.
 
-    That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): no clock has a part in it.
+    That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): time does not count.
 
     He et al. (2022), Algorithm 1, has this condition, with α for C.
     """

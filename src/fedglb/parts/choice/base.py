@@ -74,6 +74,8 @@ class Choice(ABC):
     def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
         """Return the numbers that the score needs and that no sample changes.
 
+        Only the rule that `ranked_by` names is asked.
+
         Parameters
         ----------
         setting

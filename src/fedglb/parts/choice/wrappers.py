@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from fedglb.errors import InvalidInput, instance, number
 from fedglb.parts.choice.base import Choice
 from fedglb.parts.choice.index import Greedy
-from fedglb.setting import Setting
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Certified(Choice):
 
     @property
     def draws(self) -> int:
-        """Those of the index."""
+        """The index's."""
         return self.index.draws
 
     @property
@@ -70,12 +69,8 @@ class Certified(Choice):
         """The index."""
         return self.index
 
-    def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-        """Return those of the index."""
-        return self.index.constants(setting, dispersion)
-
     def caveats(self) -> tuple[str, ...]:
-        """Return nothing, as the index needs no proof; those of the index if it is not limited."""
+        """Return none, as the index needs no proof; the index's where all arms are allowed."""
         return self.index.caveats() if self.slack == math.inf else ()
 
 
@@ -139,10 +134,6 @@ class EpsilonGreedy(Choice):
     def ranked_by(self) -> Choice:
         """The rule whose score ranks the arms, if none is drawn uniformly."""
         return self.rule.ranked_by
-
-    def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-        """Return those of the other rule."""
-        return self.rule.constants(setting, dispersion)
 
     def caveats(self) -> tuple[str, ...]:
         """Return those of the other rule, and that exploration never ends."""

@@ -1,6 +1,6 @@
 """The ellipsoid around the iterate of a client's online Newton steps.
 
-Right after a global update it is that of the global model, and every own sample adds only what the
+Right after a global update it is the global model's, and every own sample adds only what the
 Newton step can have lost. `FedGLBRadius` pays for the predictions of all samples instead, around
 A⁻¹b.
 """

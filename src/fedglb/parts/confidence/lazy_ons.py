@@ -77,7 +77,7 @@ class LazyOnsRadius(Confidence[LazyOnsState]):
 
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
-    rate: LazyRate  # what γ follows from; the same as that of the local and the global update
+    rate: LazyRate  # what γ follows from, as in the local and the global update
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

@@ -41,7 +41,7 @@ class OneExchange(GlobalUpdate):
         decrease the loss.
     within
         "radius" (default): minimise over the ball ‖θ‖ ≤ S, for `Mixture`. "deviation": minimise
-        over all θ; S plays no part.
+        over all θ, whatever S.
 
     Raises
     ------

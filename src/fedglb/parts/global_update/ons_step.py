@@ -19,7 +19,7 @@ class OnsStep(GlobalUpdate):
     A_t = A_last + ∇F ∇Fᵀ, with ∇F the gradient of the batch's loss at θ_last; then θ_t is the
     projection of θ_last − (1/γ) A_t⁻¹∇F onto the ball. One round.
 
-    The objective's covariance is that of the batch. The solution's `extras` are ‖∇F‖²_{A_t⁻¹} and
+    The objective's covariance is the batch's. The solution's `extras` are ‖∇F‖²_{A_t⁻¹} and
     Σz² over the batch, which the radius needs.
 
     Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with γ by erratum 5; docs/theory.md, section 2.4.
@@ -29,7 +29,7 @@ class OnsStep(GlobalUpdate):
 
     refits = False
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate  # what the step size 1/γ follows from; the same as that of the local update
+    rate: LazyRate  # what the step size 1/γ follows from, as in the local update
 
     def solve(self, objective: Objective) -> Steps:
         """Yield one query, receive its sums, return the solution."""

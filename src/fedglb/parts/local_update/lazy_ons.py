@@ -103,7 +103,7 @@ class LazyRate:
 
     updates: int  # B, the number of global updates
     #: n_max, the most samples in one global update. None: N⌊T/B⌋, which is what the schedule gives;
-    #: give a number where clients start with samples of their own (`Client.absorb`)
+    #: give a number where clients start with samples (`Client.absorb`)
     batch_limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ def gradient_bound(setting: Setting) -> float:
 class LazyOns(LocalUpdate[LazyOnsState]):
     """One online Newton step of size 1/γ per sample; the ellipsoid is V's, centred at V⁻¹b.
 
-    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is that of the arms.
+    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is the arms'.
 
     Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with erratum 5; docs/theory.md, section 2.4.
     """
@@ -162,7 +162,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate  # what the step size 1/γ follows from; the same as that of the global update
+    rate: LazyRate  # what the step size 1/γ follows from, as in the global update
 
     def prior(self, setting: Setting) -> float:
         """Return λ."""

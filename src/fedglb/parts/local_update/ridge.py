@@ -67,7 +67,7 @@ class LinearModel(LocalUpdate[State]):
 
 @dataclass(frozen=True)
 class Ridge(LinearModel[RidgeState]):
-    """Ridge regression on the rewards, exact after every sample; the link plays no part.
+    """Ridge regression on the rewards, exact after every sample, whatever the link.
 
     Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
     """
