@@ -15,9 +15,9 @@ from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
+from tests.algorithms.test_fedlinucb import LINEAR, deliver
 from tests.parts.confidence.coverage import DELTA, coverage, small_problem
 
-LINEAR = fg.Problem(dim=3, link=fg.Identity(), noise=0.3)
 A, B, C = np.eye(3)
 
 
@@ -26,16 +26,6 @@ def members(threshold=1.0, download=None, clients=3):
     setting = algorithm.setting(LINEAR, clients, None)
     found = [fg.Client(i, algorithm, setting) for i in range(clients)]
     return found, Coordinator(algorithm, setting, range(clients))
-
-
-def deliver(clients, coordinator, up):
-    """Deliver messages until nobody has any; return who got models."""
-    got = []
-    while up:
-        down = [sent for m in up for sent in coordinator.receive(m)]
-        got += [m.client for m in down if m.name == "NewModel"]
-        up = [sent for m in down for sent in clients[m.client].receive(m)]
-    return got
 
 
 @pytest.mark.slow

@@ -27,9 +27,13 @@ def exchanging(threshold=1.0, clients=3):
 
 
 def deliver(members, coordinator, up):
+    """Deliver messages until nobody has any; return who got models."""
+    got = []
     while up:
         down = [sent for m in up for sent in coordinator.receive(m)]
+        got += [m.client for m in down if m.name == "NewModel"]
         up = [sent for m in down for sent in members[m.client].receive(m)]
+    return got
 
 
 def test_only_the_client_that_asks_talks_and_learns():
