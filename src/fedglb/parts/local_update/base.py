@@ -370,10 +370,6 @@ class LocalUpdate(Generic[State]):
         """
         return FloatingPointError(f"the local update {self} failed at sample {n}")
 
-    def caveats(self) -> tuple[str, ...]:
-        """Return what is not proven with this local update, one sentence each."""
-        return ()
-
 
 class HessianUpdate(LocalUpdate[State]):
     """What local updates have in common whose matrix is H + λI, H = Σ μ′ x xᵀ."""

@@ -119,11 +119,8 @@ class LazyRate:
         elif setting.horizon is not None:
             n_max = max(setting.clients * (setting.horizon // self.updates), 1)
         else:
-            raise InvalidInput(
-                "batch_limit",
-                None,
-                "the most samples in one update, where the horizon is not known",
-            )
+            allowed = "the most samples in one update, where the horizon is not known"
+            raise InvalidInput("batch_limit", None, allowed)
         return problem.c_mu / (gradient_bound(setting) ** 2 * n_max)
 
 
@@ -139,11 +136,8 @@ def gradient_bound(setting: Setting) -> float:
         means = problem.link.mean(-problem.S), problem.link.mean(problem.S)
         return max(high - means[0], means[1] - low)
     if setting.horizon is None:
-        raise InvalidInput(
-            "horizon",
-            None,
-            "the number of steps T, on which the bound G of unbounded rewards depends",
-        )
+        allowed = "the number of steps T, on which the bound G of unbounded rewards depends"
+        raise InvalidInput("horizon", None, allowed)
     tail = math.sqrt(2.0 * math.log(2.0 * setting.clients * setting.horizon / setting.delta))
     return 2.0 * problem.k_mu * problem.S + problem.R * tail
 
