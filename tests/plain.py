@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, sqrt
+from functools import partial
+from math import inf, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -77,11 +78,11 @@ def _blank(arms: Array, active: Array | None) -> tuple[Array, Outcome]:
     return on, Outcome(np.full((T, N), -1), np.full((T, N), np.nan), [], [])
 
 
-def _schedule(T: int, updates: int) -> set[int]:
+def _schedule(T: int, updates: int) -> frozenset[int]:
     """The steps t (from 1) at whose end a global update happens: exactly `updates` of them."""
     if not 1 <= updates <= T:
         raise ValueError("1 <= updates <= T")
-    return {k * (T // updates) for k in range(1, updates + 1)}
+    return frozenset(k * (T // updates) for k in range(1, updates + 1))
 
 
 def _choose(x: Array, centre: Array, A_inv: Array, alpha: float) -> int:
@@ -257,32 +258,45 @@ def _iterate(p: Problem, r_g: float, gradients: float, own: int, delta: float) -
 # --------------------------------------------------------------------- the paper's eight algorithms
 
 
-def fedglb_ucb(
-    problem: Problem,
+def _fedglb(
+    p: Problem,
     arms: Array,
     rewards: Array,
-    threshold: float,
-    active: Array | None = None,
-    alpha: float | None = None,
-    clock: str = "steps",
+    active: Array | None,
+    alpha: float | None,
     ellipsoid: str = "lemma",
+    threshold: float = inf,
+    clock: str = "steps",
+    schedule: frozenset[int] = frozenset(),
 ) -> Outcome:
-    """FedGLB-UCB: local ONS, exact global solve, event trigger.
+    """Local ONS and exact global solves, at a client's event or at the ends of scheduled steps.
 
     `clock`: "steps" or "own samples" since the model; `ellipsoid`: the "lemma"'s or the
     "iterate"'s, which is centred at the ONS iterate.
     """
-    p, mean = problem, LINKS[problem.link].mean
+    mean = LINKS[p.link].mean
     T, N, _, d = arms.shape
     on, out = _blank(arms, active)
     A0 = (p.lam / p.c) * np.eye(d)
     X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0  # all samples: the global objective's
     theta_g, A_g = np.zeros(d), A0.copy()
     theta, A, b = np.zeros((N, d)), np.tile(A0, (N, 1, 1)), np.zeros((N, d))
-    dA = np.zeros((N, d, d))
     z2, gradients = np.zeros(N), np.zeros(N)  # |z|^2 and sum |grad l|^2_{A_s^-1} since the sync
     z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
     epoch, t_last, since = 1, 0, np.zeros(N, int)  # own samples since the sync
+
+    def sync(t: int, i: int) -> None:
+        nonlocal theta_g, A_g, z2_g, r_g, beta_global, epoch, t_last
+        theta_g = _fit(p, X[:n], Y[:n], theta_g)
+        M = X[:n].T @ X[:n]
+        A_g = A0 + M
+        r_g = _r_g(p, A_g, p.delta / 2)
+        beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
+        theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2: b is theta_g's own
+        z2[:], gradients[:], since[:] = 0.0, 0.0, 0
+        epoch, t_last = epoch + 1, t
+        out.syncs.append((t, i))
+        out.thetas.append(theta_g.copy())
 
     for t in range(1, T + 1):
         for i in range(N):
@@ -304,30 +318,37 @@ def fedglb_ucb(
             x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
             X[n], Y[n], n = x, y, n + 1
             A[i] += np.outer(x, x)
-            dA[i] += np.outer(x, x)
             since[i] += 1
-
             time = {"steps": t - t_last, "own samples": since[i]}[clock]
-            if time * _growth(A[i], A_g) < threshold:
-                A_inv = inv(A[i])
-                z = x @ theta[i]
-                grad = x * (mean(z) - y)
-                gradients[i] += grad @ A_inv @ grad
-                z2[i] += z**2
-                b[i] += x * z
-                theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
-            else:  # the trigger's own sample is in the solve and gets no ONS step
-                A_g = A_g + dA.sum(axis=0)
-                theta_g = _fit(p, X[:n], Y[:n], theta_g)
-                M = A_g - A0
-                r_g = _r_g(p, A_g, p.delta / 2)
-                beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
-                theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2: b is theta_g's own
-                dA[:], z2[:], gradients[:], since[:] = 0.0, 0.0, 0.0, 0
-                epoch, t_last = epoch + 1, t
-                out.syncs.append((t, i))
-                out.thetas.append(theta_g.copy())
+            if t in schedule:
+                continue  # samples right before a sync are in the solve and get no ONS step
+            if time * _growth(A[i], A_g) >= threshold:
+                sync(t, i)
+                continue
+            A_inv = inv(A[i])
+            z = x @ theta[i]
+            grad = x * (mean(z) - y)
+            gradients[i] += grad @ A_inv @ grad
+            z2[i] += z**2
+            b[i] += x * z
+            theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
+        if t in schedule:
+            sync(t, -1)
     return out
+
+
+def fedglb_ucb(
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    threshold: float,
+    active: Array | None = None,
+    alpha: float | None = None,
+    clock: str = "steps",
+    ellipsoid: str = "lemma",
+) -> Outcome:
+    """FedGLB-UCB: local ONS, exact global solve, event trigger."""
+    return _fedglb(problem, arms, rewards, active, alpha, ellipsoid, threshold, clock)
 
 
 def fedglb_ucb_1(
@@ -375,64 +396,10 @@ def fedglb_ucb_2(
     updates: int,
     active: Array | None = None,
     alpha: float | None = None,
-    ellipsoid: str = "lemma",
 ) -> Outcome:
     """FedGLB-UCB_2: local ONS, exact global solve, schedule."""
-    p, mean = problem, LINKS[problem.link].mean
-    T, N, _, d = arms.shape
-    on, out = _blank(arms, active)
-    schedule = _schedule(T, updates)
-    A0 = (p.lam / p.c) * np.eye(d)
-    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
-    theta_g, A_g = np.zeros(d), A0.copy()
-    theta, A, b = np.zeros((N, d)), np.tile(A0, (N, 1, 1)), np.zeros((N, d))
-    dA = np.zeros((N, d, d))
-    z2, gradients = np.zeros(N), np.zeros(N)
-    z2_g, r_g, beta_global = 0.0, sqrt(p.lam / p.c) * p.S, 0.0
-    epoch, since = 1, np.zeros(N, int)  # ONS steps since the sync
-
-    for t in range(1, T + 1):
-        for i in range(N):
-            if not on[t - 1, i]:
-                continue
-            A_inv = inv(A[i])
-            centre = A_inv @ b[i] if ellipsoid == "lemma" else theta[i]
-            radius = alpha
-            split = p.delta / (2 * N * epoch * (epoch + 1))
-            if radius is None and ellipsoid == "iterate":
-                radius = p.exploration * _iterate(p, r_g, gradients[i], since[i], split)
-            if radius is None:  # Lemma "FedGLB"; erratum 3
-                B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_g**2
-                beta = beta_global + _beta_local(p, B2, split)
-                square = beta + (p.lam / p.c) * p.S**2 - (z2_g + z2[i]) + centre @ b[i]
-                radius = p.exploration * sqrt(max(square, 0.0))
-            k = _choose(arms[t - 1, i], centre, A_inv, radius)
-            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
-            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
-            X[n], Y[n], n = x, y, n + 1
-            A[i] += np.outer(x, x)
-            dA[i] += np.outer(x, x)
-            if t not in schedule:
-                A_inv = inv(A[i])
-                z = x @ theta[i]
-                grad = x * (mean(z) - y)
-                gradients[i] += grad @ A_inv @ grad
-                z2[i] += z**2
-                since[i] += 1
-                b[i] += x * z
-                theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
-        if t in schedule:
-            A_g = A_g + dA.sum(axis=0)
-            theta_g = _fit(p, X[:n], Y[:n], theta_g)
-            M = A_g - A0
-            r_g = _r_g(p, A_g, p.delta / 2)
-            beta_global, z2_g = r_g**2, theta_g @ M @ theta_g
-            theta[:], A[:], b[:] = theta_g, A_g, M @ theta_g  # erratum 2
-            dA[:], z2[:], gradients[:], since[:] = 0.0, 0.0, 0.0, 0
-            epoch += 1
-            out.syncs.append((t, -1))
-            out.thetas.append(theta_g.copy())
-    return out
+    schedule = _schedule(len(arms), updates)
+    return _fedglb(problem, arms, rewards, active, alpha, schedule=schedule)
 
 
 def fedglb_ucb_3(
@@ -516,7 +483,8 @@ def fedglb_ucb_3(
     return out
 
 
-def one_ucb_glm(
+def _ucb_glm(
+    one: bool,
     problem: Problem,
     arms: Array,
     rewards: Array,
@@ -524,61 +492,37 @@ def one_ucb_glm(
     alpha: float | None = None,
     tolerance: float | None = 0.0,
 ) -> Outcome:
-    """One-UCB-GLM: one model on everybody's samples, refitted after every interaction."""
+    """A model that is refitted after every interaction; `one` on everybody's samples."""
     p = problem
     T, N, _, d = arms.shape
     on, out = _blank(arms, active)
-    X, Y, n = np.zeros((T * N, d)), np.zeros(T * N), 0
-    fit, A = _first_fit(p, d), (p.lam / p.c) * np.eye(d)
+    L = 1 if one else N
+    X, Y = [np.zeros((0, d))] * L, [np.zeros(0)] * L
+    fits, A = [_first_fit(p, d)] * L, np.tile((p.lam / p.c) * np.eye(d), (L, 1, 1))
 
     for t in range(1, T + 1):
         for i in range(N):
             if not on[t - 1, i]:
                 continue
-            # Lemma "global model"; before the first sample √(λ/c)S
-            width = _r_g(p, A, p.delta, fit) if n else np.sqrt(p.lam / p.c) * p.S
+            j = 0 if one else i
+            # Lemma "global model" per learner; before its first sample √(λ/c)S
+            width = sqrt(p.lam / p.c) * p.S
+            if len(Y[j]):
+                width = _r_g(p, A[j], p.delta / L, fits[j])
             radius = p.exploration * width if alpha is None else alpha
-            k = _choose(arms[t - 1, i], fit.theta, inv(A), radius)
+            k = _choose(arms[t - 1, i], fits[j].theta, inv(A[j]), radius)
             out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
-            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
-            X[n], Y[n], n = x, y, n + 1
-            A += np.outer(x, x)
-            fit = _refit(p, X[:n], Y[:n], fit, tolerance)
-            out.syncs.append((t, i))
-            out.thetas.append(fit.theta)
+            x = arms[t - 1, i, k]
+            X[j], Y[j] = np.vstack([X[j], x]), np.append(Y[j], rewards[t - 1, i, k])
+            A[j] += np.outer(x, x)
+            fits[j] = _refit(p, X[j], Y[j], fits[j], tolerance)
+            if one:
+                out.syncs.append((t, i))
+                out.thetas.append(fits[j].theta)
     return out
 
 
-def n_ucb_glm(
-    problem: Problem,
-    arms: Array,
-    rewards: Array,
-    active: Array | None = None,
-    alpha: float | None = None,
-    tolerance: float | None = 0.0,
-) -> Outcome:
-    """N-UCB-GLM: every client alone, its model refitted after every interaction."""
-    p = problem
-    T, N, _, d = arms.shape
-    on, out = _blank(arms, active)
-    X, Y, n = np.zeros((N, T, d)), np.zeros((N, T)), np.zeros(N, int)
-    fits, A = [_first_fit(p, d)] * N, np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
-
-    for t in range(1, T + 1):
-        for i in range(N):
-            if not on[t - 1, i]:
-                continue
-            # Lemma "global model" per client; before its first sample √(λ/c)S
-            width = _r_g(p, A[i], p.delta / N, fits[i]) if n[i] else np.sqrt(p.lam / p.c) * p.S
-            radius = p.exploration * width if alpha is None else alpha
-            k = _choose(arms[t - 1, i], fits[i].theta, inv(A[i]), radius)
-            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
-            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
-            X[i, n[i]], Y[i, n[i]] = x, y
-            n[i] += 1
-            A[i] += np.outer(x, x)
-            fits[i] = _refit(p, X[i, : n[i]], Y[i, : n[i]], fits[i], tolerance)
-    return out
+one_ucb_glm, n_ucb_glm = partial(_ucb_glm, True), partial(_ucb_glm, False)
 
 
 def n_ons_glm(
@@ -587,45 +531,9 @@ def n_ons_glm(
     rewards: Array,
     active: Array | None = None,
     alpha: float | None = None,
-    ellipsoid: str = "lemma",
 ) -> Outcome:
     """N-ONS-GLM: every client alone, one ONS step after every interaction."""
-    p, mean = problem, LINKS[problem.link].mean
-    T, N, _, d = arms.shape
-    on, out = _blank(arms, active)
-    theta, b = np.zeros((N, d)), np.zeros((N, d))
-    A = np.tile((p.lam / p.c) * np.eye(d), (N, 1, 1))
-    z2, gradients, steps = np.zeros(N), np.zeros(N), np.zeros(N, int)
-    r_0 = sqrt(p.lam / p.c) * p.S
-
-    for t in range(1, T + 1):
-        for i in range(N):
-            if not on[t - 1, i]:
-                continue
-            A_inv = inv(A[i])
-            centre = A_inv @ b[i] if ellipsoid == "lemma" else theta[i]
-            radius = alpha
-            split = p.delta / (2 * N * 1 * 2)
-            if radius is None and ellipsoid == "iterate":
-                radius = p.exploration * _iterate(p, r_0, gradients[i], steps[i], split)
-            if radius is None:  # Lemma "FedGLB" in its first epoch, beta_global = 0
-                B2 = gradients[i] / (2 * p.c) + (p.c / 2) * r_0**2
-                beta = _beta_local(p, B2, split)
-                square = beta + (p.lam / p.c) * p.S**2 - z2[i] + centre @ b[i]
-                radius = p.exploration * sqrt(max(square, 0.0))
-            k = _choose(arms[t - 1, i], centre, A_inv, radius)
-            out.choices[t - 1, i], out.alphas[t - 1, i] = k, radius
-            x, y = arms[t - 1, i, k], rewards[t - 1, i, k]
-            A[i] += np.outer(x, x)
-            A_inv = inv(A[i])
-            z = x @ theta[i]
-            grad = x * (mean(z) - y)
-            gradients[i] += grad @ A_inv @ grad
-            z2[i] += z**2
-            steps[i] += 1
-            b[i] += x * z
-            theta[i] = _project(theta[i] - A_inv @ grad / p.c, A[i], p.S)
-    return out
+    return _fedglb(problem, arms, rewards, active, alpha)
 
 
 def dislinucb(
@@ -805,9 +713,17 @@ def _ecolog_step(
 
 
 def _ecolog(
-    p: Problem, arms: Array, rewards: Array, on: Array, out: Outcome, one: bool, alpha
-) -> None:
+    one: bool,
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+) -> Outcome:
+    """ECOLog (Faury et al. 2022), for every client alone or for `one` learner of all samples."""
+    p = problem
     T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
     link, L = LINKS[p.link], 1 if one else N
     theta, W = np.zeros((L, d)), np.tile(p.lam * np.eye(d), (L, 1, 1))
     losses, moved, n = np.zeros(L), np.zeros(L), np.zeros(L, int)
@@ -835,45 +751,31 @@ def _ecolog(
             if one:
                 out.syncs.append((t, i))
                 out.thetas.append(new)
-
-
-def one_ecolog(
-    problem: Problem,
-    arms: Array,
-    rewards: Array,
-    active: Array | None = None,
-    alpha: float | None = None,
-) -> Outcome:
-    """ECOLog (Faury et al. 2022) on everybody's samples."""
-    on, out = _blank(arms, active)
-    _ecolog(problem, arms, rewards, on, out, True, alpha)
     return out
 
 
-def n_ecolog(
-    problem: Problem,
-    arms: Array,
-    rewards: Array,
-    active: Array | None = None,
-    alpha: float | None = None,
-) -> Outcome:
-    """ECOLog, every client alone."""
-    on, out = _blank(arms, active)
-    _ecolog(problem, arms, rewards, on, out, False, alpha)
-    return out
+one_ecolog, n_ecolog = partial(_ecolog, True), partial(_ecolog, False)
 
 
 def _ofuglb(
-    p: Problem, arms: Array, rewards: Array, on: Array, out: Outcome, one: bool, alpha, tolerance
-) -> None:
-    """The maximum-likelihood fit and the ellipsoid around the set of likelihood ratios.
+    one: bool,
+    problem: Problem,
+    arms: Array,
+    rewards: Array,
+    active: Array | None = None,
+    alpha: float | None = None,
+    tolerance: float | None = 0.0,
+) -> Outcome:
+    """OFUGLB (Lee et al. 2024), by its ellipsoid: the fit, and the set of likelihood ratios.
 
     For theta in the ball and any other point v of it, exp((L(theta*) - L(v)) / phi) has mean at
     most 1, and so has its mean over v uniform in the ball. A copy of the ball, shrunk by c towards
     theta, has a share of c^d in it, and L is at most L(theta) + 2 S c Lip there. So, but for
     delta, L(theta*) - L(theta) <= phi log(1/delta) + min over c of (d phi log(1/c) + 2 S c Lip).
     """
+    p = problem
     T, N, _, d = arms.shape
+    on, out = _blank(arms, active)
     link, L = LINKS[p.link], 1 if one else N
     s = {"logistic": float(np.tanh(p.S / 2)), "poisson": 1.0, "identity": 0.0}[p.link]
     phi = p.R**2 if p.link == "identity" else 1.0
@@ -914,31 +816,7 @@ def _ofuglb(
             if one:
                 out.syncs.append((t, i))
                 out.thetas.append(fit.theta)
-
-
-def one_ofuglb(
-    problem: Problem,
-    arms: Array,
-    rewards: Array,
-    active: Array | None = None,
-    alpha: float | None = None,
-    tolerance: float | None = 0.0,
-) -> Outcome:
-    """OFUGLB (Lee et al. 2024), by its ellipsoid, on everybody's samples."""
-    on, out = _blank(arms, active)
-    _ofuglb(problem, arms, rewards, on, out, True, alpha, tolerance)
     return out
 
 
-def n_ofuglb(
-    problem: Problem,
-    arms: Array,
-    rewards: Array,
-    active: Array | None = None,
-    alpha: float | None = None,
-    tolerance: float | None = 0.0,
-) -> Outcome:
-    """OFUGLB, by its ellipsoid, every client alone."""
-    on, out = _blank(arms, active)
-    _ofuglb(problem, arms, rewards, on, out, False, alpha, tolerance)
-    return out
+one_ofuglb, n_ofuglb = partial(_ofuglb, True), partial(_ofuglb, False)

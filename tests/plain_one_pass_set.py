@@ -8,33 +8,16 @@ clients released, whole numbers in units of 2^-30.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp, expm1, factorial, inf, log, sqrt
+from math import exp, inf, log, sqrt
 
 import numpy as np
 from numpy.linalg import cholesky, eigh, eigvalsh, inv, norm
 
-Array = np.ndarray
-UNIT = 2.0**-30
+from tests.plain import Array, Problem
+from tests.plain_mixture import kappa, phi, widening
+from tests.plain_one_pass import Noise, fit, unpacked
+
 WINDOWS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
-
-
-def kappa(r: float) -> float:
-    """2 (e^-r - 1 + r) / r^2."""
-    if r <= 1:
-        return 2 * sum((-r) ** k / factorial(k + 2) for k in range(25))
-    return 2 * (expm1(-r) + r) / r**2
-
-
-def psi(r: float) -> float:
-    """(e^r - 1 - r) / r."""
-    return r * sum(r**k / factorial(k + 2) for k in range(25)) if r <= 1 else (expm1(r) - r) / r
-
-
-def heat(v: float) -> float:
-    """(e^(v/2) - 1) / (v/2)."""
-    return (
-        sum((v / 2) ** k / factorial(k + 1) for k in range(25)) if v <= 2 else expm1(v / 2) * 2 / v
-    )
 
 
 @dataclass(frozen=True)
@@ -84,32 +67,6 @@ class Ellipsoid:
     distance: float
 
 
-def unpacked(given: Given, numbers: Array) -> tuple[Array, Array]:
-    v, H, place = numbers[: given.d] * UNIT, np.zeros((given.d, given.d)), given.d
-    for row in range(given.d):
-        for column in range(row + 1):
-            H[row, column] = H[column, row] = (
-                numbers[place] * UNIT / (1 if row == column else sqrt(2))
-            )
-            place += 1
-    return v, H
-
-
-def in_ball(A: Array, v: Array, S: float) -> Array:
-    """argmin of t'At/2 - v't over the ball, by bisection on the multiplier."""
-    point = np.linalg.solve(A, v)
-    if norm(point) <= S:
-        return point
-    low, high = 0.0, norm(v) / S
-    for _ in range(200):
-        nu = (low + high) / 2
-        if norm(np.linalg.solve(A + nu * np.eye(len(v)), v)) > S:
-            low = nu
-        else:
-            high = nu
-    return np.linalg.solve(A + high * np.eye(len(v)), v)
-
-
 class OnePass:
     """Prefix sums, models and sets after each update; all clients take part in every one."""
 
@@ -124,7 +81,7 @@ class OnePass:
         for b in range(1, self.b + 1):
             f = np.zeros(self.b)
             f[:b] = 1.0 if given.decoder is None else given.decoder[b - 1, :b]
-            parts = [unpacked(given, r.numbers) for r in releases]
+            parts = [unpacked(r.numbers, d) for r in releases]
             self.factors.append(f if given.decoder is not None else np.zeros(self.b))
             self.U.append(sum(f[k] * parts[k][0] for k in range(b)) / given.dispersion)
             self.P.append(sum(f[k] * parts[k][1] for k in range(b)) / given.dispersion)
@@ -132,19 +89,13 @@ class OnePass:
 
     def model(self, b: int) -> Array:
         """The posterior mean, given the noise of both sums; any point of the ball would do."""
-        g, d, unit = self.given, self.given.d, self.given.dispersion
-        H, v, eye = unit * self.P[b], unit * self.U[b], np.eye(d)
-        spread = sqrt(self.clients[b - 1]) * sqrt((self.factors[b] ** 2).sum())
-        of_v, of_H = g.vector * spread, g.matrix * spread
-        if of_H:
-            mean = max(np.trace(H) / d, of_H / sqrt(d))
-            rest = H - mean * eye
-            H = mean * eye + max(1 - of_H**2 * d * (d + 1) / 2 / (rest**2).sum(), 0) * rest
-            values, vectors = eigh(H)
-            H = vectors @ np.diag(np.maximum(values, mean / 10)) @ vectors.T
-        noise = (of_v**2 + of_H**2 * g.S**2 * (1 + 1 / d) / 2) / unit
-        trust = H @ np.linalg.inv(H + noise * eye)
-        return in_ball(trust @ H + g.ridge * eye, trust @ v, g.S)
+        g = self.given
+        p = Problem("", g.S, 0.0, 1.0, g.ridge, g.delta)
+        noise = None
+        if g.decoder is not None:
+            noise = Noise(g.decoder, g.decoder, g.vector, g.matrix, (-inf, inf), lambda *_: 0)
+        v, H = g.dispersion * self.U[b], g.dispersion * self.P[b]
+        return fit(p, g.dispersion, v, H, noise, self.clients[:b].tolist())[0]
 
     # -- noise
 
@@ -186,7 +137,7 @@ class OnePass:
         for k in batches:
             u = theta - self.thetas[k - 1]
             inside = u @ H[k] @ u + self.error(k - 1, k) * (u @ u)
-            squares += psi(turn[k]) ** 2 / w[k] * max(inside, 0.0)
+            squares += phi(turn[k]) ** 2 / w[k] * max(inside, 0.0)
         noise = self.variance(i, b) * (g.vector**2 + (g.matrix * g.S) ** 2)
         low = sum(w[k] * H[k] for k in batches)
         high = eigvalsh(sum(H[k] / w[k] for k in batches))
@@ -218,7 +169,7 @@ class OnePass:
         if smallest <= 0:
             return Ellipsoid(inf, theta, W, inf, inf)
         u = origin + truth
-        growth = heat(1 / (u + at.noise + at.high[0])) * exp(tau * r)
+        growth = widening(1 / (u + at.noise + at.high[0])) * exp(tau * r)
         B = np.log(1 + (at.noise + growth * at.high) / u).sum()
         B += 2 * log(1 / (weight * self.share(i))) + origin * (left * square + tau * S**2)
         e = at.slope + ell * theta

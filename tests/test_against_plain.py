@@ -24,6 +24,21 @@ LINKS = {
 SUPPORT = {"logistic": (0.0, 1.0), "probit": (0.0, 1.0), "identity": None, "poisson": None}
 
 
+def stream(seed, problem: fg.Problem, T: int, N: int, K: int, absent: bool, length: float = 1.0):
+    """A recorded environment with ‖θ*‖ = length·S; and its arms, rewards and who acts."""
+    rng = np.random.default_rng(seed)
+    theta = rng.standard_normal(problem.dim)
+    theta *= length * problem.S / np.linalg.norm(theta)
+    arms = rng.standard_normal((T, N, K, problem.dim))
+    arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
+    means = np.asarray(problem.link.mean(arms @ theta))
+    u = np.broadcast_to(rng.random((T, N, 1)), means.shape)
+    rewards = np.asarray(problem.link.sample(means, u, problem.R))
+    active = rng.random((T, N)) < (0.6 if absent else 2.0)
+    env = fg.Recorded(problem, arms, means, rewards=rewards, active=active, parameter=theta)
+    return env, arms, rewards, active
+
+
 @dataclass
 class Case:
     problem: fg.Problem
@@ -39,16 +54,7 @@ def make_case(
     exploration: float = 1.0, absent: bool = False,
 ) -> Case:  # fmt: skip
     problem = fg.Problem(D, LINKS[link](), radius, noise=0.5 if link == "poisson" else None)
-    rng = np.random.default_rng([seed, len(link)])
-    theta = rng.standard_normal(D)
-    theta *= radius / np.linalg.norm(theta)
-    arms = rng.standard_normal((T, N, K, D))
-    arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
-    means = problem.link.mean(arms @ theta)
-    u = np.broadcast_to(rng.random((T, N, 1)), means.shape)
-    rewards = np.asarray(problem.link.sample(means, u, problem.R))
-    active = rng.random((T, N)) < 0.6 if absent else None
-    env = fg.Recorded(problem, arms, means, rewards=rewards, active=active, parameter=theta)
+    env, arms, rewards, active = stream([seed, len(link)], problem, T, N, K, absent)
     given = plain.Problem(
         link, radius, problem.R, problem.c_mu, ridge, delta, exploration=exploration
     )
@@ -56,38 +62,31 @@ def make_case(
 
 
 def pair(name: str, link: str, plain_problem: plain.Problem, alpha: float | None, tolerance: float):
-    """The package's algorithm, and the plain function with its own arguments."""
+    """The package's algorithm, and the plain function's own arguments."""
     common = {
         "ridge": plain_problem.lam,
         "delta": plain_problem.delta,
         "exploration": plain_problem.exploration,
         "confidence": None if alpha is None else fg.Fixed(alpha),
     }
-    solver = fg.Newton(tolerance=tolerance)
-    if name == "fedglb_ucb":
-        return fg.fedglb_ucb(2.0, solver, **common), {"threshold": 2.0}
-    if name == "fedglb_ucb_1":
-        return fg.fedglb_ucb_1(7, solver, **common), {"updates": 7}
-    if name == "fedglb_ucb_2":
-        return fg.fedglb_ucb_2(7, solver, **common), {"updates": 7}
-    if name == "fedglb_ucb_3":
-        return fg.fedglb_ucb_3(7, **common), {"updates": 7, "y_range": SUPPORT[link]}
-    if name == "dislinucb":
-        return fg.dislinucb(2.0, **common), {"threshold": 2.0}
-    if name == "fedlinucb":
-        return fg.fedlinucb(0.7, **common), {"threshold": 0.7}
-    if name == "async_linucb":
-        thresholds = {"threshold": 0.7, "download": 2.0}
-        return fg.async_linucb(**thresholds, **common), thresholds
-    if name in ("one_ecolog", "n_ecolog"):
-        return getattr(fg, name)(**common), {}
-    if name in ("one_ucb_glm", "n_ucb_glm"):
-        return getattr(fg, name)(tolerance=tolerance, **common), {}
-    if name in OFUGLB:  # whose metric is off by the fourth root of the tolerance
-        return getattr(fg, name)(tolerance=ROUNDING, **common), {}
-    return fg.n_ons_glm(**common), {}
+    own = OWN.get(name, {})
+    if name in ("fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2"):
+        common["solver"] = fg.Newton(tolerance=tolerance)
+    elif name in ("one_ucb_glm", "n_ucb_glm"):
+        common["tolerance"] = tolerance
+    elif name in OFUGLB:  # whose metric is off by the fourth root of the tolerance
+        common["tolerance"] = ROUNDING
+    algorithm = getattr(fg, name)(**own, **common)
+    return algorithm, {**own, "y_range": SUPPORT[link]} if name == "fedglb_ucb_3" else own
 
 
+#: What an algorithm needs beyond what all take.
+OWN = {
+    "fedglb_ucb": {"threshold": 2.0}, "fedglb_ucb_1": {"updates": 7},
+    "fedglb_ucb_2": {"updates": 7}, "fedglb_ucb_3": {"updates": 7},
+    "dislinucb": {"threshold": 2.0}, "fedlinucb": {"threshold": 0.7},
+    "async_linucb": {"threshold": 0.7, "download": 2.0},
+}  # fmt: skip
 ALGORITHMS = [
     "fedglb_ucb", "fedglb_ucb_1", "fedglb_ucb_2", "fedglb_ucb_3",
     "one_ucb_glm", "n_ucb_glm", "n_ons_glm", "dislinucb",
@@ -120,11 +119,11 @@ def test_same_choices_with_a_fixed_radius(name, link):
 
 
 def check_same(name, link, case, alpha):
-    expected_arguments = pair(name, link, case.plain, alpha, TIGHT)[1]
+    algorithm, own = pair(name, link, case.plain, alpha, TIGHT)
     expected = getattr(plain, name)(
-        case.plain, case.arms, case.rewards, active=case.active, alpha=alpha, **expected_arguments
+        case.plain, case.arms, case.rewards, active=case.active, alpha=alpha, **own
     )
-    run = fg.simulate(pair(name, link, case.plain, alpha, TIGHT)[0], case.env)
+    run = fg.simulate(algorithm, case.env)
     assert_array_equal(run.choices, expected.choices)
     assert len(np.unique(run.choices)) > 2
     if not name.startswith(("one_", "n_")):

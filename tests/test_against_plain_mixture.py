@@ -23,10 +23,10 @@ from tests.plain_mixture import (
     Thompson,
     Ucb,
 )
+from tests.test_against_plain import LINKS, stream
 
 # They agree to the bit (`tests/simulation/test_engines_agree.py`): one is enough for `make test`.
 ENGINES = [pytest.param("reference", marks=pytest.mark.slow), "compiled"]
-LINKS = {"logistic": fg.Logistic, "poisson": fg.Poisson, "identity": fg.Identity}
 
 
 @dataclass(frozen=True)
@@ -56,25 +56,13 @@ class Case:
         p = self.problem()
         return plain.Problem(self.link, self.S, p.R, p.c_mu, self.ridge, self.delta)
 
-    def data(self) -> tuple[np.ndarray, ...]:
-        """theta*, arms, means, rewards and who acts."""
-        p = self.problem()
-        rng = np.random.default_rng([self.seed, len(self.link), self.d, self.N])
-        theta = rng.standard_normal(self.d)
-        theta *= self.length * self.S / np.linalg.norm(theta)
-        arms = rng.standard_normal((self.T, self.N, self.K, self.d))
-        arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
-        means = np.asarray(p.link.mean(arms @ theta))
-        u = np.broadcast_to(rng.random((self.T, self.N, 1)), means.shape)
-        rewards = np.asarray(p.link.sample(means, u, p.R))
-        active = rng.random((self.T, self.N)) < (0.6 if self.absent else 2.0)
-        return theta, arms, means, rewards, active
+    def data(self):
+        """The environment, its arms and rewards, and who acts."""
+        seed = [self.seed, len(self.link), self.d, self.N]
+        return stream(seed, self.problem(), self.T, self.N, self.K, self.absent, self.length)
 
     def environment(self) -> fg.Recorded:
-        theta, arms, means, rewards, active = self.data()
-        return fg.Recorded(
-            self.problem(), arms, means, rewards=rewards, active=active, parameter=theta
-        )
+        return self.data()[0]
 
 
 CASES = {
@@ -152,7 +140,7 @@ def translated(rule: Rule):
 
 @cache
 def expected_mix(case: Case, rule: Rule, solver: str) -> MixtureOutcome:
-    _, arms, _, rewards, active = case.data()
+    _, arms, rewards, active = case.data()
     return plain_mixture.fedglb_mix(
         case.given(), arms, rewards, case.threshold, case.clock, rule,
         solver=solver, active=active, seed=SEED,
@@ -161,7 +149,7 @@ def expected_mix(case: Case, rule: Rule, solver: str) -> MixtureOutcome:
 
 @cache
 def expected_auto(case: Case, rule: Rule, start: float | None, once: bool = True) -> MixtureOutcome:
-    _, arms, _, rewards, active = case.data()
+    _, arms, rewards, active = case.data()
     return plain_mixture.fedglb_auto(
         case.given(), arms, rewards, case.threshold, case.clock, rule,
         start=start, once=once, active=active, seed=SEED,
@@ -229,7 +217,7 @@ def upper_bounds(x: np.ndarray, M, L) -> tuple[np.ndarray, np.ndarray]:
 def test_the_local_set_decides_in_long_epochs(name):
     case = LONG[name]
     out = expected_mix(case, Ucb(), "one exchange")
-    _, arms, _, _, active = case.data()
+    _, arms, _, active = case.data()
     other = 0
     interactions = zip(
         arms[active], out.choices[active], out.global_sets, out.local_sets, strict=True
@@ -303,7 +291,7 @@ def test_each_rule_makes_the_same_choices(rule, name, engine):
 )
 def test_the_slack_of_one_exchange(name, slack, engine):
     case = CASES[name]
-    _, arms, _, rewards, active = case.data()
+    _, arms, rewards, active = case.data()
     expected = plain_mixture.fedglb_mix(
         case.given(), arms, rewards, case.threshold, case.clock, slack=slack, active=active
     )
@@ -370,17 +358,6 @@ def test_each_rule_without_constants(rule, name, engine):
         assert_allclose(run.propensities, expected.propensities, rtol=1e-12)
 
 
-def test_defaults_are_the_documented_ones():
-    case = Case(threshold=0.1, clock="own samples", ridge=1.0, delta=0.01)
-    run = fg.simulate(fg.fedglb_auto(), case.environment())
-    assert updates(run) == expected_auto(case, Bayes(), 1 / 64).syncs
-    assert_array_equal(run.choices, expected_auto(case, Bayes(), 1 / 64).choices)
-    case = Case(delta=0.01, ridge=1.0)
-    run = fg.simulate(fg.fedglb_mix(case.threshold), case.environment())
-    assert updates(run) == expected_mix(case, Ucb(), "one exchange").syncs
-    assert_array_equal(run.choices, expected_mix(case, Ucb(), "one exchange").choices)
-
-
 # -------------------------------------------------------------------- the ONS family and its clocks
 
 ONS = {
@@ -402,7 +379,7 @@ def test_fedglb_ucb_with_both_clocks_and_both_ellipsoids(
     name, ellipsoid, clock, exploration, engine
 ):
     case = ONS[name]
-    _, arms, _, rewards, active = case.data()
+    _, arms, rewards, active = case.data()
     given = plain.Problem(**{**case.given().__dict__, "exploration": exploration})
     expected = plain.fedglb_ucb(
         given, arms, rewards, case.threshold, active, clock=clock, ellipsoid=ellipsoid
@@ -427,7 +404,7 @@ def test_fedglb_ucb_with_both_clocks_and_both_ellipsoids(
 @pytest.mark.parametrize("name", ONS)
 def test_dislinucb_with_the_clock_of_own_samples(name, engine):
     case = ONS[name]
-    _, arms, _, rewards, active = case.data()
+    _, arms, rewards, active = case.data()
     expected = plain.dislinucb(
         case.given(), arms, rewards, case.threshold, active, clock="own samples"
     )

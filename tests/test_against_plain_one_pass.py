@@ -11,37 +11,15 @@ from fedglb.privacy import SimulatedNoise
 from fedglb.protocol.messages import BatchSums
 from fedglb.simulation.reference import ReferenceEngine
 from tests import plain, plain_one_pass
+from tests.test_against_plain import LINKS, stream
 
 D, N, K, T, B = 3, 4, 6, 40, 7
-LINKS = {
-    "logistic": fg.Logistic,
-    "poisson": fg.Poisson,
-    "identity": fg.Identity,
-    "probit": fg.Probit,
-}
 PRIVACY = {
     "no noise": None,
     "sums": fg.GaussianMechanism(2.0, 1e-3, reward_limit=3.0),
     "silo": fg.GaussianMechanism(8.0, 1e-3, "silo", reward_limit=3.0),
     "replace": fg.GaussianMechanism(4.0, 1e-3, "sums", "replace", honest=0.5, reward_limit=2.0),
 }
-
-
-def stream(link: str, radius: float, absent: bool):
-    problem = fg.Problem(
-        D, LINKS[link](), radius, noise=0.5 if link in ("poisson", "identity") else None
-    )
-    rng = np.random.default_rng([7, len(link)])
-    theta = rng.standard_normal(D)
-    theta *= radius / np.linalg.norm(theta)
-    arms = rng.standard_normal((T, N, K, D))
-    arms /= np.maximum(np.linalg.norm(arms, axis=-1, keepdims=True), 1.0)
-    means = problem.link.mean(arms @ theta)
-    u = np.broadcast_to(rng.random((T, N, 1)), means.shape)
-    rewards = np.asarray(problem.link.sample(means, u, problem.R))
-    active = rng.random((T, N)) < 0.6 if absent else None
-    env = fg.Recorded(problem, arms, means, rewards=rewards, active=active, parameter=theta)
-    return env, arms, rewards, active
 
 
 class Listening(ReferenceEngine):
@@ -73,11 +51,13 @@ class Listening(ReferenceEngine):
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("privacy", PRIVACY)
 def test_the_same_releases_models_and_choices(privacy, link, radius, ridge, absent):
-    (env, arms, rewards, active), seed = stream(link, radius, absent), 11
+    noisy = 0.5 if link in ("poisson", "identity") else None
+    problem, seed = fg.Problem(D, LINKS[link](), radius, noisy), 11
+    env, arms, rewards, active = stream([7, len(link)], problem, T, N, K, absent)
     algorithm = fg.fedglb_private(B, 2, PRIVACY[privacy], ridge=ridge, delta=0.05)
     engine = Listening(algorithm, env, T, seed)
     engine.run()
-    run, plan, problem = engine.result(), engine.setting.noise, env.problem
+    run, plan = engine.result(), engine.setting.noise
     noise = None
     if plan is not None:
         source = SimulatedNoise(seed)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import fedglb as fg
 from fedglb.simulation.reference import ReferenceEngine
-from tests import plain_one_pass_set
+from tests.plain_one_pass import UNIT
 from tests.plain_one_pass_set import Given, OnePass, Release
 
 CASES = {
@@ -41,7 +41,7 @@ def given(engine) -> Given:
     known = Given(problem.dim, S, SKEWS[problem.link.name](S), dispersion, 1.0, 0.1)
     if plan is None:
         return known
-    vector, matrix = (float(v) ** 0.5 * plain_one_pass_set.UNIT for v in plan.share_variance())
+    vector, matrix = (float(v) ** 0.5 * UNIT for v in plan.share_variance())
     return Given(*list(vars(known).values())[:6], plan.factors.decoder, vector, matrix)
 
 

@@ -10,15 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.algorithms.async_linucb import AsyncRidge
-from fedglb.algorithms.catalog import build
+from fedglb.algorithms.exchange import Exchange
 from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
-from fedglb.parts.global_update import Exchange
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
+from tests.algorithms.test_fedlinucb import LINEAR, deliver
 from tests.parts.confidence.coverage import DELTA, coverage, small_problem
 
-LINEAR = fg.Problem(dim=3, link=fg.Identity(), noise=0.3)
 A, B, C = np.eye(3)
 
 
@@ -27,16 +26,6 @@ def members(threshold=1.0, download=None, clients=3):
     setting = algorithm.setting(LINEAR, clients, None)
     found = [fg.Client(i, algorithm, setting) for i in range(clients)]
     return found, Coordinator(algorithm, setting, range(clients))
-
-
-def deliver(clients, coordinator, up):
-    """Deliver messages until nobody has any; return who got models."""
-    got = []
-    while up:
-        down = [sent for m in up for sent in coordinator.receive(m)]
-        got += [m.client for m in down if m.name == "NewModel"]
-        up = [sent for m in down for sent in clients[m.client].receive(m)]
-    return got
 
 
 @pytest.mark.slow
@@ -146,16 +135,13 @@ def parts(**given):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: fg.async_linucb(-1.0), "C >= 0"),
         (lambda: fg.async_linucb(np.nan), "nan"),
-        (lambda: fg.async_linucb(1.0, -0.5), "download = -0.5"),
         (lambda: fg.async_linucb(1.0, "often"), "download = 'often'"),
         (lambda: parts(trigger=Schedule(3)), "a client asks"),
         (lambda: parts(confidence=Linear()), "confidence"),
         (lambda: parts(ridge=fg.Evidence()), "ridge"),
         (lambda: fg.async_linucb(-1.0), "threshold = -1.0"),
         (lambda: fg.async_linucb(1.0, download=-1.0), "download = -1.0"),
-        (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "Async-LinUCB"),
         (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "fit all samples"),
     ],
 )
@@ -190,9 +176,3 @@ def test_it_learns_more_with_downloads():
         half = run.trace["regret"][149]
         assert run.regret - half < 0.6 * half
         assert run.regret < 0.6 * single.regret
-
-
-def test_by_its_name():
-    by_name = build("async-linucb", {"threshold": 1.0, "download": 4.0, "ridge": 0.1})
-    assert by_name == fg.async_linucb(1.0, 4.0, ridge=0.1)
-    assert build("async-linucb", {"threshold": 1.0}).solver == Exchange(1.0)

@@ -52,12 +52,16 @@ def test_coverage(preset):
     assert narrow.lost > 3 * DELTA
 
 
-def test_they_learn():
+@pytest.mark.parametrize(
+    ("together", "alone", "exploration"),
+    [(fg.one_ecolog, fg.n_ecolog, 0.1), (fg.one_ofuglb, fg.n_ofuglb, 0.2)],
+)
+def test_they_learn(together, alone, exploration):
     """Regret grows slower than time; all samples together are better than each client's own."""
     env = fg.Synthetic(fg.Problem(dim=3, radius=3.0), clients=4, arms=10)
     for seed in range(3):
         one, each, still = fg.compare(
-            [fg.one_ecolog(0.1), fg.n_ecolog(0.1), fg.one_ecolog(confidence=fg.Fixed(1e6))],
+            [together(exploration), alone(exploration), together(confidence=fg.Fixed(1e6))],
             env, 400, seed,
         )  # fmt: skip
         for run in (one, each):
@@ -67,10 +71,6 @@ def test_they_learn():
 
 
 def test_what_is_not_allowed():
-    with pytest.raises(fg.InvalidInput, match="ridge"):
-        fg.n_ecolog(ridge=0.0)
-    with pytest.raises(fg.InvalidInput, match="delta"):
-        fg.one_ecolog(delta=1.0)
     with pytest.raises(fg.InvalidInput, match="confidence"):
         fg.n_ecolog(confidence=fg.Iterate())
     with pytest.raises(fg.InvalidInput, match="solver"):

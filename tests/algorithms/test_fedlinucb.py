@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.algorithms.exchange import Exchange
 from fedglb.algorithms.fedlinucb import FedLinUCB, FrozenRidge
 from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
-from fedglb.parts.global_update import Exchange
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
 from tests.parts.confidence.coverage import CLIENTS, DELTA, coverage, small_problem
@@ -27,9 +27,13 @@ def exchanging(threshold=1.0, clients=3):
 
 
 def deliver(members, coordinator, up):
+    """Deliver messages until nobody has any; return who got models."""
+    got = []
     while up:
         down = [sent for m in up for sent in coordinator.receive(m)]
+        got += [m.client for m in down if m.name == "NewModel"]
         up = [sent for m in down for sent in members[m.client].receive(m)]
+    return got
 
 
 def test_only_the_client_that_asks_talks_and_learns():

@@ -15,8 +15,8 @@ from fedglb.federation.preload import preload
 from fedglb.parts.choice import Choice
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import GlobalUpdate, Refit
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import LocalUpdate
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.trigger import Trigger
 from fedglb.problem_table import ProblemTable
 from tests.federation.helpers.lossy_network import agreed
@@ -68,6 +68,7 @@ def _concrete(base: type) -> set[type]:
     below = {kind for each in base.__subclasses__() for kind in {each, *_concrete(each)}}
     own = {kind for kind in below if kind.__module__.startswith("fedglb.")}
     own.discard(Refit)  # made around a solver by an update: no algorithm names it
+    own -= {kind for kind in own if issubclass(kind, LocalUpdate) and not hasattr(kind, "step")}
     return {kind for kind in own if not inspect.isabstract(kind)}
 
 

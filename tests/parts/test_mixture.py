@@ -24,7 +24,6 @@ from tests.parts.mixture_formulas import (
     plain_radius,
     plain_terms,
     prior,
-    set_of,
 )
 
 
@@ -131,63 +130,6 @@ def test_no_fit_gives_nan(S, smallest, ell):
                 assert np.isfinite(terms).all()
                 assert radius(terms, dim, S, 1.0, 1e-6) < math.inf
                 assert radius(terms, dim, S, 1.0, 1e-6, step=1e9, m2=1.0) == math.inf
-
-
-@pytest.mark.parametrize("s", [0.0, 1.0])
-def test_a_larger_delta_gives_smaller_sets(s):
-    deltas = [1e-6, 1e-3, 0.1, 0.5]
-    for fit, S in CASES:
-        dim = len(fit.eigenvalues)
-        sets = [global_set(fit, S, s, delta) for delta in deltas]
-        assert (np.diff([found.width for found in sets]) < 0.0).all()
-        assert (np.diff([found.reach for found in sets]) <= 0.0).all()
-        terms = local_terms(fit, S, 1.0, 0.1, 0.01)
-        local = [radius(terms, dim, S, 1.0, d, theta_square=fit.theta_square) for d in deltas]
-        assert (np.diff(local) < 0.0).all() or local == [math.inf] * 4
-
-
-def test_without_own_samples_and_without_curvature_to_miss_l_is_m():
-    """κ̂ = 1 and q = 0: the same set for the same δ, where 1/c ≥ ℓ; else L's log det is larger."""
-    same = 0
-    for fit, S in CASES:
-        if fit.drift > 0.0:
-            continue
-        dim = len(fit.eigenvalues)
-        for j in range(6):
-            found = set_of(j, fit, S, 0.0, 0.02)
-            if found is None:
-                continue
-            terms = plain_terms(j, fit, S, 0.0)
-            X = radius(terms, dim, S, 1.0, 0.02, theta_square=fit.theta_square)
-            u, _, _ = prior(j, dim, S)
-            if heat(1.0 / (u + fit.eigenvalues[0])) / u * fit.ell <= 1.0:
-                assert_allclose(X, found[0], rtol=1e-12)
-                same += 1
-            else:
-                assert found[0] * (1.0 + 1e-12) < X
-    assert same > 30
-
-
-@pytest.mark.parametrize("s", [0.0, 0.46, 1.0])
-def test_without_own_samples_l_does_not_beat_m(s):
-    """X√lead ≥ ρ of the same component and δ.
-
-    W of M is at least lead times W of L, and ē ≤ b/√lead; and L's B is larger by d(e^q − 1)
-    less what e^q adds to M's log det, which is at most dq.
-    """
-    compared = 0
-    for fit, S in CASES:
-        dim = len(fit.eigenvalues)
-        r = global_set(fit, S, s, 0.02).reach
-        for j in range(6):
-            found = set_of(j, fit, S, r, 0.02)
-            if found is not None:
-                terms = plain_terms(j, fit, S, r)
-                lead = 1.0 - (1.0 - terms.curvature) * terms.stretch
-                X = radius(terms, dim, S, 1.0, 0.02, theta_square=fit.theta_square)
-                assert X * sqrt(max(lead, 0.0)) >= found[0] * (1.0 - 1e-12) or lead <= 0.0
-                compared += lead > 0.0
-    assert compared > 100
 
 
 def test_with_many_samples_the_radius_of_the_ball_is_forgotten():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import pytest
 
@@ -30,6 +28,8 @@ def test_a_schedule_needs_a_horizon_and_no_more_updates_than_steps():
         steps(11, 10)
     with pytest.raises(fg.InvalidInput, match="horizon"):
         fg.fedglb_ucb_1(2).setting(fg.Problem(2), 3, None)
+    with pytest.raises(fg.InvalidInput, match="updates"):
+        Schedule(0)
 
 
 def test_the_event_is_at_the_threshold_or_above():
@@ -39,6 +39,8 @@ def test_the_event_is_at_the_threshold_or_above():
     assert Event(0.0).fires(t=3, t_last=3, log_gain=0.7)
     assert not Event(1e-300).fires(t=3, t_last=3, log_gain=0.7)
     assert not Event(float("inf")).fires(t=10**9, t_last=0, log_gain=1e9)
+    assert Always().fires(1, 1, 0.0)
+    assert not Never().fires(10, 0, 5.0)
 
 
 def test_own_samples_take_the_place_of_steps():
@@ -47,107 +49,11 @@ def test_own_samples_take_the_place_of_steps():
     assert not event.fires(t=500, t_last=0, log_gain=2.0, samples=2)
     assert not event.fires(t=5, t_last=2, log_gain=1.999999, samples=3)
     assert not Event(float("inf"), "own samples").fires(10, 0, 1e9, samples=10**9)
-    assert event.own_samples
-    assert not any(part.own_samples for part in (Event(6.0), Schedule(3), Always(), Never()))
+    assert event.clocked_by == "own samples"
+    for part in (Event(6.0), Schedule(3), Always(), Never()):
+        assert part.clocked_by == "steps"
     with pytest.raises(fg.InvalidInput, match=r"clock = 'samples' .* own samples"):
         Event(6.0, clock="samples")
-
-
-def test_always_and_never():
-    assert Always().fires(1, 1, 0.0)
-    assert not Never().fires(10, 0, 5.0)
-
-
-def test_a_sync_in_the_middle_of_a_step_serves_the_clients_after_it_at_once():
-    env = fg.Synthetic(fg.Problem(3), clients=4, arms=5)
-    seen = {}
-
-    def watch(t, i, client):
-        seen[t, i] = (client.state.epoch, client.state.t_last)
-
-    run = fg.simulate(
-        fg.fedglb_ucb(0.5, fg.Newton()), env, 20, seed=1, engine="reference", observer=watch
-    )
-    rows = run.updates.select("t", "client").rows()
-    middle = [(t, i) for t, i in rows if i < 3]
-    assert middle
-    for t, i in middle:
-        assert seen[t, i + 1] == (seen[t, i][0] + 1, t)
-    # and t − t_last = 0 for them: nobody asks again in that step
-    assert len({t for t, _ in rows}) == len(rows)
-
-
-PRESETS = {
-    "fedglb-ucb": lambda D, clock: fg.fedglb_ucb(D, fg.Newton(), clock=clock),
-    "dislinucb": lambda D, clock: fg.dislinucb(D, clock=clock),
-}
-
-
-@dataclass(frozen=True)
-class Sometimes(fg.Synthetic):
-    """Each client acts in a share of the steps."""
-
-    share: float = 1.0
-
-    def blocks(self, horizon, seed):
-        for block in super().blocks(horizon, seed):
-            draws = np.random.default_rng(block.first).random(block.arms.shape[:2])
-            yield replace(block, active=draws < self.share)
-
-
-class Watched(Event):
-    """Remembers what it was asked and what it answered."""
-
-    def fires(self, t, t_last, log_gain, samples=0):
-        answer = super().fires(t, t_last, log_gain, samples)
-        CALLS.append((t, log_gain, samples, answer))
-        return answer
-
-
-CALLS: list[tuple[int, float, int, bool]] = []
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("acting", [1.0, 0.4], ids=["all act", "some act"])
-def test_the_clock_counts_what_a_client_has_met_since_the_model(preset, acting):
-    D, N = 0.1, 4
-    env = Sometimes(fg.Problem(3), clients=N, arms=5, share=acting)
-    algorithm = replace(PRESETS[preset](D, "own samples"), trigger=Watched(D, "own samples"))
-    CALLS.clear()
-    run = fg.simulate(algorithm, env, 25, seed=1, engine="reference")
-    own, asked, numbers = [0] * N, [], set()
-    acts = [(t + 1, i) for t, i in np.argwhere(run.choices >= 0).tolist()]
-    for (t, i), (step, log_gain, samples, fired) in zip(acts, CALLS, strict=True):
-        own[i] += 1
-        assert (step, samples) == (t, own[i])
-        assert fired == (own[i] * log_gain >= D)
-        numbers.add(own[i])
-        if fired:
-            asked.append((t, i))
-            own = [0] * N
-    assert asked == run.updates.select("t", "client").rows()
-    assert len(numbers) > 1
-    assert len({t for t, _ in asked}) < len(asked)  # the step clock has one update per step
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("acting", [1.0, 0.4], ids=["all act", "some act"])
-def test_both_engines_count_the_same_samples(preset, acting):
-    env = Sometimes(fg.Problem(3), clients=4, arms=5, share=acting)
-    runs = {
-        (clock, engine): fg.simulate(PRESETS[preset](0.7, clock), env, 25, seed=2, engine=engine)
-        for clock in ("steps", "own samples")
-        for engine in ("compiled", "reference")
-    }
-    for clock in ("steps", "own samples"):
-        one, two = runs[clock, "compiled"], runs[clock, "reference"]
-        assert one.updates.equals(two.updates, null_equal=True)
-        assert (one.choices == two.choices).all()
-        assert one.regret == two.regret
-    steps, own = runs["steps", "compiled"], runs["own samples", "compiled"]
-    assert not steps.updates.equals(own.updates)
-    assert own.parameters["trigger"] == "Event(threshold=0.7, clock='own samples')"
-    assert steps.parameters["trigger"] == "Event(threshold=0.7, clock='steps')"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +83,6 @@ def test_updates_are_the_own_samples_that_the_model_does_not_cover(algorithm):
     state = local.begin(setting)
     local.replay(setting, state, samples, 1)
     assert state.updates == 2
-
-
-def test_schedule_parameter_is_checked():
-    with pytest.raises(fg.InvalidInput, match="updates"):
-        Schedule(0)
 
 
 PRIVACY = fg.GaussianMechanism(0.5, 1e-6)

@@ -51,6 +51,7 @@ class Federated:
     def __init__(self, folder: Path, names: Sequence[str], *options: str) -> None:
         self.folder, self.names = folder, list(names)
         self.running: Running = federation(folder, names, AGREED)
+        self.agreement = AGREED.build()
         self.services: dict[str, Service] = {}
         self.head: json_processes.Process | None = None
         self.counts: Counter[str] = Counter()  # of the coordinator's events

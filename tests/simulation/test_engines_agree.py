@@ -11,11 +11,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import fedglb as fg
+from fedglb.algorithms.exchange import Exchange
 from fedglb.algorithms.fedlinucb import FrozenRidge
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.merge import MOST
 from fedglb.parts.confidence import FedGLBRadius
-from fedglb.parts.global_update import Exchange
 from fedglb.parts.local_update import Anchored, Ons
 from fedglb.parts.trigger import Always, Event, Never, Schedule
 from fedglb.simulation.compiled import CompiledEngine, block_arrays

@@ -7,11 +7,15 @@ from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.baselines import n_ons_glm, n_ucb_glm, one_ucb_glm
 from fedglb.algorithms.dislinucb import dislinucb
 from fedglb.algorithms.ecolog import n_ecolog, one_ecolog
-from fedglb.algorithms.fedglb_private import fedglb_private
 from fedglb.algorithms.fedglb_ucb import fedglb_ucb, fedglb_ucb_1, fedglb_ucb_2, fedglb_ucb_3
 from fedglb.algorithms.fedlinucb import fedlinucb
 from fedglb.algorithms.ofuglb import n_ofuglb, one_ofuglb
-from fedglb.algorithms.past_the_paper import fedglb_auto, fedglb_iterate, fedglb_mix
+from fedglb.algorithms.past_the_paper import (
+    fedglb_auto,
+    fedglb_iterate,
+    fedglb_mix,
+    fedglb_private,
+)
 
 #: Every preset by its name on the command line.
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.algorithms.exchange import Exchange
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import LOG_GAIN, in_order
 from fedglb.kernels.linalg import log_det
@@ -15,8 +16,7 @@ from fedglb.links import Identity
 from fedglb.model import SharedModel
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update.fields import Counter
+from fedglb.parts.local_update.base import Counter
 from fedglb.parts.local_update.ridge import LinearModel, RidgeState, adopt_sums, ridge_step
 from fedglb.parts.trigger import Growth
 from fedglb.problem import Problem
@@ -29,19 +29,9 @@ LOG_RATIO = 3
 
 @dataclass
 class AsyncRidgeState(RidgeState):
-    """State of a client whose uploads need not bring a model: its gain begins anew at each.
+    """State of a client whose uploads need not bring a model: its gain begins anew at each."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `AsyncRidge.begin` makes them.
-
-    Attributes
-    ----------
-    log_ratio
-        log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A.
-    """
-
+    #: log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A
     log_ratio = Counter(LOG_RATIO)
 
 
@@ -49,15 +39,7 @@ class AsyncRidgeState(RidgeState):
 class AsyncRidge(LinearModel[AsyncRidgeState]):
     """Ridge regression, exact after every sample, that follows what is not uploaded yet.
 
-    References
-    ----------
     Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.async_linucb(threshold=1.0).local_update
-    AsyncRidge()
     """
 
     stored_name = "AsyncRidge"
@@ -96,17 +78,9 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
     α = R√(log(det A/λ^d) + 2 log(1/δ)) + √λS, where A is the client's: its own samples and those
     that it was sent.
 
-    References
-    ----------
     Li and Wang (AISTATS 2022), Async-LinUCB. The printed text was not at hand; the authors' program
     has d log(1 + n/(dλ)) in the place of the determinants, which is never less. docs/theory.md,
     section 9.1, says what is proven.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.async_linucb(threshold=1.0).confidence
-    AsyncLinUCB()
     """
 
     stored_name = "AsyncLinUCB"
@@ -147,9 +121,7 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
         "radius. It does not multiply `Fixed`."
     ),
     delta="δ of the radius, in (0, 1): for one client, with which probability its set may fail.",
-    confidence=(
-        "The radius. None (default): the paper's, `AsyncLinUCB`. Or `Fixed(alpha)`, a constant."
-    ),
+    radius="the paper's, `AsyncLinUCB`",
 )
 def async_linucb(
     threshold: float,

@@ -107,55 +107,40 @@ class Algorithm:
             allowed = "None where the trigger is Never(): there are no global updates"
             raise InvalidInput("solver", self.global_update, allowed)
         if self.centralised and not never:
-            raise InvalidInput(
-                "centralised", True, "False, or a trigger Never(): it has no global updates"
-            )
+            allowed = "False, or a trigger Never(): it has no global updates"
+            raise InvalidInput("centralised", True, allowed)
         local = type(self.local_update).__name__
         if self.trigger.needs_gain and not self.local_update.tracks_gain:
-            raise InvalidInput(
-                "trigger",
-                self.trigger,
-                f"Schedule(...) or Always() with {local}, which does not follow its covariance "
-                "between updates",
-            )
+            allowed = f"Schedule(...) or Always() with {local}, which follows no covariance"
+            raise InvalidInput("trigger", self.trigger, f"{allowed} between updates")
         solver = self.global_update
-        if solver is not None and solver.model_fields != self.local_update.model_fields:
-            needed = self.local_update.model_fields
-            fit = "None" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
-            raise InvalidInput(
-                "solver", solver, f"a solver that fits the local update {local}: {fit}"
-            )
-        if solver is not None and solver.starts_at_model and self.local_update.metric != "hessian":
-            allowed = f"one that gathers covariances, e.g. Newton(), with the local update {local}"
-            raise InvalidInput("solver", solver, allowed)
-        if solver is not None and self.confidence.needs_ball and not solver.in_ball:
-            allowed = f"one whose models lie in the ball, as {self.confidence} needs"
-            raise InvalidInput("solver", solver, allowed)
+        if solver is not None:
+            self._check_solver(solver, local)
         if self.confidence.needs_path and (solver is None or not solver.one_pass):
             allowed = f"one that takes each sample once, OnePass(), as {self.confidence} needs"
             raise InvalidInput("solver", solver, allowed)
-        if solver is not None and solver.alone:
-            self._check_alone()
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         if self.ridge_rule is not None and (solver is None or not solver.refits):
             allowed = "a number: a rule chooses it where global updates fit all samples again"
             raise InvalidInput("ridge", self.ridge, allowed)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
-            raise InvalidInput(
-                "confidence",
-                self.confidence,
-                f"a radius that fits the local update {local}, or Fixed(alpha)",
-            )
+            allowed = f"a radius that fits the local update {local}, or Fixed(alpha)"
+            raise InvalidInput("confidence", self.confidence, allowed)
 
-    def _check_alone(self) -> None:
-        """Raise unless the parts can do with models that each client holds for itself."""
-        if type(self.trigger).due is not Trigger.due:
-            allowed = "one by which a client asks: with this solver it takes part alone"
-            raise InvalidInput("trigger", self.trigger, allowed)
-        if type(self.confidence).radius_terms is not Confidence.radius_terms:
-            allowed = "a radius without numbers from the coordinator, which differ from client to "
-            raise InvalidInput("confidence", self.confidence, f"{allowed}client with this solver")
+    def _check_solver(self, solver: GlobalUpdate, local: str) -> None:
+        """Raise unless the solver fits the other parts."""
+        if solver.model_fields != (needed := self.local_update.model_fields):
+            fit = "None" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
+            allowed = f"a solver that fits the local update {local}: {fit}"
+            raise InvalidInput("solver", solver, allowed)
+        if solver.starts_at_model and self.local_update.metric != "hessian":
+            allowed = f"one that gathers covariances, e.g. Newton(), with the local update {local}"
+            raise InvalidInput("solver", solver, allowed)
+        if self.confidence.needs_ball and not solver.in_ball:
+            allowed = f"one whose models lie in the ball, as {self.confidence} needs"
+            raise InvalidInput("solver", solver, allowed)
+        solver.course.check(self.trigger, self.confidence)
 
     def _check_privacy(self, privacy: GaussianMechanism) -> None:
         """Raise unless what clients send, and when, can be made private."""
@@ -230,19 +215,12 @@ class Algorithm:
         self.trigger.check(setting)
         smallest = min(self.local_update.prior(setting), setting.ridge)
         if smallest < SMALLEST_RIDGE:
-            raise InvalidInput(
-                "ridge",
-                self.ridge,
-                f"a larger one: A starts from {smallest:g}·I, and below {SMALLEST_RIDGE:g} its "
-                "inverse is lost in rounding errors",
-            )
+            why = f"A starts from {smallest:g}·I, and below {SMALLEST_RIDGE:g} its inverse is lost"
+            raise InvalidInput("ridge", self.ridge, f"a larger one: {why} in rounding errors")
         radius = self.confidence.radius(setting, self.local_update.begin(setting))
         if not math.isfinite(radius):
-            raise InvalidInput(
-                "curvature",
-                problem.c_mu,
-                "a larger one: with this one the radius is too large for a double",
-            )
+            allowed = "a larger one: with this one the radius is too large for a double"
+            raise InvalidInput("curvature", problem.c_mu, allowed)
         return setting
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
@@ -256,7 +234,7 @@ class Algorithm:
         Returns
         -------
         tuple of str
-            Of the problem and its link, the radius, the local update and `exploration`.
+            Of the problem and its link, the radius, the rule of choice and `exploration`.
 
         References
         ----------
@@ -269,8 +247,7 @@ class Algorithm:
         ('exploration 0.3 < 1 shrinks the proven radius',)
         """
         notes = problem.caveats if self.confidence.sub_gaussian else ()
-        notes += self.confidence.caveats(problem) + self.local_update.caveats()
-        notes += self.choice.caveats()
+        notes += self.confidence.caveats(problem) + self.choice.caveats()
         if self.ridge_rule is not None and self.confidence.sub_gaussian:
             notes += ("a ridge chosen from the data: this radius is proven for a fixed one",)
         if self.privacy is not None and self.local_update.learns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
@@ -14,7 +15,7 @@ from fedglb.parts.trigger import Never
 
 @documented(
     returns=SIMULATED,
-    confidence="The radius. None (default): the lemma `OwnModel`. Or `Fixed(alpha)`, a constant.",
+    radius="the lemma `OwnModel`",
 )
 def one_ucb_glm(
     exploration: float = 1.0,
@@ -40,30 +41,11 @@ def one_ucb_glm(
     >>> fg.one_ucb_glm().centralised
     True
     """
-    return Algorithm(
-        name="One-UCB-GLM",
-        local_update=Mle(tolerance),
-        global_update=None,
-        trigger=Never(),
-        confidence=OwnModel() if confidence is None else confidence,
-        ridge=ridge,
-        delta=delta,
-        exploration=exploration,
-        centralised=True,
-        choice=Ucb() if choice is None else choice,
-    )
+    each = n_ucb_glm(exploration, ridge, delta, confidence, tolerance, choice)
+    return replace(each, name="One-UCB-GLM", centralised=True)
 
 
-@documented(
-    confidence=(
-        "The radius. None (default): the lemma `OwnModel`, with δ/N per client. Or "
-        "`Fixed(alpha)`, a constant."
-    ),
-    tolerance=(
-        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
-        "takes more passes over the samples."
-    ),
-)
+@documented(radius="the lemma `OwnModel`, with δ/N per client")
 def n_ucb_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,
@@ -98,12 +80,7 @@ def n_ucb_glm(
     )
 
 
-@documented(
-    confidence=(
-        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
-        "iterate, or `Fixed(alpha)`, a constant."
-    ),
-)
+@documented(radius="the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton iterate")
 def n_ons_glm(
     exploration: float = 1.0,
     ridge: float = 1.0,

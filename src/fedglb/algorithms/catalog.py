@@ -7,14 +7,13 @@ a name stands, a sweep may have `"package.module:function"` (`fedglb.algorithms.
 from __future__ import annotations
 
 import functools
-import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fedglb.algorithms import ALGORITHMS
 from fedglb.algorithms.base import Algorithm
-from fedglb.algorithms.own import call, find, is_own, takes
+from fedglb.algorithms.own import call, check_options, find, is_own, takes
 from fedglb.errors import InvalidInput, number, one_of, under
 from fedglb.parts.choice import (
     Bayes,
@@ -40,35 +39,25 @@ CHOICES: dict[str, type[Choice]] = {
     "ucb": Ucb, "greedy": Greedy, "sigma": Sigma, "bayes": Bayes, "thompson": Thompson,
     "epsilon-greedy": EpsilonGreedy, "certified": Certified,
 }  # fmt: skip
+RADII = ("lemma", "iterate", "one-pass", "fixed")
 #: The column of a sweep's tables with the first λ, where a rule chooses it.
 RIDGE_START = "ridge_start"
 #: The column with ε of the privacy.
 EPSILON = "epsilon"
-RADII = ("lemma", "iterate", "one-pass", "fixed")
-_signature = functools.cache(inspect.signature)  # a sweep asks once per configuration
 
 
 def parameters(preset: str) -> dict[str, Any]:
     """Return the parameters that a preset takes, with their defaults.
 
-    Parameters
-    ----------
-    preset
-        A key of `ALGORITHMS`, or the name of a function of somebody's own.
-
-    Returns
-    -------
-    dict
-        Defaults by name; `inspect.Parameter.empty` for a parameter that must be given.
+    `preset` is a key of `ALGORITHMS` or a `module:function` path; a parameter that must be given
+    has the default `inspect.Parameter.empty`.
 
     Examples
     --------
     >>> list(parameters("n-ons-glm"))
     ['exploration', 'ridge', 'delta', 'confidence', 'choice']
     """
-    if is_own(preset):
-        return dict(takes(find("name", preset)))
-    return {k: p.default for k, p in _signature(ALGORITHMS[preset]).parameters.items()}
+    return dict(takes(find("name", preset) if is_own(preset) else ALGORITHMS[preset]))
 
 
 @functools.cache
@@ -80,60 +69,17 @@ def all_parameters() -> dict[str, type]:
     kinds: dict[str, type] = {}
     for preset in ALGORITHMS.values():
         hints = typing.get_type_hints(preset)
-        for key in _signature(preset).parameters:
+        for key in takes(preset):
             options = {hints[key], *typing.get_args(hints[key])}
             kinds[key] = next((kind for kind in (float, int) if kind in options), str)
     return {**kinds, RIDGE_START: float, EPSILON: float}
 
 
-def solver_options(name: str) -> tuple[str, ...]:
-    """Return the options that a solver takes.
-
-    Parameters
-    ----------
-    name
-        A key of `SOLVERS`.
-
-    Returns
-    -------
-    tuple of str
-        Names, in the order of the class.
-
-    Examples
-    --------
-    >>> solver_options("newton")
-    ('tolerance', 'stop', 'rounds')
-    """
-    return tuple(_signature(SOLVERS[name]).parameters)
-
-
 def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
-    """Build an algorithm from names and numbers.
+    """Build an algorithm from the name of a preset, or a `module:function` path, and parameters.
 
-    Parameters
-    ----------
-    preset
-        A key of `ALGORITHMS`, or the name of a function of somebody's own.
-    given
-        Its parameters, as the preset names them; `solver` is a name or a table such as
-        ``{"name": "agd", "stop": "fixed", "rounds": 20}``, `confidence` is "lemma",
-        "iterate", "one-pass" or ``{"fixed": 0.3}``, `choice` is a name such as "bayes", a name
-        and a number such as "sigma:3", or a table such as
-        ``{"name": "certified", "index": "bayes"}``, and `ridge` is a number or
-        ``{"evidence": 0.01}``, and `privacy` a table of `GaussianMechanism`'s
-        parameters, such as ``{"epsilon": 1.0, "delta": 1e-6}``. The first three may also be a
-        part, or ``"package.module:function"`` in place of a name. Parameters of these names mean
-        the same for a function of somebody's own.
-
-    Returns
-    -------
-    Algorithm
-        What the preset returns.
-
-    Raises
-    ------
-    InvalidInput
-        If the preset does not take a parameter, lacks one, or refuses its value.
+    `solver`, `confidence`, `choice`, `ridge` and `privacy` are given as the functions of these
+    names take them; they mean the same for a user's function.
 
     Examples
     --------
@@ -142,34 +88,23 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     >>> build("n-ons-glm", {"confidence": {"fixed": 0.3}}).confidence
     Fixed(alpha=0.3)
     """
-    takes = parameters(preset)
-    for key, value in given.items():
-        if key not in takes:
-            allowed = f"only parameters that {preset} takes: {', '.join(takes)}"
-            raise InvalidInput(key, value, allowed)
-    for key, default in takes.items():
-        if default is inspect.Parameter.empty and key not in given:
-            raise InvalidInput(key, None, f"a value: {preset} needs one")
+    check_options(preset, given, parameters(preset))
+    makers = {
+        "solver": solver, "confidence": confidence, "choice": choice, "ridge": ridge,
+        "privacy": privacy,
+    }  # fmt: skip
     chosen = dict(given)
-    if "solver" in chosen:
-        chosen["solver"] = solver(chosen["solver"])
-    if "confidence" in chosen:
-        chosen["confidence"] = confidence(chosen["confidence"])
-    if "choice" in chosen:
-        with under("choice"):
-            chosen["choice"] = choice(chosen["choice"])
-    if isinstance(chosen.get("ridge"), Mapping):
-        chosen["ridge"] = ridge_rule(chosen["ridge"])
-    if "privacy" in chosen:
-        with under("privacy"):
-            chosen["privacy"] = privacy(chosen["privacy"])
+    for key, make in makers.items():
+        if key in chosen:
+            with under(key):
+                chosen[key] = make(chosen[key])
     if is_own(preset):
         return call(("name",), preset, chosen, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
     return ALGORITHMS[preset](**chosen)
 
 
 def _own_part(spec: object, kind: type[T], example: str) -> T | None:
-    """Return a part that is given as such, or by the name of a function; None for other names."""
+    """Return a part that is given as such, or by the path of a function; None for other names."""
     if isinstance(spec, kind):
         return spec
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
@@ -179,46 +114,45 @@ def _own_part(spec: object, kind: type[T], example: str) -> T | None:
     return call(argument, str(table.pop("name")), table, kind, example)
 
 
-def solver(spec: object) -> GlobalUpdate:
-    """Build a solver from its name, or from a table of its name and options."""
-    with under("solver"):
-        own = _own_part(spec, GlobalUpdate, "fg.Newton()")  # type: ignore[type-abstract]
-    if own is not None:
-        return own
+def _named_part(what: str, spec: object, known: Mapping[str, type[T]]) -> T:
+    """Build a part from its name, or from a table of its name and options."""
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
-    with under("solver"):
-        if "name" not in table:
-            raise InvalidInput("name", None, f"one of {', '.join(SOLVERS)}")
-        argument = ("name",) if isinstance(spec, Mapping) else ()
-        name = one_of(argument, table.pop("name"), SOLVERS)
-        takes = solver_options(name)
-        for key, value in table.items():
-            if key not in takes:
-                allowed = f"only options that the solver {name} takes: {', '.join(takes)}"
-                raise InvalidInput(key, value, allowed)
-        return SOLVERS[name](**table)
+    if "name" not in table:
+        raise InvalidInput("name", None, f"one of {', '.join(known)}")
+    argument = ("name",) if isinstance(spec, Mapping) else ()
+    name = one_of(argument, table.pop("name"), known)
+    kind: Callable[..., T] = known[name]
+    check_options(f"the {what} {name}", table, takes(kind))
+    for key in ("index", "rule"):  # a rule around another
+        if key in table:
+            with under(key):
+                table[key] = choice(table[key])
+    return kind(**table)
+
+
+def solver(spec: object) -> GlobalUpdate:
+    """Build a solver from its name, a table of its name and options, a path or a part."""
+    own = _own_part(spec, GlobalUpdate, "fg.Newton()")  # type: ignore[type-abstract]
+    return _named_part("solver", spec, SOLVERS) if own is None else own
 
 
 def confidence(spec: object) -> Confidence[Any] | None:
-    """Build a radius from its name, a table `{fixed = 0.3}` or a part."""
-    with under("confidence"):
-        own = _own_part(spec, Confidence, "fg.Fixed(0.3)")  # type: ignore[type-abstract]
+    """Build a radius from its name, a table `{fixed = 0.3}`, a path or a part; None: the lemma."""
+    own = _own_part(spec, Confidence, "fg.Fixed(0.3)")  # type: ignore[type-abstract]
     if own is not None:
         return own
     if isinstance(spec, Mapping):
         if list(spec) != ["fixed"]:
-            raise InvalidInput("confidence", dict(spec), "the radius as {fixed = 0.3}")
-        return Fixed(number(("confidence", "fixed"), spec["fixed"], at_least=0.0))
+            raise InvalidInput((), dict(spec), "the radius as {fixed = 0.3}")
+        return Fixed(number("fixed", spec["fixed"], at_least=0.0))
     if spec == "fixed":
-        raise InvalidInput("confidence", spec, "a constant radius as {fixed = 0.3}")
-    kind = one_of("confidence", spec, RADII)
-    if kind == "one-pass":
-        return OnePassRadius()
-    return Iterate() if kind == "iterate" else None
+        raise InvalidInput((), spec, "a constant radius as {fixed = 0.3}")
+    named = {"lemma": None, "iterate": Iterate(), "one-pass": OnePassRadius()}
+    return named[one_of((), spec, RADII)]
 
 
 def choice(spec: object) -> Choice:
-    """Build a choice rule from its name, its name and a number, or a table of name and options.
+    """Build a choice rule from its name, its name and a number, a table, a path or a part.
 
     Examples
     --------
@@ -227,86 +161,25 @@ def choice(spec: object) -> Choice:
     >>> choice({"name": "epsilon-greedy", "epsilon": 0.1, "rule": "ucb"})
     EpsilonGreedy(epsilon=0.1, rule=Ucb())
     """
-    if not (isinstance(spec, str) and spec.partition(":")[0] in CHOICES):  # sigma:3 is a width
-        own = _own_part(spec, Choice, "fg.Ucb()")  # type: ignore[type-abstract]
-        if own is not None:
-            return own
-    table = dict(spec) if isinstance(spec, Mapping) else _named_choice(spec)
-    argument = ("name",) if isinstance(spec, Mapping) else ()
-    name = one_of(argument, table.pop("name", None), CHOICES)
-    takes = _signature(CHOICES[name]).parameters
-    for key, value in table.items():
-        if key not in takes:
-            known = ", ".join(takes) or "none"
-            raise InvalidInput(key, value, f"only options that the rule {name} takes: {known}")
-        if key in ("index", "rule"):
-            with under(key):
-                table[key] = choice(value)
-    for key, parameter in takes.items():
-        if parameter.default is inspect.Parameter.empty and key not in table:
-            given = isinstance(spec, Mapping)
-            example = _TABLES.get(name, "")
-            raise InvalidInput(key if given else (), spec, f"its {key} too, e.g. {example}")
-    return CHOICES[name](**table)
+    if isinstance(spec, str) and ":" in spec:
+        name, _, value = spec.partition(":")
+        if name in CHOICES:  # else it is a path
+            first = next(iter(takes(CHOICES[name])), "number")
+            try:
+                spec = {"name": name, first: float(value)}
+            except ValueError:
+                raise InvalidInput((), spec, f"a number after {name}:, e.g. sigma:3") from None
+    own = _own_part(spec, Choice, "fg.Ucb()")  # type: ignore[type-abstract]
+    return _named_part("rule", spec, CHOICES) if own is None else own
 
 
-_TABLES = {
-    "epsilon-greedy": 'epsilon-greedy:0.1, or {name = "epsilon-greedy", epsilon = 0.1}',
-    "certified": '{name = "certified", index = "bayes", slack = 8.0}',
-}
-
-
-def _named_choice(spec: object) -> dict[str, Any]:
-    """Return the table that a name stands for, with a number for its first option if given."""
-    if not isinstance(spec, str) or ":" not in spec:
-        return {"name": spec}
-    name, _, value = spec.partition(":")
-    one_of((), name, CHOICES)
-    first = next(iter(_signature(CHOICES[name]).parameters), None)
-    try:
-        return {"name": name, str(first): float(value)}
-    except ValueError:
-        raise InvalidInput((), spec, f"a number after {name}:, e.g. sigma:3") from None
-
-
-def choice_in_words(part: Choice) -> str:
-    """Return a choice rule's name and its options that are not defaults.
-
-    Examples
-    --------
-    >>> choice_in_words(Bayes()), choice_in_words(EpsilonGreedy(0.1, Sigma(3.0)))
-    ('bayes', 'epsilon-greedy epsilon=0.1 rule=(sigma width=3.0)')
-    """
-    name = next((n for n, kind in CHOICES.items() if type(part) is kind), None)
-    if name is None:
-        return in_words(part)
-    words = [name]
-    for key, parameter in _signature(CHOICES[name]).parameters.items():
-        value = getattr(part, key)
-        if isinstance(value, Choice):
-            words.append(f"{key}=({choice_in_words(value)})")
-        elif value != parameter.default:
-            words.append(f"{key}={value}")
-    return " ".join(words)
-
-
-def in_words(part: object) -> str:
-    """Return a part of somebody's own as text: its `repr`, or its class where that has an address.
-
-    Examples
-    --------
-    >>> in_words(Fixed(0.3)), in_words(object())
-    ('Fixed(alpha=0.3)', 'object')
-    """
-    plain = type(part).__repr__ is object.__repr__
-    return type(part).__qualname__ if plain else repr(part)
-
-
-def ridge_rule(spec: Mapping[str, Any]) -> Evidence:
-    """Build the rule that chooses λ, from ``{"evidence": start}``."""
+def ridge(spec: object) -> Any:
+    """Build the rule that chooses λ from ``{"evidence": start}``; a number is returned as it is."""
+    if not isinstance(spec, Mapping):
+        return spec
     if list(spec) != ["evidence"]:
-        raise InvalidInput("ridge", dict(spec), "a number, or the rule {evidence = 0.0156}")
-    return Evidence(number(("ridge", "evidence"), spec["evidence"], above=0.0))
+        raise InvalidInput((), dict(spec), "a number, or the rule {evidence = 0.0156}")
+    return Evidence(number("evidence", spec["evidence"], above=0.0))
 
 
 def privacy(spec: object) -> GaussianMechanism | None:
@@ -321,17 +194,52 @@ def privacy(spec: object) -> GaussianMechanism | None:
         return spec
     if spec == "none":
         return None
-    example = "{epsilon = 1.0, delta = 1e-6}"
     if not isinstance(spec, Mapping):
-        raise InvalidInput((), spec, f'"none", or a table such as {example}')
-    takes = _signature(GaussianMechanism).parameters
-    for key, value in spec.items():
-        if key not in takes:
-            raise InvalidInput(str(key), value, f"only {', '.join(takes)}")
-    for key, parameter in takes.items():
-        if parameter.default is inspect.Parameter.empty and key not in spec:
-            raise InvalidInput(key, None, f"a number, as in {example}")
+        raise InvalidInput((), spec, '"none", or a table such as {epsilon = 1.0, delta = 1e-6}')
+    check_options("privacy", spec, takes(GaussianMechanism))
     return GaussianMechanism(**spec)
+
+
+def _changed(part: Any) -> dict[str, Any]:
+    """Return the options of a part that are not defaults."""
+    kind: Callable[..., object] = type(part)
+    values = {key: (getattr(part, key), default) for key, default in takes(kind).items()}
+    return {key: value for key, (value, default) in values.items() if value != default}
+
+
+def as_table(part: Any) -> dict[str, Any]:
+    """Return a solver or a choice rule as a file writes it; empty if it has no name there.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> as_table(fg.AGD(stop="fixed", rounds=20))
+    {'name': 'agd', 'stop': 'fixed', 'rounds': 20}
+    """
+    names = {kind: name for known in (SOLVERS, CHOICES) for name, kind in known.items()}
+    return {"name": names[type(part)], **_changed(part)} if type(part) in names else {}
+
+
+def in_words(part: object) -> str:
+    """Return a part as results write it: its name, and its options that are not defaults.
+
+    A part without a name is its `repr`, or its class where that has an address.
+
+    Examples
+    --------
+    >>> in_words(Newton()), in_words(EpsilonGreedy(0.1, Sigma(3.0)))
+    ('newton', 'epsilon-greedy epsilon=0.1 rule=(sigma width=3.0)')
+    >>> in_words(Fixed(0.3)), in_words(object())
+    ('Fixed(alpha=0.3)', 'object')
+    """
+    table = as_table(part)
+    if not table:
+        plain = type(part).__repr__ is object.__repr__
+        return type(part).__qualname__ if plain else repr(part)
+    said = [str(table.pop("name"))]
+    for key, value in table.items():
+        said.append(f"{key}=({in_words(value)})" if isinstance(value, Choice) else f"{key}={value}")
+    return " ".join(said)
 
 
 def privacy_in_words(part: GaussianMechanism) -> str:
@@ -342,40 +250,43 @@ def privacy_in_words(part: GaussianMechanism) -> str:
     >>> privacy_in_words(privacy({"epsilon": 1.0, "delta": 1e-6, "noise": "silo"}))
     'delta=1e-06 noise=silo'
     """
-    defaults = {key: p.default for key, p in _signature(GaussianMechanism).parameters.items()}
-    said = {key: getattr(part, key) for key in defaults if key != "epsilon"}
-    return " ".join(f"{k}={v}" for k, v in said.items() if v != defaults[k])
+    return " ".join(f"{k}={v}" for k, v in _changed(part).items() if k != "epsilon")
 
 
-def solver_table(part: GlobalUpdate | None) -> dict[str, Any]:
-    """Return a solver as a file writes it, with its options that are not defaults.
+def preset_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]] | None:
+    """Return the preset that makes an equal algorithm, and with what; None if none does.
 
-    It is what `solver` builds the same one from; empty if the solver has no name.
+    Arguments that are defaults of the preset are left out. It is found by making it again.
 
     Examples
     --------
     >>> import fedglb as fg
-    >>> solver_table(fg.AGD(stop="fixed", rounds=20))
-    {'name': 'agd', 'stop': 'fixed', 'rounds': 20}
+    >>> preset_of(fg.n_ons_glm(ridge=2.0))
+    ('n-ons-glm', {'ridge': 2.0})
+    >>> from dataclasses import replace
+    >>> preset_of(replace(fg.n_ons_glm(), name="mine")) is None
+    True
     """
-    for name, kind in SOLVERS.items():
-        if type(part) is kind:
-            signature = _signature(kind).parameters
-            values = {key: getattr(part, key) for key in signature}
-            changed = {k: v for k, v in values.items() if v != signature[k].default}
-            return {"name": name, **changed}
-    return {}
+    local = algorithm.local_update
+    places = (algorithm, algorithm.trigger, local, getattr(local, "rate", None))
+    for preset, make in ALGORITHMS.items():
+        chosen = {}
+        for key in parameters(preset):
+            owner = next((place for place in places if hasattr(place, key)), None)
+            if owner is not None:
+                chosen[key] = getattr(owner, key)
+        if _made(make, chosen) != algorithm:
+            continue
+        for key in list(chosen):  # what the preset has by itself need not be said
+            fewer = {k: v for k, v in chosen.items() if k != key}
+            if _made(make, fewer) == algorithm:
+                chosen = fewer
+        return preset, chosen
+    return None
 
 
-def solver_in_words(part: GlobalUpdate) -> str | None:
-    """Return a solver's name and its options that are not defaults; None if it has no name.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> solver_in_words(fg.AGD(stop="fixed", rounds=20))
-    'agd stop=fixed rounds=20'
-    """
-    table = solver_table(part)
-    name = table.pop("name", None)
-    return name and " ".join([name, *(f"{key}={value}" for key, value in table.items())])
+def _made(make: Callable[..., Algorithm], chosen: dict[str, Any]) -> Algorithm | None:
+    try:
+        return make(**chosen)
+    except (ValueError, TypeError):  # it lacks a parameter, or refuses a value
+        return None

@@ -13,11 +13,7 @@ from fedglb.parts.local_update import Ridge
 from fedglb.parts.trigger import Clock, Event
 
 
-@documented(
-    confidence=(
-        "The radius. None (default): OFUL's radius, `Linear`. Or `Fixed(alpha)`, a constant."
-    ),
-)
+@documented(radius="OFUL's, `Linear`")
 def dislinucb(
     threshold: float,
     exploration: float = 1.0,

@@ -25,8 +25,9 @@ PARAMETERS = {
         "or your own part. The algorithm has it as `Algorithm.solver`."
     ),
     "exploration": (
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius, 0.1 "
-        "to 0.3 is what published experiments use. It does not multiply `Fixed`."
+        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
+        "Published experiments with the paper's algorithms use 0.1 to 0.3. It does not multiply "
+        "`Fixed`."
     ),
     "ridge": "λ > 0 of the ridge penalty (λ/2)‖θ‖².",
     "delta": "δ, the probability with which some confidence set may fail, in (0, 1).",
@@ -48,24 +49,16 @@ PARAMETERS = {
 
 
 def documented(
-    returns: str = ANYWHERE, raises: str = "", **parameters: str
+    returns: str = ANYWHERE, raises: str = "", radius: str = "", **parameters: str
 ) -> Callable[[Preset], Preset]:
     """Return a decorator that writes Parameters, Returns and Raises into a preset's docstring.
 
-    Parameters
-    ----------
-    returns
-        Where the algorithm can run.
-    raises
-        When `InvalidInput` is raised besides.
-    **parameters
-        What differs from, or is not in, `PARAMETERS`.
-
-    Returns
-    -------
-    callable
-        The decorator; the sections come before References.
+    `returns` says where the algorithm can run, `raises` when `InvalidInput` is raised besides,
+    `radius` what `confidence` is by default; `parameters` are those that differ from `PARAMETERS`.
     """
+    if radius:
+        text = f"The radius. None (default): {radius}. Or `Fixed(alpha)`, a constant."
+        parameters["confidence"] = text
 
     def fill(preset: Preset) -> Preset:
         names = inspect.signature(preset).parameters

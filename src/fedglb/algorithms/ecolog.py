@@ -8,14 +8,13 @@ found, as μ(xᵀθ(r)) falls with r.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
-from fedglb.errors import InvalidInput
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import (
@@ -33,11 +32,9 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import add_sample, dot, matvec, norm, quadratic, symmetric_matvec
 from fedglb.kernels.pointers import call1
 from fedglb.links import Logistic
-from fedglb.model import SharedModel
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.local_update.base import LocalState, LocalUpdate
-from fedglb.parts.local_update.fields import Counter, Vector
+from fedglb.parts.local_update.base import Counter, HessianUpdate, LocalState, Vector
 from fedglb.parts.trigger import Never
 from fedglb.problem import Problem
 from fedglb.setting import Setting
@@ -155,44 +152,23 @@ class EcoLogState(LocalState):
     """State of a client that learns by ECOLog: θ, W = λI + Σ μ′(xᵀθ_s) x xᵀ; the centre is θ.
 
     θ_s is the estimate after sample s.
-
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `EcoLog.begin` makes them.
-
-    Attributes
-    ----------
-    direction
-        W⁻¹x of the last sample.
-    excess
-        Σ l_s(θ̄_s) − l_s(θ_s), θ̄_s being known before the reward of sample s.
-    moved
-        Σ ‖θ_s − θ_{s−1}‖² in the norm of W before sample s.
     """
 
-    direction = Vector(DIRECTION)
+    direction = Vector(DIRECTION)  # W⁻¹x of the last sample
+    #: Σ l_s(θ̄_s) − l_s(θ_s), θ̄_s being known before the reward of sample s
     excess = Counter(EXCESS)
-    moved = Counter(MOVED)
+    moved = Counter(MOVED)  # Σ ‖θ_s − θ_{s−1}‖² in the norm of W before sample s
 
 
 @dataclass(frozen=True)
-class EcoLog(LocalUpdate[EcoLogState]):
+class EcoLog(HessianUpdate[EcoLogState]):
     """One step on the exact loss of each sample, regularised in the norm of past curvatures.
 
     The step is solved to rounding, where the paper allows an error of 1/t.
 
-    References
-    ----------
     Faury et al. (2022), section 3 (the procedure ECOLog, with D = 2S, the diameter of the ball);
     the weight 1/(2+D) was checked against the step size in the authors' program, not against the
     printed text. docs/theory.md, section 9.2.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ecolog().local_update
-    EcoLog()
     """
 
     stored_name = "EcoLog"
@@ -201,21 +177,9 @@ class EcoLog(LocalUpdate[EcoLogState]):
     step = staticmethod(ecolog_step)
     model_fields = None
 
-    def prior(self, setting: Setting) -> float:
-        """Return λ."""
-        return setting.ridge
-
-    def dispersion(self, setting: Setting) -> float:
-        """Return the link's: W is a Hessian of the loss."""
-        return setting.problem.dispersion
-
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return S."""
         return in_order({BALL: setting.problem.S})
-
-    def adopt(self, setting: Setting, state: EcoLogState, model: SharedModel) -> None:
-        """Refuse: this estimator is not one of shared models."""
-        raise InvalidInput("trigger", "one that fires", "Never() with the local update EcoLog()")
 
 
 #: Places in the constants of `ecolog_formula`: λS², 2 + 2S, log(N/δ).
@@ -240,17 +204,9 @@ class EcoLogSet(Confidence[EcoLogState]):
     It needs neither a warm-up nor the paper's test of the data: these serve to bound the radius
     beforehand, and with it the regret.
 
-    References
-    ----------
-    Faury et al. (2022), section 4 (ada-OFU-ECOLog has a radius that depends on the data). The
-    paper bounds Σ l_s(θ*) − l_s(θ̄_s) by a tail inequality; here it is log(N/δ), by Ville's
-    inequality: docs/theory.md, section 9.2 (Theorem 32).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ecolog().confidence
-    EcoLogSet()
+    Faury et al. (2022), section 4 (ada-OFU-ECOLog has a radius that depends on the data). The paper
+    bounds Σ l_s(θ*) − l_s(θ̄_s) by a tail inequality; here it is log(N/δ), by Ville's inequality:
+    docs/theory.md, section 9.2 (Theorem 32).
     """
 
     stored_name = "EcoLogSet"
@@ -278,12 +234,8 @@ class EcoLogSet(Confidence[EcoLogState]):
 
 @documented(
     returns=SIMULATED,
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
     ridge="λ > 0, the multiple of the identity that W starts from.",
-    confidence="The radius. None (default): `EcoLogSet`. Or `Fixed(alpha)`, a constant.",
+    radius="`EcoLogSet`",
 )
 def one_ecolog(
     exploration: float = 1.0,
@@ -307,19 +259,13 @@ def one_ecolog(
     >>> fg.one_ecolog().centralised
     True
     """
-    return _ecolog("One-ECOLog", exploration, ridge, delta, confidence, choice, centralised=True)
+    each = n_ecolog(exploration, ridge, delta, confidence, choice)
+    return replace(each, name="One-ECOLog", centralised=True)
 
 
 @documented(
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
     ridge="λ > 0, the multiple of the identity that W starts from.",
-    confidence=(
-        "The radius. None (default): `EcoLogSet`, with δ/N per client. Or `Fixed(alpha)`, a "
-        "constant."
-    ),
+    radius="`EcoLogSet`, with δ/N per client",
 )
 def n_ecolog(
     exploration: float = 1.0,
@@ -341,20 +287,8 @@ def n_ecolog(
     >>> fg.n_ecolog().trigger
     Never()
     """
-    return _ecolog("N-ECOLog", exploration, ridge, delta, confidence, choice, centralised=False)
-
-
-def _ecolog(
-    name: str,
-    exploration: float,
-    ridge: float,
-    delta: float,
-    confidence: Confidence[Any] | None,
-    choice: Choice | None,
-    centralised: bool,
-) -> Algorithm:
     return Algorithm(
-        name=name,
+        name="N-ECOLog",
         local_update=EcoLog(),
         global_update=None,
         trigger=Never(),
@@ -362,6 +296,5 @@ def _ecolog(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        centralised=centralised,
         choice=Ucb() if choice is None else choice,
     )

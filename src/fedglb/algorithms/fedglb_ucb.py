@@ -9,18 +9,13 @@ from fedglb.algorithms.documented import SCHEDULED, documented
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence, FedGLBRadius, GlobalModel, LazyOnsRadius
 from fedglb.parts.global_update import AGD, GlobalUpdate, OnsStep
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import Frozen, LazyOns, Ons
+from fedglb.parts.local_update.lazy_ons import LazyRate
 from fedglb.parts.trigger import Clock, Event, Schedule
 from fedglb.privacy import GaussianMechanism
 
 
-@documented(
-    confidence=(
-        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
-        "iterate, or `Fixed(alpha)`, a constant."
-    ),
-)
+@documented(radius="the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton iterate")
 def fedglb_ucb(
     threshold: float,
     solver: GlobalUpdate | None = None,
@@ -68,9 +63,7 @@ def fedglb_ucb(
 @documented(
     returns=SCHEDULED,
     raises="when a run starts, if B > T",
-    confidence=(
-        "The radius. None (default): the lemma `GlobalModel`. Or `Fixed(alpha)`, a constant."
-    ),
+    radius="the lemma `GlobalModel`",
 )
 def fedglb_ucb_1(
     updates: int,
@@ -109,10 +102,7 @@ def fedglb_ucb_1(
 @documented(
     returns=SCHEDULED,
     raises="when a run starts, if B > T",
-    confidence=(
-        "The radius. None (default): the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton "
-        "iterate, or `Fixed(alpha)`, a constant."
-    ),
+    radius="the lemma `FedGLBRadius`. Or `Iterate()`, around the Newton iterate",
 )
 def fedglb_ucb_2(
     updates: int,
@@ -153,7 +143,7 @@ def fedglb_ucb_2(
 @documented(
     returns=SCHEDULED,
     raises="when a run starts, if B > T",
-    confidence="The radius. None (default): `LazyOnsRadius`. Or `Fixed(alpha)`, a constant.",
+    radius="`LazyOnsRadius`",
     batch_limit=(
         "n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what "
         "the schedule gives."

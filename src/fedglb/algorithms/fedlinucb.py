@@ -8,6 +8,7 @@ from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import SIMULATED, documented
+from fedglb.algorithms.exchange import Exchange
 from fedglb.errors import InvalidInput, number
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import LOG_GAIN, UPDATES
@@ -16,9 +17,8 @@ from fedglb.links import Identity
 from fedglb.model import SharedModel
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.global_update import Exchange
-from fedglb.parts.local_update.base import LocalState, adopt_matrix, recentre
-from fedglb.parts.local_update.fields import Matrix, Vector
+from fedglb.parts.confidence.fixed import constant_radius
+from fedglb.parts.local_update.base import LocalState, Matrix, Vector, adopt_matrix, recentre
 from fedglb.parts.local_update.ridge import LinearModel
 from fedglb.parts.trigger import Growth
 from fedglb.problem import Problem
@@ -51,22 +51,10 @@ def follow_gain(
 
 @dataclass
 class FrozenRidgeState(LocalState):
-    """State of a client that plays θ = A⁻¹b of its last model; A and b stay until the next.
+    """State of a client that plays θ = A⁻¹b of its last model; A and b stay until the next."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `FrozenRidge.begin` makes them.
-
-    Attributes
-    ----------
-    ahead, ahead_inverse
-        A with the client's own samples since the last model, and its inverse, shape (d, d).
-    direction
-        The last sample times `ahead_inverse`.
-    """
-
-    direction = Vector(DIRECTION)
+    direction = Vector(DIRECTION)  # the last sample times `ahead_inverse`
+    #: A with the client's own samples since the last model, and its inverse, shape (d, d)
     ahead = Matrix(AHEAD)
     ahead_inverse = Matrix(AHEAD_INVERSE)
 
@@ -75,15 +63,7 @@ class FrozenRidgeState(LocalState):
 class FrozenRidge(LinearModel[FrozenRidgeState]):
     """Keep θ and A as the last model has them, and follow what own samples would add to det A.
 
-    References
-    ----------
     He et al. (2022), Algorithm 1 (FedLinUCB); docs/theory.md, section 9.1.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedlinucb(threshold=1.0).local_update
-    FrozenRidge()
     """
 
     stored_name = "FrozenRidge"
@@ -113,14 +93,6 @@ def _look_ahead(state: FrozenRidgeState) -> None:
     state.ahead_inverse[:] = state.inverse
 
 
-@kernel
-def constant_radius(
-    vectors: FloatArray, counters: FloatArray, radius_terms: FloatArray, constants: FloatArray
-) -> float:
-    """The radius that no sample changes: the only constant."""
-    return float(constants[0])
-
-
 @dataclass(frozen=True)
 class FedLinUCB(Confidence[FrozenRidgeState]):
     """The radius of FedLinUCB, for the identity link.
@@ -128,34 +100,16 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
     β = √λS + (√(1 + NC) + N√(2C))·(R√(d log((1 + T/(min(C, 1)λ))/δ)) + √λS), with C of the
     trigger, and T the interactions of all clients together.
 
-    Parameters
-    ----------
-    threshold
-        C > 0 of the trigger `Growth`.
-
-    Raises
-    ------
-    InvalidInput
-        If `threshold` is not a number > 0; in a run, if the horizon is not known.
-
-    References
-    ----------
     He et al. (2022), Theorem 5.1, with L = 1; the constant is written down from memory and not
     checked against the printed text: docs/theory.md, section 9.1, derives it, and says for which
     failure probability.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedlinucb(threshold=1.0).confidence
-    FedLinUCB(threshold=1.0)
     """
 
     stored_name = "FedLinUCB"
 
     state_type = FrozenRidgeState
     formula = staticmethod(constant_radius)
-    threshold: float
+    threshold: float  # C > 0 of the trigger `Growth`
 
     def __post_init__(self) -> None:
         number(
@@ -195,9 +149,7 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
         "which is large. It does not multiply `Fixed`; the paper's experiments have "
         "``fg.Fixed(0.5)``."
     ),
-    confidence=(
-        "The radius. None (default): the paper's, `FedLinUCB`. Or `Fixed(alpha)`, a constant."
-    ),
+    radius="the paper's, `FedLinUCB`",
 )
 def fedlinucb(
     threshold: float,

@@ -1,14 +1,14 @@
 """OFUGLB (Lee, Yun and Jun, 2024): the exact fit, and an ellipsoid around likelihood ratios.
 
 The Hessian of the loss is the matrix of the ellipsoid. At θ it would take a pass over all samples
-each time. The one at the anchor θ_a is at hand, and times e^{−s‖θ − θ_a‖} it is at most that at θ,
+each time. The one at the anchor θ_a is known, and times e^{−s‖θ − θ_a‖} it is at most that at θ,
 by self-concordance. The factor goes to 1 as the fit gets closer.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from fedglb.kernels.linalg import invert, norm
 from fedglb.kernels.pointers import call1
 from fedglb.parts.choice import Choice, Ucb
 from fedglb.parts.confidence import Confidence
-from fedglb.parts.local_update.fields import Counter
+from fedglb.parts.local_update.base import Counter
 from fedglb.parts.local_update.mle import (
     ANCHOR,
     BALL,
@@ -100,19 +100,9 @@ def hessian_mle_observe(
 
 @dataclass
 class HessianMleState(RefittingState):
-    """State of a client that refits after every sample and chooses by a Hessian of the loss.
+    """State of a client that refits after every sample and chooses by a Hessian of the loss."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `HessianMle.begin` makes them.
-
-    Attributes
-    ----------
-    lipschitz
-        Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope.
-    """
-
+    #: Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope
     lipschitz = Counter(LIPSCHITZ)
 
 
@@ -123,26 +113,7 @@ class HessianMle(Refitting[HessianMleState]):
     It is that of the last anchor, made smaller by as much as it may be too large at θ. A smaller
     tolerance brings both together.
 
-    Parameters
-    ----------
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
-
-    Raises
-    ------
-    InvalidInput
-        If `tolerance` is not a number > 0; in a run, if it cannot be reached, or if no
-        self-concordance of the link is known.
-
-    References
-    ----------
     docs/theory.md, sections 5 (the fit) and 9.3 (the matrix).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ofuglb().local_update
-    HessianMle(tolerance=None)
     """
 
     stored_name = "HessianMle"
@@ -196,21 +167,8 @@ class OfuGlbSet(Confidence[HessianMleState]):
     residual. Neither c_μ nor R enter (R does for the identity link); S does, as 1 + sS, and in a
     logarithm.
 
-    Raises
-    ------
-    InvalidInput
-        From `check`, where the link's loss is no likelihood (probit).
-
-    References
-    ----------
     Lee, Yun and Jun (2024), Theorem 3.2 (OFUGLB-e, checked against the authors' program); with a
     ridge, a certified fit and the Hessian at its anchor: docs/theory.md, section 9.3 (Theorem 33).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ofuglb().confidence
-    OfuGlbSet()
     """
 
     stored_name = "OfuGlbSet"
@@ -250,16 +208,7 @@ class OfuGlbSet(Confidence[HessianMleState]):
 @documented(
     returns=SIMULATED,
     raises="in a run, if the link's loss is no likelihood",
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
-    confidence="The radius. None (default): `OfuGlbSet`. Or `Fixed(alpha)`, a constant.",
-    tolerance=(
-        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
-        "takes more passes over the samples and makes the ellipsoid smaller, which pays for "
-        "what the fit and its Hessian are off."
-    ),
+    radius="`OfuGlbSet`",
 )
 def one_ofuglb(
     exploration: float = 1.0,
@@ -285,25 +234,13 @@ def one_ofuglb(
     >>> fg.one_ofuglb().centralised
     True
     """
-    return _ofuglb(
-        "One-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=True
-    )
+    each = n_ofuglb(exploration, ridge, delta, confidence, tolerance, choice)
+    return replace(each, name="One-OFUGLB", centralised=True)
 
 
 @documented(
     raises="in a run, if the link's loss is no likelihood",
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
-        "It does not multiply `Fixed`."
-    ),
-    confidence=(
-        "The radius. None (default): `OfuGlbSet`, with δ/N per client. Or `Fixed(alpha)`, a "
-        "constant."
-    ),
-    tolerance=(
-        "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one "
-        "takes more passes over the samples and makes the ellipsoid smaller."
-    ),
+    radius="`OfuGlbSet`, with δ/N per client",
 )
 def n_ofuglb(
     exploration: float = 1.0,
@@ -328,23 +265,8 @@ def n_ofuglb(
     >>> fg.n_ofuglb().trigger
     Never()
     """
-    return _ofuglb(
-        "N-OFUGLB", exploration, ridge, delta, confidence, choice, tolerance, centralised=False
-    )
-
-
-def _ofuglb(
-    name: str,
-    exploration: float,
-    ridge: float,
-    delta: float,
-    confidence: Confidence[Any] | None,
-    choice: Choice | None,
-    tolerance: float | None,
-    centralised: bool,
-) -> Algorithm:
     return Algorithm(
-        name=name,
+        name="N-OFUGLB",
         local_update=HessianMle(tolerance),
         global_update=None,
         trigger=Never(),
@@ -352,6 +274,5 @@ def _ofuglb(
         ridge=ridge,
         delta=delta,
         exploration=exploration,
-        centralised=centralised,
         choice=Ucb() if choice is None else choice,
     )

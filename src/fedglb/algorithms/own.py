@@ -1,4 +1,4 @@
-"""Parts of one's own by name: `"package.module:function"`, as files have them."""
+"""Parts from `"package.module:function"` paths, as files write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
 
 def is_own(name: object) -> bool:
-    """Return whether a name is that of a function of somebody's own.
+    """Return whether a name is a `module:function` path.
 
     Examples
     --------
@@ -28,30 +28,7 @@ def is_own(name: object) -> bool:
 
 
 def find(argument: str | Place, name: str) -> Callable[..., Any]:
-    """Import the function or class that a name stands for.
-
-    Parameters
-    ----------
-    argument
-        What an error calls it.
-    name
-        The module, a colon, and the name there.
-
-    Returns
-    -------
-    Callable
-        What the module has under that name.
-
-    Raises
-    ------
-    InvalidInput
-        If the module cannot be imported, or has no such function.
-
-    Examples
-    --------
-    >>> find("choice", "fedglb.parts.choice:Sigma")(3.0)
-    Sigma(width=3.0)
-    """
+    """Import the function or class that a path stands for; errors call the path `argument`."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
@@ -86,44 +63,25 @@ def takes(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: p.default for name, p in found.items() if p.kind in by_keyword}
 
 
-def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
-    """Call a function of somebody's own, and check what it returns.
-
-    Parameters
-    ----------
-    argument
-        Where the name was given, for errors about the function. Errors about one of the options
-        name the option alone.
-    name
-        `"package.module:function"`.
-    options
-        Its parameters.
-    kind
-        What it has to return.
-    example
-        How such an object is made, for errors.
-
-    Raises
-    ------
-    InvalidInput
-        If there is no such function, if it lacks a parameter, does not take one, raises an error
-        or returns something else.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Choice
-    >>> call(("choice",), "fedglb.parts.choice:Sigma", {"width": 3.0}, Choice, "fg.Ucb()")
-    Sigma(width=3.0)
-    """
-    function = find(argument, name)
-    known = takes(function)
+def check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raise unless `name` takes all options, and those of `known` without a default are given."""
     for key, value in options.items():
         if key not in known:
             allowed = f"only parameters that {name} takes: {', '.join(known) or 'none'}"
-            raise InvalidInput(key, value, allowed)
+            raise InvalidInput(str(key), value, allowed)
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in options:
             raise InvalidInput(key, None, f"a value: {name} needs one")
+
+
+def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
+    """Call the function of a path, and check that it returns a `kind`.
+
+    Errors about the function name `argument`, those about an option the option alone; `example`
+    shows how such an object is made.
+    """
+    function = find(argument, name)
+    check_options(name, options, takes(function))
     try:
         made: Any = function(**options)
     except InvalidInput:

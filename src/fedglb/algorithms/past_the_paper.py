@@ -1,30 +1,28 @@
-"""Past the paper: `fedglb_iterate`, `fedglb_mix` and `fedglb_auto`.
+"""Past the paper: `fedglb_iterate`, `fedglb_mix`, `fedglb_auto` and `fedglb_private`.
 
 The first repairs FedGLB-UCB for real data, the second is proven without a multiplier, the third
-needs nothing to be chosen.
+needs nothing to be chosen, the fourth takes each sample in once, with privacy if wanted.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from fedglb.algorithms.base import Algorithm
 from fedglb.algorithms.documented import documented
+from fedglb.algorithms.fedglb_ucb import fedglb_ucb
 from fedglb.parts.choice import Bayes, Choice, Ucb
 from fedglb.parts.confidence import Confidence, Iterate, Mixture, Posterior
-from fedglb.parts.global_update import AGD, GlobalUpdate, OneExchange
-from fedglb.parts.local_update import Anchored, Ons
+from fedglb.parts.global_update import GlobalUpdate, OneExchange, OnePass
+from fedglb.parts.local_update import Anchored, FrozenHessian
 from fedglb.parts.ridge import Evidence
-from fedglb.parts.trigger import Clock, Event
+from fedglb.parts.trigger import Clock, Event, Geometric
 from fedglb.privacy import GaussianMechanism
 
 
-@documented(
-    exploration=(
-        "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius."
-    ),
-)
+@documented()
 def fedglb_iterate(
     threshold: float,
     solver: GlobalUpdate | None = None,
@@ -51,17 +49,10 @@ def fedglb_iterate(
     >>> algorithm.confidence, algorithm.trigger
     (Iterate(), Event(threshold=1.0, clock='own samples'))
     """
-    return Algorithm(
-        name="FedGLB-Iterate",
-        local_update=Ons(),
-        global_update=AGD() if solver is None else solver,
-        trigger=Event(threshold, clock),
-        confidence=Iterate(),
-        ridge=ridge,
-        delta=delta,
-        exploration=exploration,
-        choice=Ucb() if choice is None else choice,
+    repaired = fedglb_ucb(
+        threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice
     )
+    return replace(repaired, name="FedGLB-Iterate")
 
 
 @documented(
@@ -181,5 +172,76 @@ def fedglb_auto(
         confidence=Posterior() if confidence is None else confidence,
         choice=Bayes() if choice is None else choice,
         ridge=Evidence() if ridge is None else ridge,
+        privacy=privacy,
+    )
+
+
+@documented(
+    raises="when a run starts, if rewards have no bound and `privacy` has no `reward_limit`",
+    updates="B, the number of updates; with privacy, of releases that the noise is made for.",
+    first=(
+        "The step of the first update, in a federation the second. None (default): where the "
+        "sums are about as large as the noise in them."
+    ),
+    privacy="``fg.GaussianMechanism(epsilon, delta)``; None (default): no noise.",
+    growth=(
+        "How much later each update is than the one before, a factor > 1. None (default): "
+        "such that the updates fill the horizon. A federation needs `first` and `growth`."
+    ),
+    confidence=(
+        "The radius. None (default): one standard deviation of the Laplace posterior, the "
+        "noise of privacy in it; nothing is proven then. ``fg.OnePassRadius()`` is the proven "
+        "set: without noise `Ucb` by it has no more regret than the default, with much noise "
+        "several times as much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what "
+        "the default may play. ``fg.Fixed(alpha)`` is a constant."
+    ),
+    choice="Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.",
+    delta=(
+        "δ, the probability with which some confidence set may fail, in (0, 1): not the δ of "
+        "`privacy`."
+    ),
+)
+def fedglb_private(
+    updates: int,
+    first: float | None = None,
+    privacy: GaussianMechanism | None = None,
+    growth: float | None = None,
+    confidence: Confidence[Any] | None = None,
+    choice: Choice | None = None,
+    ridge: float = 1.0,
+    delta: float = 0.01,
+) -> Algorithm:
+    """FedGLB with updates that take each sample in once, on a schedule known in advance.
+
+    At each update a client sends d + d(d+1)/2 numbers and gets a model: sums over all clients are
+    all that the coordinator needs. Between updates clients play the shared model and nothing
+    else. So noise in these sums makes it differentially private for every user, and secure sums
+    hide each client's own from the coordinator.
+
+    References
+    ----------
+    docs/privacy.md; docs/theory.md, section 10.
+
+    Examples
+    --------
+    >>> import fedglb as fg
+    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=50, arms=5)
+    >>> privacy = fg.GaussianMechanism(epsilon=1.0, delta=1e-6)
+    >>> private = fg.fedglb_private(updates=10, privacy=privacy)
+    >>> run = fg.simulate(private, env, horizon=100, seed=1)
+    >>> print(str(run.privacy).splitlines()[0])
+    epsilon = 1, delta = 1e-06 (zero-out neighbours); spent so far: epsilon = 1
+    """
+    if choice is None:
+        choice = Bayes() if confidence is None else Ucb()
+    return Algorithm(
+        name="FedGLB-Private",
+        local_update=FrozenHessian(),
+        global_update=OnePass(),
+        trigger=Geometric(updates, first, growth),
+        confidence=Posterior() if confidence is None else confidence,
+        ridge=ridge,
+        delta=delta,
+        choice=choice,
         privacy=privacy,
     )

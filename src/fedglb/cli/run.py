@@ -22,9 +22,9 @@ from fedglb.algorithms.catalog import (
     RADII,
     SOLVERS,
     all_parameters,
+    as_table,
     build,
     parameters,
-    solver_table,
 )
 from fedglb.cli.common import Json, console, finite, print_json
 from fedglb.cli.progress import progress
@@ -176,7 +176,7 @@ def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
     solver = given.get("solver")
     if isinstance(solver, dict) and "name" not in solver:  # options of the preset's own solver
         own = build(name, {k: v for k, v in given.items() if k != "solver"}).solver
-        given["solver"] = {**solver_table(own), **solver}
+        given["solver"] = {**as_table(own), **solver}
     return build(name, given)
 
 

@@ -20,9 +20,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     """A rule for when there is a global update. Subclasses are frozen dataclasses.
 
     There are two ways. A client asks for an update after its own sample in step t if
-    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or, with
-    `own_samples`, if n_i·log_gain ≥ `level`, n_i being its own samples since the last model; one
-    that is not `clocked`, if log_gain ≥ `level`. And an update may be `due` at the end of a step.
+    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)); `clocked_by`
+    may put another factor in place of t − t_last. And an update may be `due` at the end of a step.
 
     References
     ----------
@@ -43,8 +42,6 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     #: Whether the rule uses log_gain, which not every local update tracks.
     needs_gain: ClassVar[bool] = False
-    #: Whether time (steps, or own samples) multiplies log_gain.
-    clocked: ClassVar[bool] = True
     #: Whether the times of updates are known in advance, and so leak nothing of the samples.
     public: ClassVar[bool] = False
 
@@ -68,9 +65,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         return math.inf
 
     @property
-    def own_samples(self) -> bool:
-        """Whether a client's own samples since the last model count, and not steps."""
-        return False
+    def clocked_by(self) -> Clock | None:
+        """What multiplies log_gain: steps, or own samples since the last model; None: nothing."""
+        return "steps"
 
     def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0) -> bool:
         """Return whether a client asks for an update after its own sample in step t.
@@ -84,16 +81,17 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         log_gain
             log(det A_i / det(A_i − ΔA_i)) of the client.
         samples
-            n_i, the client's own samples since the last model; given where `own_samples`.
+            n_i, the client's own samples since the last model.
 
         Returns
         -------
         bool
-            By default (t − t_last)·log_gain ≥ `level`, or n_i·log_gain ≥ `level`.
+            By default whether log_gain, times what `clocked_by` says, is at least `level`.
         """
-        if not self.clocked:
+        if self.clocked_by is None:
             return log_gain >= self.level
-        return (samples if self.own_samples else t - t_last) * log_gain >= self.level
+        clock = samples if self.clocked_by == "own samples" else t - t_last
+        return clock * log_gain >= self.level
 
     def due(self, setting: Setting, t: int) -> bool:
         """Return whether an update is due at the end of step t; never, by default.
@@ -122,37 +120,16 @@ class Event(Trigger):
     in this step do not ask, unless D = 0. With own samples they may; where all clients act in every
     step, the same D then makes more updates.
 
-    Parameters
-    ----------
-    threshold
-        D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity
-        never.
-    clock
-        "steps" (default): t − t_last, as the paper prints it. "own samples": n_i, the count over
-        which the paper's proof sums a client's regret since the last update.
-
-    Raises
-    ------
-    InvalidInput
-        If `threshold` is not a number ≥ 0 or infinity, or there is no such clock.
-
-    References
-    ----------
     Li and Wang (2022), Algorithm 1, line 8; Eq. (4) has > in place of ≥ (erratum 2).
-
-    Examples
-    --------
-    >>> trigger = Event(10.0)
-    >>> trigger.fires(t=30, t_last=10, log_gain=0.4), trigger.fires(t=30, t_last=10, log_gain=0.5)
-    (False, True)
-    >>> Event(10.0, clock="own samples").fires(t=30, t_last=30, log_gain=0.5, samples=20)
-    True
     """
 
     stored_name = "Event"
 
     needs_gain = True
+    #: D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity never
     threshold: float
+    #: "steps" (default): t − t_last, as the paper prints it. "own samples": n_i, the count over
+    #: which the paper's proof sums a client's regret since the last update
     clock: Clock = "steps"
 
     def __post_init__(self) -> None:
@@ -163,9 +140,9 @@ class Event(Trigger):
         one_of("clock", self.clock, get_args(Clock))
 
     @property
-    def own_samples(self) -> bool:
-        """Whether the clock counts the client's own samples."""
-        return self.clock == "own samples"
+    def clocked_by(self) -> Clock:
+        """The clock."""
+        return self.clock
 
     @property
     def level(self) -> float:
@@ -177,34 +154,17 @@ class Event(Trigger):
 class Growth(Trigger):
     """A client asks where its own samples since its last model make det A more than 1 + C times.
 
-    That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): no clock has a part in it.
+    That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): time does not count.
 
-    Parameters
-    ----------
-    threshold
-        C ≥ 0: the smaller, the more updates; 0 asks after every sample that is not zero, infinity
-        never.
-
-    Raises
-    ------
-    InvalidInput
-        If `threshold` is not a number ≥ 0 or infinity.
-
-    References
-    ----------
     He et al. (2022), Algorithm 1, has this condition, with α for C.
-
-    Examples
-    --------
-    >>> trigger = Growth(1.0)
-    >>> trigger.fires(t=30, t_last=10, log_gain=0.69), trigger.fires(t=30, t_last=10, log_gain=0.7)
-    (False, True)
     """
 
     stored_name = "Growth"
 
     needs_gain = True
-    clocked = False
+    clocked_by = None
+    #: C ≥ 0: the smaller, the more updates; 0 asks after every sample that is not zero, infinity
+    #: never
     threshold: float
 
     def __post_init__(self) -> None:
@@ -223,32 +183,13 @@ class Growth(Trigger):
 class Schedule(Trigger):
     """Updates at the end of steps ⌊T/B⌋, 2⌊T/B⌋, …, B of them.
 
-    Parameters
-    ----------
-    updates
-        B, the number of global updates, 1 ≤ B ≤ T.
-
-    Raises
-    ------
-    InvalidInput
-        If `updates` is not a whole number ≥ 1; from `check`, if the horizon is not known or B > T.
-
-    References
-    ----------
     Li and Wang (2022), Algorithms 4 to 6.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> setting = fg.fedglb_ucb_1(updates=3).setting(fg.Problem(dim=2), clients=2, horizon=10)
-    >>> [t for t in range(1, 11) if Schedule(3).due(setting, t)]
-    [3, 6, 9]
     """
 
     stored_name = "Schedule"
 
     public = True
-    updates: int
+    updates: int  # B, the number of global updates, 1 ≤ B ≤ T
 
     def __post_init__(self) -> None:
         integer("updates", self.updates)
@@ -281,42 +222,18 @@ class Geometric(Trigger):
     In a simulation the first is at the end of step t₁ and the next at ⌈t₁g⌉, ⌈t₁g²⌉, …, each at
     least a step later than the one before. In a federation times are seconds since its start.
 
-    Parameters
-    ----------
-    updates
-        B, the number of global updates.
-    first
-        t₁: a step, or in a federation seconds. None (default): in a simulation, where the sums are
-        about as large as the noise of privacy in them; the first step where there is none.
-    growth
-        g > 1. None (default): in a simulation the one for which the update after the last would
-        be at the horizon.
-
-    Raises
-    ------
-    InvalidInput
-        If a number is out of its range; from `check`, if neither the horizon nor `first` and
-        `growth` are known, or there are more updates than steps.
-
-    References
-    ----------
     docs/privacy.md, "When there are updates".
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> setting = fg.fedglb_private(updates=6).setting(fg.Problem(dim=2), clients=2, horizon=100)
-    >>> Geometric(6).steps(setting)
-    (1, 3, 5, 10, 22, 47)
-    >>> Geometric(4, first=60.0, growth=2.0).seconds()
-    (60.0, 120.0, 240.0, 480.0)
     """
 
     stored_name = "Geometric"
 
     public = True
-    updates: int
+    updates: int  # B, the number of global updates
+    #: t₁: a step, or in a federation seconds. None (default): in a simulation, where the sums are
+    #: about as large as the noise of privacy in them; the first step where there is none
     first: float | None = None
+    #: g > 1. None (default): in a simulation the one for which the update after the last would be
+    #: at the horizon
     growth: float | None = None
 
     def __post_init__(self) -> None:
@@ -351,18 +268,7 @@ class Geometric(Trigger):
         return t in self.steps(setting)
 
     def steps(self, setting: Setting) -> tuple[int, ...]:
-        """Return the steps at whose ends updates are due.
-
-        Parameters
-        ----------
-        setting
-            The setting of the run, with its horizon.
-
-        Returns
-        -------
-        tuple of int
-            B of them, or as many as there are up to the horizon.
-        """
+        """Return the steps at whose ends updates are due."""
         return _geometric_steps(self, setting)
 
     def seconds(self) -> tuple[float, ...]:
@@ -407,13 +313,7 @@ def _first_step(setting: Setting) -> float:
 
 @dataclass(frozen=True)
 class Always(Trigger):
-    """A client asks after each of its samples.
-
-    Examples
-    --------
-    >>> Always().fires(t=1, t_last=1, log_gain=0.0)
-    True
-    """
+    """A client asks after each of its samples."""
 
     stored_name = "Always"
 
@@ -425,12 +325,6 @@ class Always(Trigger):
 
 @dataclass(frozen=True)
 class Never(Trigger):
-    """There are no global updates: every client learns alone.
-
-    Examples
-    --------
-    >>> Never().fires(t=100, t_last=0, log_gain=1e6)
-    False
-    """
+    """There are no global updates: every client learns alone."""
 
     stored_name = "Never"

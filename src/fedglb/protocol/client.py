@@ -221,8 +221,8 @@ class Client(Learner):
             return
         self.update, self.frozen = update, len(self.samples)
         solver = self.algorithm.global_update
-        if solver is not None and solver.download_level is not None:
-            self.algorithm.local_update.uploaded(self.state)
+        if solver is not None:
+            solver.course.uploaded(self.algorithm.local_update, [self.state])
 
     def has_ready(self, message: SumsRequest) -> bool:
         """Return whether the reply is cached, so that it takes no pass over the samples.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, integer
-from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
+from fedglb.parts.global_update import Holding
 from fedglb.protocol.checks import LARGEST, check_identities, check_one_kind, reward_range
 from fedglb.protocol.messages import (
     BatchSums,
@@ -38,22 +38,9 @@ from fedglb.protocol.persistence import (
 )
 from fedglb.protocol.update import IDLE, Contribution, Update, UpdateRecord
 from fedglb.setting import Setting
-from fedglb.typing import FloatArray, IntArray
+from fedglb.typing import IntArray
 
 _NUMBERS = ("syncs", "rounds", "started", "finished", "t")
-
-
-@dataclasses.dataclass(frozen=True)
-class Holding:
-    """What a client has of A, λI + Σ x xᵀ over all that it uploaded or was sent; its log det."""
-
-    matrix: FloatArray
-    log_det: float
-
-    @classmethod
-    def of(cls, matrix: FloatArray) -> Holding:
-        """Return the holding with this matrix."""
-        return cls(matrix, log_det(matrix))
 
 
 class Coordinator:
@@ -264,8 +251,8 @@ class Coordinator:
                 if solver is None:
                     raise InvalidInput("message", message.name, "none: there are no updates here")
                 self.ledger.count(message)
-                newest = message.update >= self.finished or solver.alone
-                wanted = self.update is None and newest
+                begins = solver.course.begins(message.update, self.finished)
+                wanted = self.update is None and begins
                 return self.begin(message.t, message.client) if wanted else []
             case Covariance() | ModelSums() | Derivatives() | BatchSums():
                 if self.update is None or not self.update.awaits(message):
@@ -388,10 +375,9 @@ class Coordinator:
         solver = self.algorithm.global_update
         if solver is None or self.update is not None:
             raise InvalidInput("begin", f"phase {self.phase}", "an idle coordinator with a solver")
-        if client is None and solver.alone:
-            raise InvalidInput("client", None, "the client that asks: it takes part alone")
+        participants = solver.course.participants(self.clients, client)
         self.started, self.t = self.started + 1, t
-        self.update = self._update(client)
+        self.update = self._update(participants, client)
         return self.update
 
     def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
@@ -410,44 +396,23 @@ class Coordinator:
         self.syncs += 1
         self.rounds += update.rounds
         self.update = None
-        return model, self._recipients(update, model)
+        return model, self._recipients(update)
 
-    def _recipients(self, update: Update, model: SharedModel) -> list[ClientId]:
-        """Return who gets the model: all, the client that asked, or all that lag.
-
-        A client lags if log(det A / det A_j) reaches the solver's `download_level`; A_j is its
-        holding (Li and Wang, AISTATS 2022, Async-LinUCB: the download event).
-        """
-        level = update.solver.download_level
-        if not update.solver.alone:
-            return list(self.clients)
-        if level is None:
-            return list(update.participants)
+    def _recipients(self, update: Update) -> list[ClientId]:
+        """Return who gets the model."""
         assert update.solve is not None
-        uploaded = update.solve.objective.covariance
-        assert uploaded is not None
         prior = self.algorithm.local_update.prior(self.setting)
-        nothing, everything = Holding.of(prior * np.eye(len(uploaded))), Holding.of(model.matrix)
-        held = self.holdings
-        for client in update.participants:
-            held[client] = Holding.of(held.get(client, nothing).matrix + uploaded)
-        found = [
-            client
-            for client in self.clients
-            if everything.log_det - held.get(client, nothing).log_det >= level
-        ]
-        held.update(dict.fromkeys(found, everything))
-        return found
+        return update.solver.course.recipients(
+            self.clients, update.participants, update.solve.objective, prior, self.holdings
+        )
 
-    def _update(self, asked_by: ClientId | None = None) -> Update:
+    def _update(self, participants: Iterable[ClientId], asked_by: ClientId | None = None) -> Update:
         solver = self.algorithm.global_update
         assert solver is not None
-        # a new coordinator's `restore` says who takes part where `asked_by` is None
-        alone = solver.alone and asked_by is not None
         common: dict[str, Any] = {
             "algorithm": self.algorithm, "setting": self.setting, "rewards": self.rewards,
             "number": self.started, "t": self.t, "asked_by": asked_by,
-            "participants": {asked_by: None} if alone else dict(self.clients),
+            "participants": dict.fromkeys(participants),
             "previous": self.model, "base": self.finished if self.model is not None else 0,
         }  # fmt: skip
         if solver.one_pass:
@@ -530,6 +495,6 @@ class Coordinator:
             message, direction = name.split(".")
             self.ledger.entries[message, direction] = Entry(*(int(v) for v in totals))
         if update := nested(arrays, "update"):
-            self.update = self._update()
+            self.update = self._update(self.clients)  # `restore` says who takes part
             self.update.restore(update)
         return self

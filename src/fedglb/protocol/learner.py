@@ -274,7 +274,7 @@ class Learner:
             Whether it fires.
         """
         trigger, state = self.algorithm.trigger, self.state
-        if not trigger.own_samples:  # a user's trigger may take only these three
+        if trigger.clocked_by != "own samples":  # a user's trigger may take only these three
             return trigger.fires(t, state.t_last, state.log_gain)
         return trigger.fires(t, state.t_last, state.log_gain, state.updates)
 

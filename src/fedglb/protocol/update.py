@@ -284,9 +284,8 @@ class Update:
     def record(self) -> UpdateRecord:
         """Return the record of this update."""
         assert self.solution is not None
-        fitted: Mapping[ClientId, Contribution] = self.fitted()
-        if self.solver.alone:  # the others' samples are in the model too
-            fitted = {**self.kept, **fitted}
+        # `kept`: samples of other clients may be in the model too
+        fitted: Mapping[ClientId, Contribution] = {**self.kept, **self.fitted()}
         return UpdateRecord(
             t=self.t,
             client=self.asked_by,

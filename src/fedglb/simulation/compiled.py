@@ -137,9 +137,9 @@ class CompiledEngine(Engine):
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
-            own_samples=trigger.own_samples,
-            clocked=trigger.clocked,
-        )
+            own_samples=trigger.clocked_by == "own samples",
+            clocked=trigger.clocked_by is not None,
+        )  # fmt: skip
 
     def play(self, block: BlockArrays) -> None:
         """Play the steps of a block."""
@@ -254,13 +254,12 @@ class CompiledEngine(Engine):
         local, ids = self.algorithm.local_update, [int(i) for i in update.participants]
         self._frozen[ids], self._took_part[ids] = self.learners.counts[ids], update.number
         self._hold(model)
-        if update.solver.download_level is not None:
-            local.uploaded(self._state(ids[0]))
-        if update.solver.alone:
+        update.solver.course.uploaded(local, (self._state(i) for i in ids))
+        if len(ids) == len(recipients) == len(self.learners.counts):
+            self._adopt_together(model)
+        else:
             for i in recipients:
                 self._adopt_alone(i, model)
-        else:
-            self._adopt_together(model)
         self._adopted[recipients], self._t_last[recipients] = update.number, model.t
         if self.at_model:
             self._summed[:] = -1  # they are sums at the model before

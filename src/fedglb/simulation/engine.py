@@ -41,9 +41,7 @@ class Engine(ABC):
 
     def holder(self, record: UpdateRecord) -> int:
         """Return which client holds the model of an update: the one that it was made for."""
-        solver = self.algorithm.global_update
-        alone = solver is not None and solver.alone
-        return record.client if alone and isinstance(record.client, int) else 0
+        return record.client if isinstance(record.client, int) else 0
 
     def _theta(self) -> FloatArray | None:
         """Return θ of the last model that all clients share; None if there was none."""

@@ -153,7 +153,7 @@ def test_the_coordinator_and_its_honest_clients_go_on(tmp_path, algorithm, caplo
             payload = upward(running, rng)
             if rng.random() < 0.9:
                 payload = changed(payload, rng)
-            if running.session.admits("c", payload, running.now):
+            if running.session.gate.admits("c", payload, running.now):
                 before = {c for c in running.coordinator.clients if c != "c"}
                 out = running.session.receive("c", payload, running.now)
                 for name, down in out:  # whatever it leads to is well-formed

@@ -128,15 +128,6 @@ def test_without_draws_there_is_no_estimate():
 # -- what propensities are for: how would another rule have done? -------------------------------
 
 
-def test_weighting_by_exact_propensities_is_unbiased():
-    """The value of playing uniformly, from what ε-greedy played; its own mean is far off."""
-    arms, propensities, _ = decisions(EpsilonGreedy(0.3, Ucb()), 20_000)
-    assert close(REWARDS[arms] / propensities / K, REWARDS.mean())
-    assert abs(REWARDS[arms].mean() - REWARDS.mean()) > 0.05
-    for arm in range(K):
-        assert close((arms == arm) / propensities, 1.0)
-
-
 @pytest.mark.parametrize("m", [1, 4, 50])
 def test_weighting_by_estimated_propensities_has_the_bias_that_is_documented(m):
     """E[1{arm = a}/p̂] = 1 − (1 − p)^(m + 1), as Σ_w C(m, w) pʷ(1 − p)^(m − w)·p(m + 1)/(w + 1)."""

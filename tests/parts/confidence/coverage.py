@@ -17,6 +17,8 @@ ALGORITHMS: dict[str, Callable[[float], fg.Algorithm]] = {
     "FedGLB, event": lambda e: fg.fedglb_ucb(2.0, fg.Newton(), e, 1.0, DELTA),
     "FedGLB, schedule": lambda e: fg.fedglb_ucb_2(5, fg.Newton(), e, 1.0, DELTA),
     "FedGLB, never": lambda e: fg.n_ons_glm(e, 1.0, DELTA),
+    "Iterate, event": lambda e: fg.fedglb_iterate(0.5, fg.Newton(), e, 1.0, DELTA),
+    "Iterate, never": lambda e: fg.n_ons_glm(e, 1.0, DELTA, fg.Iterate()),
     "GlobalModel": lambda e: fg.fedglb_ucb_1(5, fg.Newton(), e, 1.0, DELTA),
     "OwnModel, one": lambda e: fg.one_ucb_glm(e, 1.0, DELTA),
     "OwnModel, each": lambda e: fg.n_ucb_glm(e, 1.0, DELTA),
@@ -56,7 +58,7 @@ def coverage(
         def watch(t, i, client, star=star, ratios=ratios):
             if t < first:
                 return
-            error = client.state.centre - star
+            error = client.algorithm.confidence.centre(client.state) - star
             ratios.append(float(np.sqrt(error @ client.state.matrix @ error) / client.alpha))
 
         fg.simulate(algorithm, env, horizon, seed, engine="reference", observer=watch)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import exp, factorial, log, sqrt
+from math import log, sqrt
 
 import numpy as np
 from numpy.linalg import norm, slogdet, solve
 
-from fedglb.kernels.linalg import norm as norm_of_the_kernels
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.setting import Setting
 from tests.parts.confidence.traces import Moment, Sync, dual_norm
 
@@ -103,67 +101,6 @@ def global_model(m: Moment):
     return A, None, m.sync.solution.theta, sync_global_radius(m, m.sync, s.delta)
 
 
-def own_model(m: Moment):
-    """A, None, centre, α of the exact-MLE baselines; centre and anchor are not recomputed."""
-    s, d, theta = m.setting, len(m.star), m.state.theta
-    c, S = s.problem.c_mu, s.problem.S
-    A = s.ridge / c * np.eye(d) + m.X.T @ m.X
-    if not len(m.y):
-        return A, None, theta, sqrt(s.ridge / c) * S
-    residual, nu = own_residual(m)
-    # to the last bit, which the root magnifies
-    length = norm_of_the_kernels(theta)
-    slack = sqrt(nu * length * max(S - length, 0.0) / c)
-    zero = np.zeros(d)
-    exact = global_radius(s, A, zero, 0.0, zero, s.delta / s.clients)
-    return A, None, theta, residual / c + slack + exact
-
-
-def own_residual(m: Moment) -> tuple[float, float]:
-    """A bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, and ν, of a fit by the quadratic model at its anchor."""
-    s, theta, anchor = m.setting, m.state.theta, m.state.anchor
-    S = s.problem.S
-    slopes, h = m.link.slope(m.X @ anchor), m.X @ (theta - anchor)
-    nu = 0.0
-    if norm(theta) >= S * (1.0 - 1e-9):
-        model = gradient(m.link, m.X, m.y, anchor, s.ridge) + s.ridge * (theta - anchor)
-        nu = max(-float(theta @ (model + m.X.T @ (slopes * h))) / float(theta @ theta), 0.0)
-    concordance = s.problem.link.self_concordance(S)
-    reach = concordance * float(norm(theta - anchor))
-    steepest = min(s.problem.k_mu, float(m.link.slope(0.0)) * exp(concordance * norm(anchor)))
-    # (e^u − 1 − u)/u = Σ u^j/(j+1)!
-    excess = sum(reach**j / factorial(j + 1) for j in range(1, 60))
-    return excess * sqrt(steepest * float(slopes @ (h * h))), nu
-
-
-def linear(m: Moment):
-    """A, b, centre, α of DisLinUCB."""
-    s, e = m.setting, m.epoch
-    X, y = np.concatenate([m.old_X, m.X]), np.concatenate([m.old_y, m.y])
-    A, b, centre, _ = ellipse(s.ridge, X, y)
-    log_ratio = log_det(A) - log_det(s.ridge * np.eye(len(A)))
-    union = 2.0 * log(s.clients * e * (e + 1) / s.delta)
-    alpha = s.problem.R * sqrt(log_ratio + union) + sqrt(s.ridge) * s.problem.S
-    return A, b, centre, alpha
-
-
-def residual_bound(m: Moment) -> float:
-    """G."""
-    s, link = m.setting, m.link
-    S, R = s.problem.S, s.problem.R
-    low, high = s.problem.link.support
-    if np.isfinite([low, high]).all():
-        return max(high - float(link.mean(-S)), float(link.mean(S)) - low)
-    k = max(float(np.max(link.slope(np.linspace(-S, S, 2001)))), 0.0)
-    return 2.0 * k * S + R * sqrt(2.0 * log(2.0 * s.clients * s.horizon / s.delta))
-
-
-def lazy_gamma(m: Moment, rate: LazyRate) -> float:
-    """γ = c/(G² n_max)."""
-    n_max = m.setting.clients * (m.setting.horizon // rate.updates)
-    return m.setting.problem.c_mu / (residual_bound(m) ** 2 * n_max)
-
-
 def lazy_losses(m: Moment):
     """The client's sequence F_1, …, F_P: for each X, y and the model that it is evaluated at.
 
@@ -187,18 +124,3 @@ def lazy_sums(m: Moment):
         A = A + np.outer(g, g)
         out.append((g, A))
     return out
-
-
-def lazy(m: Moment, rate: LazyRate):
-    """V, b, centre, α of variant 3."""
-    s, gamma = m.setting, lazy_gamma(m, rate)
-    S = s.problem.S
-    norms = sum(dual_norm(g, A) ** 2 for g, A in lazy_sums(m))
-    regret = norms / (2.0 * gamma) + gamma * s.ridge * S**2 / 2.0
-    losses = lazy_losses(m)
-    X = np.concatenate([m.X[:0], *(part for part, _, _ in losses)])
-    z = np.concatenate([np.zeros(0), *(part @ at for part, _, at in losses)])
-    V, b, centre, rest = ellipse(s.ridge, X, z)
-    delta = s.delta / (s.clients * (rate.updates + 1))
-    beta = local_bound(regret, s.problem.c_mu, s.problem.R, delta)
-    return V, b, centre, sqrt(max(s.ridge * S**2 + beta + rest, 0.0))

@@ -12,11 +12,10 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq
 
 import fedglb as fg
-from fedglb.parts.confidence.fedglb import ons_regret_bound
-from fedglb.parts.confidence.online import REFINEMENTS, prediction_error_bound
+from fedglb.parts.confidence.fedglb import REFINEMENTS, ons_regret_bound, prediction_error_bound
 from tests import plain
 from tests.parts.confidence import formulas
-from tests.parts.confidence.traces import LINKS, PROVEN, Case, Moment, ellipsoid_norm, trace
+from tests.parts.confidence.traces import CASES, LINKS, PROVEN, Case, Moment, ellipsoid_norm, trace
 
 DELTA = 0.05
 ALGORITHMS = {
@@ -26,12 +25,6 @@ ALGORITHMS = {
     "schedule": fg.fedglb_ucb_2(4, fg.Newton(), delta=DELTA),
     "never": fg.n_ons_glm(delta=DELTA),
 }
-CASES = [
-    {"seed": 1},
-    {"seed": 2, "star": 0.3},
-    {"seed": 3, "noise": "bounded"},
-    {"seed": 4, "radius": 2.5},
-]
 
 
 class Terms:
@@ -221,23 +214,3 @@ def test_prediction_error_bound(B, c, R, delta):
     assert_allclose(limit, exact, rtol=1e-8, atol=1e-9)
     start = 2.0 * a + f**2 * log(sqrt(4.0 * a + f**4 / (4.0 * delta**2)) / delta) - 1.0
     assert_allclose(bounds[0], start, rtol=1e-12)
-
-
-def test_the_sum_of_the_shares_is_half_of_delta():
-    """Σ_i Σ_e δ/(2N·e(e+1)) = δ/2, and the radius of each epoch uses its own share."""
-    run = trace(ALGORITHMS["event"], Case("logistic", seed=1))
-    shares: dict[int, float] = {}
-    for m in run.moments:
-        v, s = Terms(m), m.setting
-        beta = m.alpha**2 - v.prior + m.state.squares - float(m.state.centre @ m.state.b)
-        beta -= 0.0 if m.sync is None else v.start_radius**2
-        B2 = ons_regret_bound(m.state.gradient_norms, v.start_radius, v.c)
-
-        def excess(log_share: float, B2=B2, v=v, s=s, beta=beta) -> float:
-            share = float(np.exp(log_share))
-            return prediction_error_bound(B2, v.c, s.problem.R, share, REFINEMENTS) - beta
-
-        shares[m.epoch] = float(np.exp(brentq(excess, -30.0, -0.01, xtol=1e-12)))
-    assert len(shares) >= 4
-    for e, share in shares.items():
-        assert_allclose(share, DELTA / (2.0 * 3 * e * (e + 1)), rtol=1e-5)

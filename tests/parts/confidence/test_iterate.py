@@ -19,7 +19,6 @@ from fedglb.samples import Samples
 from tests import plain
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, PROVEN, Case, Moment, ellipsoid_norm, trace
-from tests.protocol.driver import Federation
 
 DELTA = 0.05
 ALGORITHMS = {
@@ -164,16 +163,6 @@ def test_the_radius_from_the_samples(algorithm, link):
     assert len(epochs) == 1 if algorithm == "never" else len(epochs) >= 3
 
 
-def test_it_needs_what_the_lemma_needs():
-    """The coordinator sends the same number, and clients have the same constants."""
-    algorithm = ALGORITHMS["event"]
-    one = trace(algorithm, Case("logistic", seed=1)).syncs[0]
-    setting = algorithm.setting(Case("logistic").problem, 3, None)
-    of_iterate = Iterate().radius_terms(setting, one.objective, one.solution)
-    assert of_iterate == FedGLBRadius().radius_terms(setting, one.objective, one.solution)
-    assert Iterate().constants(setting) == FedGLBRadius().constants(setting)
-
-
 @pytest.mark.parametrize(
     "preset",
     [
@@ -254,56 +243,3 @@ def test_the_set_that_is_tested_is_the_one_around_the_iterate():
     client.algorithm = replace(algorithm, confidence=FedGLBRadius())
     assert contains(0.6001) is False
     assert contains(sqrt(4.0 + 0.36) * 1.0001) is True
-
-
-class Optimistic(Federation):
-    """Clients choose by the bounds of `Iterate`, times `scale`; remembers if θ* was ever lost."""
-
-    scale = 1.0
-    first = 1
-    lost = False
-
-    def interact(self, i, t):
-        client, problem = self.clients[i], self.setting.problem
-        alpha = self.scale * Iterate().radius(self.setting, client.state)
-        if t >= self.first:
-            inside = Iterate().contains(self.setting, client.state, alpha, self.theta)
-            self.lost = self.lost or not inside
-        arms = self.rng.standard_normal((5, self.d))
-        arms /= norm(arms, axis=1, keepdims=True)
-        x = arms[int(np.argmax(bounds(client, arms, alpha, interval=False)[UPPER]))]
-        mean = problem.link.mean(float(x @ self.theta))
-        return client.observe(x, problem.link.sample(mean, self.rng.random(), problem.R), t)
-
-
-def share_lost(algorithm: fg.Algorithm, link: str, runs: int, scale: float, first: int) -> float:
-    lost = 0
-    for seed in range(runs):
-        run = Optimistic(algorithm, fg.Problem(2, LINKS[link]), 3, 15, seed)
-        run.scale, run.first = scale, first
-        run.run()
-        lost += run.lost
-    return lost / runs
-
-
-COVERED = {
-    "event": fg.fedglb_ucb(0.5, fg.Newton(), confidence=Iterate(), delta=0.5),
-    "own samples": fg.fedglb_ucb(
-        0.5, fg.Newton(), confidence=Iterate(), delta=0.5, clock="own samples"
-    ),
-    "never": fg.n_ons_glm(confidence=Iterate(), delta=0.5),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("link", ["logistic", "identity"])
-@pytest.mark.parametrize("algorithm", COVERED)
-def test_coverage(algorithm, link):
-    assert share_lost(COVERED[algorithm], link, 200, 1.0, first=1) <= 0.5
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("link", ["logistic", "identity"])
-@pytest.mark.parametrize("algorithm", COVERED)
-def test_the_check_fails_for_a_small_radius(algorithm, link):
-    assert share_lost(COVERED[algorithm], link, 30, 0.2, first=5) > 0.5

@@ -10,13 +10,14 @@ from numpy.linalg import norm
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.parts.confidence.fedglb import REFINEMENTS, prediction_error_bound
 from fedglb.parts.confidence.lazy_ons import lazy_regret_bound
-from fedglb.parts.confidence.online import REFINEMENTS, prediction_error_bound
-from fedglb.parts.lazy_rate import LazyRate, gradient_bound
+from fedglb.parts.local_update.lazy_ons import LazyRate, gradient_bound
 from fedglb.setting import Setting
 from tests import plain
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import (
+    CASES,
     LINKS,
     PROVEN,
     Case,
@@ -27,12 +28,6 @@ from tests.parts.confidence.traces import (
 )
 
 DELTA = 0.05
-CASES = [
-    {"seed": 1},
-    {"seed": 2, "star": 0.3},
-    {"seed": 3, "noise": "bounded"},
-    {"seed": 4, "radius": 2.5},
-]
 SETTINGS = {  # updates B, ridge λ
     "few": (4, 1.0),
     "many": (10, 1.0),
@@ -181,6 +176,7 @@ def test_gamma_cannot_be_larger(link):
     gap = theta - star
     curved = c / 2.0 * float(np.sum((X @ gap) ** 2))
     assert_allclose(rate.gamma(setting) / 2.0 * float(g @ gap) ** 2, curved, rtol=1e-12)
+    assert LazyRate(5, batch_limit=n).gamma(setting) == rate.gamma(setting)
 
 
 @pytest.mark.parametrize("link", PROVEN)
@@ -198,23 +194,6 @@ def test_the_bound_on_residuals(link):
     else:
         largest = max(np.max(np.abs(functions.mean(z) - y)) for y in (0.0, 1.0))
         assert_allclose(G, largest, rtol=1e-12)
-
-
-def test_the_share_of_delta():
-    """δ/(N(B+1)): a client's sequence of losses begins anew at each of B updates."""
-    updates = 4
-    algorithm = fg.fedglb_ucb_3(updates, delta=DELTA)
-    for m in trace(algorithm, Case("logistic", seed=1)).moments:
-        v = Terms(m, LazyRate(updates))
-        s = m.setting
-        beta = m.alpha**2 - 1.0 - float(m.state.centre @ m.state.b) + v.squares
-        B_P = lazy_regret_bound(v.norms, v.gamma, 1.0, 1.0)
-        share = DELTA / (3 * (updates + 1))
-        for factor, inside in ((1.01, False), (0.99, True)):
-            other = prediction_error_bound(
-                B_P, s.problem.c_mu, s.problem.R, factor * share, REFINEMENTS
-            )
-            assert (other > beta) == inside
 
 
 def test_a_given_limit_on_the_batch():

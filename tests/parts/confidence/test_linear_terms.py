@@ -12,15 +12,9 @@ from numpy.testing import assert_allclose
 import fedglb as fg
 from fedglb.parts.confidence.linear import linear_radius
 from tests.parts.confidence import formulas
-from tests.parts.confidence.traces import Case, dual_norm, ellipsoid_norm, trace
+from tests.parts.confidence.traces import CASES, Case, dual_norm, ellipsoid_norm, trace
 
 DELTA = 0.05
-CASES = [
-    {"seed": 1},
-    {"seed": 2, "star": 0.3},
-    {"seed": 3, "noise": "bounded"},
-    {"seed": 4, "radius": 2.5},
-]
 
 
 @pytest.mark.some(2)

@@ -8,7 +8,7 @@ from math import exp, expm1, sqrt
 
 import numpy as np
 import pytest
-from numpy.linalg import eigvalsh, inv, norm, slogdet, solve
+from numpy.linalg import eigvalsh, inv, norm, slogdet
 from numpy.testing import assert_allclose
 
 from fedglb.parts.mixture import (
@@ -184,37 +184,6 @@ def random_case(rng, link, S, dim, kind):
 
 
 KINDS = ["one exchange", "evaluated", "any point", "turned Hessian"]
-
-
-@pytest.mark.parametrize("link", [LOGISTIC, POISSON], ids=lambda link: link.name)
-@pytest.mark.parametrize("S", [1.0, 3.0, 10.0])
-def test_the_residual_of_a_step_is_bounded_without_evaluating_it(link, S):
-    rng = np.random.default_rng(81)
-    s = concordance(link, S)
-    active, ratios = 0, []
-    for case in range(200):
-        dim = rng.integers(1, 6)
-        data = draw(rng, link, in_ball(rng, min(S, 3.0), dim), rng.integers(dim + 3, 60))
-        start, ridge = in_ball(rng, S, dim), rng.choice([0.01, 1.0, 5.0])
-        if case % 3 == 0:  # rewards that pull the step out of the ball
-            data, start = Data(link, np.abs(data.X), 0.0 * data.y), -np.abs(start)
-        theta, nu = newton_step(data, start, ridge, S)
-        active += nu > 0.0
-        H, move = data.hessian(start), theta - start
-        e = data.gradient(theta) + (ridge + nu) * theta
-        q, length = s * norm(move), w_norm(move, H)
-        bound = taylor_excess(q) * length
-        scale = norm(data.gradient(start)) + (ridge + nu) * S + norm(H) * S
-        error = sqrt(e @ solve(H, e))
-        rounding = 1e-12 * scale / sqrt(eigvalsh(H)[0])
-        assert error <= bound + rounding
-        if bound > 1e3 * rounding:
-            ratios.append(error / bound)
-        turned = data.hessian(theta)
-        assert eigvalsh(exp(q) * H - turned).min() >= -1e-12 * (exp(q) * norm(H) + norm(turned))
-        assert eigvalsh(turned - exp(-q) * H).min() >= -1e-12 * (norm(H) + norm(turned))
-    assert 10 <= active <= 190
-    assert max(ratios) > 0.2
 
 
 def test_the_residual_of_one_count_meets_its_bound():

@@ -29,6 +29,13 @@ LINKS = {
 }
 #: Where the noise is sub-Gaussian, so that the radii themselves are proven.
 PROVEN = ["logistic", "probit", "identity"]
+#: What the lemmas' terms are looked at in: `Case`s without their links.
+CASES = [
+    {"seed": 1},
+    {"seed": 2, "star": 0.3},
+    {"seed": 3, "noise": "bounded"},
+    {"seed": 4, "radius": 2.5},
+]
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
 from fedglb.model import SharedModel
-from fedglb.parts.global_update import AGD, LBFGS, Newton, Solve, Sums
+from fedglb.parts.global_update import AGD, LBFGS, Newton, Solve
 from fedglb.parts.global_update.agd import paper_rounds
 from tests.links.families import FAMILIES
 from tests.parts.global_update.driving import drive
-from tests.parts.global_update.reference import Data, draw, point_in_ball
+from tests.parts.global_update.reference import draw, point_in_ball
 
 SOLVERS = {"agd": AGD, "newton": Newton, "lbfgs": LBFGS}
 PROBLEMS = 24
@@ -52,7 +52,7 @@ def test_minimum_over_the_ball(name, solver):
         objective = data.objective()
         if k % 2:
             objective = replace(objective, previous=warm(point_in_ball(rng, data.dim, data.radius)))
-        for tolerance in (None, 1e-11):
+        for tolerance in (None, 1e-11, 1e-14):  # the last: 1e-12 in the sum of all losses
             solution, queries = drive(SOLVERS[solver](tolerance), data, objective)
             epsilon = 1.0 / data.n**2 if tolerance is None else tolerance
             true = data.gap(solution.theta, optimum) / data.n
@@ -80,27 +80,15 @@ def test_minimum_over_the_ball(name, solver):
     assert inactive > 0
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", FAMILIES)
-def test_tight_tolerances_are_met(name, solver):
-    """1e-14 in F is 1e-12 in the sum of all losses: reachable in double precision."""
-    for data, _ in problems(name, 4, count=12):
-        optimum = data.minimise(ball=True)
-        solution, _ = drive(SOLVERS[solver](1e-14), data)
-        assert solution.gap <= 1e-14
-        floor = data.rounding(optimum)
-        assert data.gap(solution.theta, optimum) <= data.n * 1e-14 * (1.0 + 1e-6) + floor
-
-
 # ---------------------------------------------------------------------------------- stopping
 
 
 @pytest.mark.pairs
-@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, 2, 3, 25])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_fixed_rounds(name, solver, rounds):
-    """Exactly J + 1, the last one for the gradient of the result."""
+    """Exactly J + 1, also when nothing is left to gain; the last is for the result's gradient."""
     for data, _ in problems(name, 5, count=4, n=60, dim=4, radius=3.0, strength=0.2, ridge=1.0):
         optimum = data.minimise(ball=True)
         assert np.linalg.norm(optimum.theta) < 0.9 * data.radius
@@ -110,28 +98,6 @@ def test_fixed_rounds(name, solver, rounds):
         assert_array_equal(queries[-1].theta, solution.theta)
         check_gradient(data, solution)
         assert solution.gap >= 0.0
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("name", ["logistic", "identity"])
-def test_many_fixed_rounds(name, solver):
-    """J + 1 whatever J, also when there is nothing left to gain."""
-    data = draw(np.random.default_rng(6), FAMILIES[name], n=60, dim=4, radius=3.0, strength=0.2,
-                ridge=1.0)  # fmt: skip
-    _, queries = drive(SOLVERS[solver](stop="fixed", rounds=25), data)
-    assert len(queries) == 26
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_agd_fixed_rounds_get_better(name):
-    for data, _ in problems(name, 7, count=4, n=60, dim=4):
-        optimum = data.minimise(ball=True)
-        gaps = [
-            data.gap(drive(AGD(stop="fixed", rounds=J), data)[0].theta, optimum)
-            for J in (1, 10, 200)
-        ]
-        assert gaps[0] > gaps[1] > gaps[2] - data.rounding(optimum)
-        assert gaps[2] < 1e-2 * gaps[0]
 
 
 def plain_agd(data, k_mu, rounds):
@@ -285,20 +251,6 @@ def test_a_query_can_be_kept():
         for theta, before in kept:
             assert_array_equal(theta, before)
         assert len(kept) > 1
-
-
-def test_sums_of_clients_add_up():
-    """Three clients' answers, added, give the solution of their samples together."""
-    data = draw(np.random.default_rng(15), FAMILIES["poisson"], n=60, dim=3)
-    parts = [
-        Data(data.family, data.X[k::3], data.y[k::3], data.ridge, data.radius) for k in range(3)
-    ]
-    solve = Solve(Newton(1e-13), data.objective())
-    while solve.query is not None:
-        answers = [part.answer(solve.query) for part in parts]
-        solve.tell(Sums(sum(a.gradient for a in answers), sum(a.hessian for a in answers)))
-    whole, _ = drive(Newton(1e-13), data)
-    assert_allclose(solve.solution.theta, whole.theta, atol=1e-12)
 
 
 # ----------------------------------------------------------------------------------- options

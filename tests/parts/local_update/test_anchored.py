@@ -90,39 +90,6 @@ def test_the_recursion_is_a_direct_solve(link, size, first):
     assert -u @ state.gradient == pytest.approx(u @ H @ u, rel=1e-8, abs=1e-11)
 
 
-def test_no_part_of_the_identity_is_empty():
-    """The same comparison is red with one sample too few, or taken at θ_i."""
-    rng = np.random.default_rng(1)
-    s, update, samples = setting("logistic", 3), Anchored(), draw(rng, "logistic", 3, 60)
-    state, shared = update.begin(s), model(rng, "logistic", 3)
-    update.adopt(s, state, shared)
-    update.replay(s, state, samples, 0)
-    less = Samples.over(samples.X, samples.y, 59)
-    for theta in (
-        direct("logistic", shared.theta, shared.matrix, less)[0],
-        direct("logistic", np.zeros(3), shared.matrix, samples)[0],
-    ):
-        assert np.abs(state.theta - theta).max() > 1e-3
-
-
-@pytest.mark.parametrize("link", LINKS)
-def test_it_is_the_minimum_of_the_linearised_loss(link):
-    """½(θ−θ_t)ᵀ(H_i + ℓI)(θ−θ_t) + Gᵀ(θ−θ_t) rises from θ_i in every direction."""
-    rng = np.random.default_rng(5)
-    s, update, samples = setting(link, 4), Anchored(), draw(rng, link, 4, 30)
-    state, shared = update.begin(s), model(rng, link, 4)
-    update.adopt(s, state, shared)
-    update.replay(s, state, samples, 0)
-
-    def loss(theta):
-        moved = theta - shared.theta
-        return 0.5 * moved @ state.matrix @ moved + state.gradient @ moved
-
-    least = loss(state.theta)
-    for _ in range(50):
-        assert loss(state.theta + 1e-3 * rng.standard_normal(4)) > least
-
-
 @pytest.mark.parametrize("n", [7, 1030])
 def test_a_replay_is_one_by_one(n):
     rng = np.random.default_rng(n)

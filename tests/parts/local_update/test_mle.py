@@ -196,26 +196,6 @@ def test_remainder_gap_counts_the_multipliers_slack():
     assert remainder_gap(H, np.array([5.0, 0.0]), 0.0, theta, 1.0, 1.0, 1.0) == math.inf
 
 
-@pytest.mark.parametrize("curvature", [None, 1e-3, 100.0])
-@pytest.mark.parametrize("name", KNOWN)
-def test_remainder_norm_is_an_upper_bound(name, curvature):
-    """At random anchors, whatever the curvature in A, with slopes bounded by the largest."""
-    rng = np.random.default_rng(10)
-    link = FAMILIES[name].link
-    for _ in range(150):
-        data = draw(rng, FAMILIES[name])
-        c = link.c_mu(data.radius) if curvature is None else curvature
-        A = data.ridge / c * np.eye(data.dim) + data.covariance
-        for _ in range(3):
-            anchor = point_in_ball(rng, data.dim, data.radius)
-            H, theta, nu = model_minimiser(data, anchor)
-            steepest = float(data.family.slope(data.X @ anchor).max())
-            s = link.self_concordance(data.radius)
-            bound = remainder_norm(H, theta - anchor, s, steepest, data.ridge)
-            true = dual_norm(data.gradient(theta) + nu * theta, A)
-            assert true <= bound * (1.0 + 1e-9) + 1e-12 * (1.0 + np.abs(data.y).sum())
-
-
 def test_remainder_norm_cannot_be_smaller():
     """One feature, Poisson, all samples alike: every step of the proof is nearly an equality."""
     data = Data(FAMILIES["poisson"], np.ones((50, 1)), np.full(50, 1.5), 1e-9, 3.0)
@@ -290,16 +270,6 @@ def test_extreme_rewards_and_repeated_samples(name):
         part = first(data, n)
         optimum = part.minimise(ball=True, start=state.theta)
         assert part.gap(state.theta, optimum) <= 1.0 / n + part.rounding(optimum)
-
-
-def test_the_samples_before_the_last_are_not_touched():
-    data = draw(np.random.default_rng(7), FAMILIES["logistic"], n=50, dim=3)
-    samples, setting = Samples(3), setting_of(data)
-    state = Mle().begin(setting)
-    for k in range(50):
-        Mle().observe(setting, state, samples, samples.append(data.X[k], data.y[k]))
-    assert_array_equal(samples.X, data.X)
-    assert_array_equal(samples.y, data.y)
 
 
 def test_the_tolerance_is_checked():

@@ -74,6 +74,8 @@ class Choice(ABC):
     def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
         """Return the numbers that the score needs and that no sample changes.
 
+        Only the rule that `ranked_by` names is asked.
+
         Parameters
         ----------
         setting
@@ -109,25 +111,7 @@ def choice_params(
 ) -> ChoiceParams:
     """Return a rule as the kernel `fedglb.kernels.decide.decide` takes it.
 
-    Parameters
-    ----------
-    choice
-        The rule.
-    bounds
-        The address of the confidence's kernel of bounds; any number where the rule needs no sets.
-    radius_constants
-        The confidence's constants.
-    setting
-        The setting of the run.
-    dispersion
-        As in `Choice.constants`.
-    seed
-        The key of the stream of random numbers, modulo 2⁶⁴.
-
-    Returns
-    -------
-    ChoiceParams
-        Addresses and numbers.
+    `bounds` is the address of the confidence's kernel of bounds; `seed` counts modulo 2⁶⁴.
     """
     formula = choice.ranked_by.formula
     return ChoiceParams(

@@ -1,7 +1,7 @@
-"""Rules that add standard deviations to the prediction: `Greedy`, `Sigma` and `Bayes`.
+"""Rules that rank arms by an upper bound of the prediction: `Ucb`, `Greedy`, `Sigma`, `Bayes`.
 
-The standard deviation sd(x) of an arm's prediction xᵀθ is the Laplace approximation's:
-sd(x)² = D·‖x‖²_{A⁻¹}, with D the dispersion that belongs to A.
+The last three add standard deviations sd(x) of an arm's prediction xᵀθ, the Laplace
+approximation's: sd(x)² = D·‖x‖²_{A⁻¹}, with D the dispersion that belongs to A.
 """
 
 from __future__ import annotations
@@ -50,6 +50,28 @@ def index_scores(
         arms, vectors[CENTRE], matrices[INVERSE], multiple(t, constants), work[SCORES], work[WIDTHS]
     )
     return 0
+
+
+@dataclass(frozen=True)
+class Ucb(Choice):
+    """Play the arm of the largest upper confidence bound: what the paper does.
+
+    References
+    ----------
+    Li and Wang (2022), Eq. (5).
+
+    Examples
+    --------
+    >>> from fedglb.parts.choice import Ucb
+    >>> Ucb().needs_sets, Ucb().randomised, Ucb().caveats()
+    (True, False, ())
+    """
+
+    stored_name = "Ucb"
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return nothing: what the confidence sets prove is about this rule."""
+        return ()
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ Those of other people's algorithms are in `fedglb.algorithms`, one file per pape
 
 from fedglb.parts.confidence.base import Confidence
 from fedglb.parts.confidence.fedglb import FedGLBRadius
-from fedglb.parts.confidence.fixed import Fixed
+from fedglb.parts.confidence.fixed import Fixed, Posterior
 from fedglb.parts.confidence.global_model import GlobalModel, OwnModel
 from fedglb.parts.confidence.iterate import Iterate
 from fedglb.parts.confidence.lazy_ons import LazyOnsRadius
 from fedglb.parts.confidence.linear import Linear
 from fedglb.parts.confidence.mixture import Mixture
 from fedglb.parts.confidence.one_pass import OnePassRadius
-from fedglb.parts.confidence.posterior import Posterior
 
 __all__ = [
     "Confidence", "FedGLBRadius", "Fixed", "GlobalModel", "Iterate", "LazyOnsRadius", "Linear",

@@ -202,15 +202,7 @@ class Confidence(ABC, Generic[State]):
 
 
 def check_likelihood(problem: Problem, otherwise: str) -> None:
-    """Raise `InvalidInput` unless likelihood ratios of the problem's link can make a set.
-
-    Parameters
-    ----------
-    problem
-        What is known of the rewards.
-    otherwise
-        What to use where they cannot.
-    """
+    """Raise unless likelihood ratios can make a set; `otherwise` is what to use instead."""
     link = problem.link
     if not link.likelihood or link.self_concordance(problem.S) is None:
         allowed = f"a link whose loss is a likelihood (logistic, Poisson, identity){otherwise}"

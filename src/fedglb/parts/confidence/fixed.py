@@ -1,13 +1,14 @@
-"""A constant radius."""
+"""Constant radii: no confidence sets."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedglb.errors import number
 from fedglb.kernels.compile import kernel
 from fedglb.parts.confidence.base import Confidence
-from fedglb.parts.local_update import LocalState
+from fedglb.parts.local_update import HessianState, LocalState
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -66,3 +67,26 @@ class Fixed(Confidence[LocalState]):
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return α."""
         return (self.alpha,)
+
+
+@dataclass(frozen=True)
+class Posterior(Confidence[HessianState]):
+    """One posterior standard deviation around θ_i, for rules that choose by an index.
+
+    docs/theory.md, section 7.11: nothing is proven.
+    """
+
+    stored_name = "Posterior"
+
+    state_type = HessianState
+    formula = staticmethod(constant_radius)
+    scalable = False
+    sub_gaussian = False
+
+    def caveats(self, problem: Problem) -> tuple[str, ...]:
+        """Return that no coverage is claimed."""
+        return ("the ellipsoid is one posterior standard deviation: no coverage is claimed",)
+
+    def constants(self, setting: Setting) -> tuple[float, ...]:
+        """Return the root of the dispersion."""
+        return (math.sqrt(setting.problem.dispersion),)

@@ -85,16 +85,8 @@ def own_formula(
 class GlobalModel(Confidence[FrozenState]):
     """The radius around the last global model, for clients that do not learn in between.
 
-    References
-    ----------
     Li and Wang (2022), Lemma "Confidence Ellipsoid Centered at Global Model", with erratum 4;
     docs/theory.md, section 2.2 (Lemma 2).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_ucb_1(updates=20).confidence
-    GlobalModel()
     """
 
     stored_name = "GlobalModel"
@@ -119,15 +111,7 @@ class OwnModel(Confidence[MleState]):
 
     The estimate is certified, not exact: the fit's bound on ‖g + νθ‖_{A⁻¹} stands for the norm.
 
-    References
-    ----------
     docs/theory.md, section 2.2 (Lemma 2).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ucb_glm().confidence
-    OwnModel()
     """
 
     stored_name = "OwnModel"

@@ -1,6 +1,6 @@
 """The ellipsoid around the iterate of a client's online Newton steps.
 
-Right after a global update it is that of the global model, and every own sample adds only what the
+Right after a global update it is the global model's, and every own sample adds only what the
 Newton step can have lost. `FedGLBRadius` pays for the predictions of all samples instead, around
 A⁻¹b.
 """
@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.decide import bounds_around
 from fedglb.kernels.layout import EPOCH, INVERSE, THETA, UPDATES
-from fedglb.parts.confidence.base import Confidence
 from fedglb.parts.confidence.fedglb import C_MU, CLIENTS, DELTA, NOISE, PRIOR_WIDTH, FedGLBRadius
 from fedglb.parts.confidence.global_model import SYNC_RADIUS
-from fedglb.parts.global_update import Objective, Solution
 from fedglb.parts.local_update import OnsState
 from fedglb.parts.local_update.ons import GRADIENT_NORMS
-from fedglb.setting import Setting
 from fedglb.typing import FloatArray
 
 
@@ -82,7 +79,7 @@ def iterate_bounds(
 
 
 @dataclass(frozen=True)
-class Iterate(Confidence[OnsState]):
+class Iterate(FedGLBRadius):
     """The radius around θ_i, the iterate of the online Newton steps, and not around A⁻¹b.
 
     For FedGLB-UCB, its variant 2 and, without global updates, N-ONS-GLM. It needs what
@@ -101,20 +98,9 @@ class Iterate(Confidence[OnsState]):
 
     stored_name = "Iterate"
 
-    state_type = OnsState
     formula = staticmethod(iterate_formula)
     bounds = staticmethod(iterate_bounds)
 
     def centre(self, state: OnsState) -> FloatArray:
         """Return θ_i."""
         return state.theta
-
-    def radius_terms(
-        self, setting: Setting, objective: Objective, solution: Solution
-    ) -> tuple[float, ...]:
-        """Return r_g(δ/2), as `FedGLBRadius` does."""
-        return FedGLBRadius().radius_terms(setting, objective, solution)
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return √(λ/c)S, N, δ, c, R, λ and S, as `FedGLBRadius` does."""
-        return FedGLBRadius().constants(setting)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, in_order
 from fedglb.parts.confidence.base import Confidence
-from fedglb.parts.confidence.fedglb import ellipsoid_radius
-from fedglb.parts.confidence.online import REFINEMENTS, prediction_error_bound
+from fedglb.parts.confidence.fedglb import REFINEMENTS, ellipsoid_radius, prediction_error_bound
 from fedglb.parts.global_update import Objective, Solution
-from fedglb.parts.lazy_rate import LazyRate
 from fedglb.parts.local_update import LazyOnsState
-from fedglb.parts.local_update.lazy_ons import GRADIENT_NORMS, SQUARES, B
+from fedglb.parts.local_update.lazy_ons import GRADIENT_NORMS, SQUARES, B, LazyRate
 from fedglb.problem import Problem
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -71,28 +69,15 @@ def lazy_ons_formula(
 class LazyOnsRadius(Confidence[LazyOnsState]):
     """The radius of FedGLB-UCB₃.
 
-    Parameters
-    ----------
-    rate
-        What γ follows from; the same as that of the local and the global update.
-
-    References
-    ----------
     Li and Wang (2022), Lemma "Confidence Ellipsoid for FedGLB-UCB₃", with erratum 5;
     docs/theory.md, section 2.4 (Theorem 8).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_ucb_3(updates=20).confidence
-    LazyOnsRadius(rate=LazyRate(updates=20, batch_limit=None))
     """
 
     stored_name = "LazyOnsRadius"
 
     state_type = LazyOnsState
     formula = staticmethod(lazy_ons_formula)
-    rate: LazyRate
+    rate: LazyRate  # what γ follows from, as in the local and the global update
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

@@ -49,15 +49,7 @@ def linear_formula(
 class Linear(Confidence[RidgeState]):
     """The radius of DisLinUCB (OFUL's), proven for the identity link only.
 
-    References
-    ----------
     Abbasi-Yadkori et al. (2011), Theorem 2; docs/theory.md, section 2.5 (Theorem 9).
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.dislinucb(threshold=1.0).confidence
-    Linear()
     """
 
     stored_name = "Linear"

@@ -169,8 +169,7 @@ class Mixture(Confidence[AnchoredState]):
 
     def check(self, problem: Problem) -> None:
         """Raise `InvalidInput` if the link's loss is no likelihood."""
-        otherwise = ", or fedglb_ucb, whose radius needs none"
-        check_likelihood(problem, otherwise)
+        check_likelihood(problem, ", or fedglb_ucb, whose radius needs none")
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution

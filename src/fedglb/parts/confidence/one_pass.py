@@ -277,7 +277,7 @@ class _Noise:
         self._clients = np.array([float(each.clients) for each in path])
 
     def _variance(self, first: int, last: int) -> float:
-        """Return by what a share's variance is multiplied between two prefix sums."""
+        """Return the factor of a share's variance between two prefix sums."""
         return float(((self._factors[last] - self._factors[first]) ** 2 * self._clients).sum())
 
     def matrix(self, first: int, last: int) -> float:

@@ -21,7 +21,7 @@ from fedglb.typing import FloatArray
 #: No truth component beyond this one is tried, as in `fedglb.parts.mixture`.
 _LAST_COMPONENT = 60
 #: First τ is one of 0, 0.1, …, 0.9 and ℓ a starting value times one of 4⁻², …, 4⁹; then both are
-#: moved by steps of τ/20 and √2 while that helps, at most so often.
+#: moved by steps of τ/20 and √2 while that helps, at most `_MOVES` times.
 _TAUS = 10
 _LEAST_POWER, _POWERS = -2, 12
 _MOVES = 6

@@ -2,7 +2,9 @@
 
 from fedglb.parts.global_update.agd import AGD
 from fedglb.parts.global_update.base import (
+    Course,
     GlobalUpdate,
+    Holding,
     Objective,
     OnePassSums,
     Passed,
@@ -13,7 +15,6 @@ from fedglb.parts.global_update.base import (
 )
 from fedglb.parts.global_update.closed_form import ClosedForm
 from fedglb.parts.global_update.evaluation import AgdStop, Stop
-from fedglb.parts.global_update.exchange import Exchange
 from fedglb.parts.global_update.lbfgs import LBFGS
 from fedglb.parts.global_update.newton import Newton
 from fedglb.parts.global_update.one_exchange import OneExchange, Within
@@ -22,7 +23,7 @@ from fedglb.parts.global_update.ons_step import OnsStep
 from fedglb.parts.global_update.refit import Refit
 
 __all__ = [
-    "AGD", "LBFGS", "AgdStop", "ClosedForm", "Exchange", "GlobalUpdate", "Newton", "Objective",
-    "OneExchange", "OnePass", "OnePassSums", "OnsStep", "Passed", "Query", "Refit",
+    "AGD", "LBFGS", "AgdStop", "ClosedForm", "Course", "GlobalUpdate", "Holding", "Newton",
+    "Objective", "OneExchange", "OnePass", "OnePassSums", "OnsStep", "Passed", "Query", "Refit",
     "Solution", "Solve", "Stop", "Sums", "Within",
 ]  # fmt: skip

@@ -80,7 +80,7 @@ class AGD(IterativeSolver):
         target = self.epsilon(objective)
         limit = self.rounds if self.stop == "fixed" else MAX_ROUNDS
         assert limit is not None
-        momentum = _Momentum()
+        upsilon = 1.0  # γ_j = (1 − υ_j)/υ_{j+1}, υ_j = (1 + √(1 + 4υ_{j−1}²))/2, υ_0 = 0
         theta = base = objective.start
         best: Evaluation | None = None
         j = best_round = 0
@@ -96,26 +96,14 @@ class AGD(IterativeSolver):
             if self.stop == "bound" and j == 1:
                 limit = paper_rounds(objective, point.gradient, target)
             following = project_euclidean(point.theta - step * point.gradient / n, problem.S)
-            gamma = momentum.next()
+            before, upsilon = upsilon, (1.0 + math.sqrt(1.0 + 4.0 * upsilon**2)) / 2.0
+            gamma = (1.0 - before) / upsilon
             theta = project_euclidean((1.0 - gamma) * following + gamma * base, problem.S)
             base = following
         if best is not None:
             return best
         # The rate is for ϑ; the paper returns the extrapolated point (erratum 6).
         return (yield from evaluate(objective, base, ball=True))
-
-
-class _Momentum:
-    """The sequence γ_j = (1 − υ_j)/υ_{j+1}, υ_j = (1 + √(1 + 4υ_{j−1}²))/2, υ_0 = 0."""
-
-    def __init__(self) -> None:
-        self._upsilon = 1.0
-
-    def next(self) -> float:
-        following = (1.0 + math.sqrt(1.0 + 4.0 * self._upsilon**2)) / 2.0
-        gamma = (1.0 - self._upsilon) / following
-        self._upsilon = following
-        return gamma
 
 
 def paper_rounds(objective: Objective, gradient: FloatArray, epsilon: float) -> int:

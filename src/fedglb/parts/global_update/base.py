@@ -8,133 +8,85 @@ got are its whole state: a new solve that gets the same sums yields the same nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 
+from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
+from fedglb.parts.local_update import LocalState, LocalUpdate
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
+
+Id = TypeVar("Id", bound=int | str)
 
 
 @dataclass(frozen=True)
 class Query:
-    """A request for sums over all clients' samples at θ: the gradient, and more if asked.
+    """A request for sums over all clients' samples at θ: the gradient, and more if asked."""
 
-    Parameters
-    ----------
-    theta
-        Where to evaluate, shape (d,).
-    hessian, loss
-        Whether clients send Σ μ′ x xᵀ, and Σ l, too.
-    """
-
-    theta: FloatArray
-    hessian: bool = False
-    loss: bool = False
+    theta: FloatArray  # where to evaluate, shape (d,)
+    hessian: bool = False  # whether clients send Σ μ′ x xᵀ too
+    loss: bool = False  # and Σ l
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The answers of all clients to a query, summed; the solver adds the regulariser itself.
+    """The answers of all clients to a query, summed; the solver adds the regulariser itself."""
 
-    Parameters
-    ----------
-    gradient
-        Σ x(μ(xᵀθ) − y), shape (d,).
-    hessian
-        Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if the query has not asked for it.
-    loss
-        Σ l(xᵀθ, y), or None if the query has not asked for it.
-    """
-
-    gradient: FloatArray
+    gradient: FloatArray  # Σ x(μ(xᵀθ) − y), shape (d,)
+    #: Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if the query has not asked for it
     hessian: FloatArray | None = None
-    loss: float | None = None
+    loss: float | None = None  # Σ l(xᵀθ, y), or None if the query has not asked for it
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a one-pass fit knows after one of its updates.
+    """What a one-pass fit knows after one of its updates."""
 
-    Parameters
-    ----------
-    number
-        The update's number.
-    clients
-        How many clients took part, and added noise where there is privacy.
-    theta
-        The model in force before it, at which the samples of its batch were linearised.
-    v, H
-        Σ v and Σ μ′ x xᵀ over all samples up to this update, shapes (d,) and (d, d), with noise.
-    """
-
-    number: int
-    clients: int
+    number: int  # the update's number
+    clients: int  # how many clients took part, and added noise where there is privacy
+    #: the model in force before it, at which the samples of its batch were linearised
     theta: FloatArray
+    #: Σ v and Σ μ′ x xᵀ over all samples up to this update, shapes (d,) and (d, d), with noise
     v: FloatArray
     H: FloatArray
 
 
 @dataclass(frozen=True)
 class OnePassSums:
-    """What clients have sent in all one-pass updates so far, summed.
+    """What clients have sent in all one-pass updates so far, summed."""
 
-    Parameters
-    ----------
-    v, H
-        Σ v and Σ μ′ x xᵀ, each sample at the model of its update, shapes (d,) and (d, d).
-    noise
-        σ_v and σ_H: the standard deviations of the noise of privacy in v and in H.
-    path
-        All updates up to this one, in order, where the radius needs them.
-    """
-
+    #: Σ v and Σ μ′ x xᵀ, each sample at the model of its update, shapes (d,) and (d, d)
     v: FloatArray
     H: FloatArray
+    #: σ_v and σ_H: the standard deviations of the noise of privacy in v and in H
     noise: tuple[float, float] = (0.0, 0.0)
+    #: all updates up to this one, in order, where the radius needs them
     path: tuple[Passed, ...] = ()
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a solver is to fit: F(θ) = (1/n)[Σ l(xᵀθ, y) + (λ/2)‖θ‖²], the paper's Eq. (2).
+    """What a solver is to fit: F(θ) = (1/n)[Σ l(xᵀθ, y) + (λ/2)‖θ‖²], the paper's Eq. (2)."""
 
-    Parameters
-    ----------
-    setting
-        The problem, N, T, λ and δ.
-    samples
-        n, the number of samples in the sums.
-    covariance
-        M = Σ x xᵀ over those samples, shape (d, d); None where clients send `at_model` or
-        `one_pass` instead.
-    matrix
-        A (or V), the ellipsoid's matrix after the update, shape (d, d): what A starts from, and
-        the covariance or, where clients send none, the Hessian that they send.
-    previous
-        The last shared model, None before the first.
-    moment
-        Σ x y, shape (d,), where the local update shares it; else None.
-    at_model
-        Gradient and Hessian at `start`, where clients answer the request for an update with them.
-    one_pass
-        The sums of one-pass updates.
-    begin
-        Where to begin; None: at the last model.
-    """
-
-    setting: Setting
-    samples: int
+    setting: Setting  # the problem, N, T, λ and δ
+    samples: int  # n, the number of samples in the sums
+    #: M = Σ x xᵀ over those samples, shape (d, d); None where clients send `at_model` or `one_pass`
+    #: instead
     covariance: FloatArray | None
+    #: A (or V), the ellipsoid's matrix after the update, shape (d, d): what A starts from, and the
+    #: covariance or, where clients send none, the Hessian that they send
     matrix: FloatArray
-    previous: SharedModel | None = None
+    previous: SharedModel | None = None  # the last shared model, None before the first
+    #: Σ x y, shape (d,), where the local update shares it; else None
     moment: FloatArray | None = None
+    #: gradient and Hessian at `start`, where clients answer the request for an update with them
     at_model: Sums | None = None
-    one_pass: OnePassSums | None = None
-    begin: FloatArray | None = None
+    one_pass: OnePassSums | None = None  # the sums of one-pass updates
+    begin: FloatArray | None = None  # where to begin; None: at the last model
 
     @property
     def start(self) -> FloatArray:
@@ -155,45 +107,68 @@ class Objective:
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver returns.
+    """What a solver returns."""
 
-    Parameters
-    ----------
-    theta
-        The model, shape (d,).
-    gradient
-        n∇F at `theta`, regulariser included, shape (d,).
-    multiplier
-        ν of the constraint ‖θ‖ ≤ S, 0 if it is not active.
-    gap
-        A proven bound on F(θ) − min F (nan where there is none).
-    projected
-        Whether the constraint was active.
-    b, gradient_matrix, extras
-        What the shared model of this solver holds beyond θ and A.
-    hessian
-        Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known.
-    residual_bound
-        If `theta` was not evaluated: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹;
-        `gradient` is then not a number.
-    drift
-        q: the Hessian at `theta` lies between e^{∓q} times `hessian`.
-    ridge
-        λ of this fit, where a rule chose it; None: the setting's.
-    """
-
-    theta: FloatArray
-    gradient: FloatArray
-    multiplier: float = 0.0
-    gap: float = float("nan")
-    projected: bool = False
-    b: FloatArray | None = None
+    theta: FloatArray  # the model, shape (d,)
+    gradient: FloatArray  # n∇F at `theta`, regulariser included, shape (d,)
+    multiplier: float = 0.0  # ν of the constraint ‖θ‖ ≤ S, 0 if it is not active
+    gap: float = float("nan")  # a proven bound on F(θ) − min F (nan where there is none)
+    projected: bool = False  # whether the constraint was active
+    b: FloatArray | None = None  # what the shared model of this solver holds beyond θ and A
     gradient_matrix: FloatArray | None = None
     extras: tuple[float, ...] = ()
+    #: Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known
     hessian: FloatArray | None = None
+    #: if `theta` was not evaluated: a bound on ‖n∇F + νθ‖ in the norm of `hessian`⁻¹; `gradient` is
+    #: then not a number
     residual_bound: float = 0.0
-    drift: float = 0.0
-    ridge: float | None = None
+    drift: float = 0.0  # q: the Hessian at `theta` lies between e^{∓q} times `hessian`
+    ridge: float | None = None  # λ of this fit, where a rule chose it; None: the setting's
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a client has of A, λI + Σ x xᵀ over all that it uploaded or was sent; its log det."""
+
+    matrix: FloatArray
+    log_det: float
+
+    @classmethod
+    def of(cls, matrix: FloatArray) -> Holding:
+        """Return the holding with this matrix."""
+        return cls(matrix, log_det(matrix))
+
+
+class Course:
+    """Which clients take part in a global update, and which get its model: here, all of them."""
+
+    def check(self, trigger: Any, confidence: Any) -> None:
+        """Raise `InvalidInput` if these parts of an algorithm do not fit the course."""
+
+    def begins(self, held: int, newest: int) -> bool:
+        """Return whether a request begins an update; `held` is the model that its client holds.
+
+        By default not where a newer model is on its way, which covers the client's samples.
+        """
+        return held >= newest
+
+    def participants(self, clients: Iterable[Id], asked_by: Id | None) -> list[Id]:
+        """Return who takes part; `asked_by` is None at a time of a schedule."""
+        return list(clients)
+
+    def uploaded(self, local: LocalUpdate[Any], states: Iterable[LocalState]) -> None:
+        """Note that participants have sent their samples; by default a model follows."""
+
+    def recipients(
+        self,
+        clients: Iterable[Id],
+        participants: Iterable[Id],
+        objective: Objective,
+        prior: float,
+        held: dict[Id, Holding],
+    ) -> list[Id]:
+        """Return who gets the model, and keep `held` up to date; a client begins at prior·I."""
+        return list(clients)
 
 
 Steps: TypeAlias = Generator[Query, Sums, Solution]
@@ -236,21 +211,14 @@ class GlobalUpdate(ABC):
     #: Whether clients answer the request for an update with their sums at the last model, and not
     #: with a covariance.
     starts_at_model: ClassVar[bool] = False
-    #: Whether only the client that asked takes part. It alone gets the model, unless
-    #: `download_level` says otherwise; the other clients keep their models.
-    alone: ClassVar[bool] = False
     #: Whether clients send each sample's part once, in whole numbers (`protocol.one_pass`): sums
     #: over all clients are all that is ever needed.
     one_pass: ClassVar[bool] = False
 
     @property
-    def download_level(self) -> float | None:
-        """Where updates are `alone`: the log-det gap from which on a client gets the model.
-
-        The gap of client j is log(det A / det A_j), with A_j the sums that it uploaded or was
-        sent. None (default): only the client that asked gets the model.
-        """
-        return None
+    def course(self) -> Course:
+        """Which clients take part in an update, and which get its model: all, by default."""
+        return Course()
 
     @abstractmethod
     def solve(self, objective: Objective) -> Steps:
@@ -271,42 +239,15 @@ class GlobalUpdate(ABC):
 
 @dataclass
 class Solve:
-    """A running solve: answer `query` by `tell`, until `solution` is there.
+    """A running solve: answer `query` by `tell`, until `solution` is there."""
 
-    Parameters
-    ----------
-    solver
-        How to solve.
-    objective
-        What to solve.
-    transcript
-        The sums so far; pass those of an interrupted solve to resume it.
-
-    Attributes
-    ----------
-    query
-        What is asked now; None when the solve has ended.
-    solution
-        The result; None until the solve has ended.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fedglb as fg
-    >>> problem = fg.Problem(dim=1, link=fg.Identity())
-    >>> setting = fg.fedglb_ucb(threshold=1.0).setting(problem, clients=1, horizon=None)
-    >>> objective = Objective(setting, samples=1, covariance=np.eye(1), matrix=2.0 * np.eye(1))
-    >>> solve = Solve(fg.Newton(tolerance=1e-12), objective)
-    >>> while solve.query is not None:  # one sample, x = 1 and y = 1
-    ...     solve.tell(Sums(gradient=solve.query.theta - 1.0, hessian=np.eye(1)))
-    >>> solve.solution.theta
-    array([0.5])
-    """
-
-    solver: GlobalUpdate
-    objective: Objective
+    solver: GlobalUpdate  # how to solve
+    objective: Objective  # what to solve
+    #: the sums so far; pass those of an interrupted solve to resume it
     transcript: list[Sums] = field(default_factory=list)
+    #: what is asked now; None when the solve has ended
     query: Query | None = field(init=False, default=None)
+    #: the result; None until the solve has ended
     solution: Solution | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

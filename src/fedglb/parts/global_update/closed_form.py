@@ -16,15 +16,7 @@ class ClosedForm(GlobalUpdate):
 
     No round is needed: the sums that clients send at the start of an update are enough.
 
-    References
-    ----------
     Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.dislinucb(threshold=1.0).solver
-    ClosedForm()
     """
 
     stored_name = "ClosedForm"

@@ -59,26 +59,7 @@ def evaluate(
 ) -> Generator[Query, Sums, Evaluation]:
     """Ask for the sums at θ (one round), and return F there with its certificate.
 
-    Parameters
-    ----------
-    objective
-        What is fitted.
-    theta
-        Where to evaluate, shape (d,).
-    ball
-        Whether the minimum over the ball is sought, or that over all θ.
-    hessian, loss
-        Whether clients send their Hessian and their loss, too.
-
-    Returns
-    -------
-    Evaluation
-        Given to whoever writes ``point = yield from evaluate(...)``.
-
-    Raises
-    ------
-    FloatingPointError
-        If the certificate is not a number.
+    `ball`: the minimum over the ball is sought, and not that over all θ.
     """
     sums = yield Query(theta.copy(), hessian, loss)
     ridge, problem = objective.setting.ridge, objective.setting.problem
@@ -120,29 +101,16 @@ def project_euclidean(theta: FloatArray, radius: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class IterativeSolver(GlobalUpdate):
-    """What `AGD`, `Newton` and `LBFGS` have in common: when to stop.
-
-    Parameters
-    ----------
-    tolerance
-        ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples.
-    stop
-        "certificate" (default): at the first iterate that is proven to be ε-optimal. "fixed":
-        after `rounds` rounds. A subclass that knows more says so in `stop_rules`.
-    rounds
-        J, the number of rounds; only with stop="fixed".
-
-    Raises
-    ------
-    InvalidInput
-        If an argument is out of its range, or `rounds` does not go with `stop`.
-    """
+    """What `AGD`, `Newton` and `LBFGS` have in common: when to stop."""
 
     #: The choices for `stop`.
     stop_rules: ClassVar[tuple[str, ...]] = get_args(Stop)
+    #: ε: a solve ends at a θ with F(θ) − min F ≤ ε. None: 1/n², n being the number of samples
     tolerance: float | None = None
+    #: "certificate" (default): at the first iterate that is proven to be ε-optimal. "fixed": after
+    #: `rounds` rounds. A subclass that knows more says so in `stop_rules`
     stop: AgdStop = "certificate"
-    rounds: int | None = None
+    rounds: int | None = None  # J, the number of rounds; only with stop="fixed"
 
     def __post_init__(self) -> None:
         if self.tolerance is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -24,31 +24,6 @@ MAX_ROUNDS = 100
 
 
 @dataclass(frozen=True)
-class Step:
-    """A Newton step from θ₀ to θ₁, and what is known of θ₁ without an evaluation there.
-
-    Parameters
-    ----------
-    theta
-        θ₁, shape (d,): the minimum of the quadratic model.
-    multiplier
-        ν of the ball, 0 where it is not active.
-    hessian
-        H₀, the Hessian at θ₀ without the regulariser, shape (d, d).
-    drift
-        q = s‖θ₁ − θ₀‖: the Hessian at θ₁ lies between e^{∓q}H₀; infinite where s is not known.
-    residual
-        φ(q)‖θ₁ − θ₀‖ in the norm of H₀: a bound on ‖∇L(θ₁) + (λ + ν)θ₁‖ in that of H₀⁻¹.
-    """
-
-    theta: FloatArray
-    multiplier: float
-    hessian: FloatArray
-    drift: float
-    residual: float
-
-
-@dataclass(frozen=True)
 class OneExchange(GlobalUpdate):
     """One Newton step from the model that all clients hold, further rounds only where needed.
 
@@ -66,7 +41,7 @@ class OneExchange(GlobalUpdate):
         decrease the loss.
     within
         "radius" (default): minimise over the ball ‖θ‖ ≤ S, for `Mixture`. "deviation": minimise
-        over all θ; S plays no part.
+        over all θ, whatever S.
 
     Raises
     ------
@@ -117,16 +92,16 @@ class OneExchange(GlobalUpdate):
         for _ in range(MAX_ROUNDS):
             step = self._step(setting, theta, sums)
             if self._accepts(setting, step):
-                return _solution(step)
+                return step
             nu = step.multiplier
             if not known and _evaluated(setting, theta, sums, nu) <= self._deviation(setting):
-                return _solution(_nothing_moved(theta, sums, nu))
+                return _unevaluated(theta, nu, sums.hessian, 0.0, 0.0)
             moved, length = step.theta - theta, safe_step(step.drift) if known else 1.0
             slope = _slope(setting, theta, sums, moved)
             end = theta + length * moved
             if known and self.within == "deviation" and self.slack == math.inf:
                 # the next update starts from here, with the exact gradient
-                return _solution(Step(end, 0.0, step.hessian, length * step.drift, math.inf))
+                return _unevaluated(end, 0.0, sums.hessian, length * step.drift, math.inf)
             sums = yield Query(end.copy(), hessian=True)
             # A step is too long if the loss, which is convex, rises at its end by more than half
             # of what it fell at its beginning.
@@ -137,7 +112,12 @@ class OneExchange(GlobalUpdate):
             theta = end
         raise FloatingPointError(f"no model was found in {MAX_ROUNDS} rounds")
 
-    def _step(self, setting: Setting, theta: FloatArray, sums: Sums) -> Step:
+    def _step(self, setting: Setting, theta: FloatArray, sums: Sums) -> Solution:
+        """Return the end θ₁ of a Newton step from θ₀, and what is known of it without a round.
+
+        The Hessian is H₀, that at θ₀. q = s‖θ₁ − θ₀‖, infinite where s is not known, and
+        φ(q)‖θ₁ − θ₀‖ in the norm of H₀ bounds ‖∇L(θ₁) + (λ + ν)θ₁‖ in that of H₀⁻¹.
+        """
         H, problem = sums.hessian, setting.problem
         assert H is not None
         regular = H + setting.ridge * np.eye(theta.size)
@@ -156,15 +136,16 @@ class OneExchange(GlobalUpdate):
         drift = math.inf if s is None else s * float(np.linalg.norm(moved))
         length = math.sqrt(max(float(moved @ H @ moved), 0.0))
         excess = taylor_excess(drift) if drift <= 700.0 else math.inf
-        return Step(end, multiplier, H, drift, excess * length if length > 0.0 else 0.0)
+        residual = excess * length if length > 0.0 else 0.0
+        return _unevaluated(end, multiplier, H, drift, residual)
 
-    def _accepts(self, setting: Setting, step: Step) -> bool:
+    def _accepts(self, setting: Setting, step: Solution) -> bool:
         """Return whether the step's end needs no evaluation."""
         if not step.drift <= 1.79:  # then only part of the step would be taken
             return False
         if self.within == "deviation":
-            return step.residual <= self._deviation(setting)
-        exact = fit_width(setting, Step(step.theta, step.multiplier, step.hessian, 0.0, 0.0))
+            return step.residual_bound <= self._deviation(setting)
+        exact = fit_width(setting, replace(step, drift=0.0, residual_bound=0.0))
         slack = 0.2 if self.slack is None else self.slack
         return fit_width(setting, step) <= (1.0 + slack) * exact
 
@@ -177,23 +158,19 @@ class OneExchange(GlobalUpdate):
         return slack * math.sqrt(setting.problem.dispersion)
 
 
-def fit_width(setting: Setting, step: Step) -> float:
+def fit_width(setting: Setting, step: Solution) -> float:
     """Return the width of the proven set around a step's end (`fedglb.parts.mixture`)."""
     problem = setting.problem
+    assert step.hessian is not None
     d, unit = problem.dim, problem.dispersion
     s = problem.link.self_concordance(problem.S)
     assert s is not None
     h = np.maximum(np.linalg.eigvalsh(step.hessian) / unit, 0.0)
     fit = Fit(
         h, (setting.ridge + step.multiplier) / unit, step.drift,
-        step.residual / math.sqrt(unit), np.zeros(d), float(step.theta @ step.theta),
+        step.residual_bound / math.sqrt(unit), np.zeros(d), float(step.theta @ step.theta),
     )  # fmt: skip
     return global_set(fit, problem.S, s, 0.5 * setting.delta).width
-
-
-def _nothing_moved(theta: FloatArray, sums: Sums, multiplier: float) -> Step:
-    assert sums.hessian is not None
-    return Step(theta, multiplier, sums.hessian, 0.0, 0.0)
 
 
 def _evaluated(setting: Setting, theta: FloatArray, sums: Sums, multiplier: float) -> float:
@@ -209,13 +186,15 @@ def _slope(setting: Setting, theta: FloatArray, sums: Sums, moved: FloatArray) -
     return float((sums.gradient + setting.ridge * theta) @ moved)
 
 
-def _solution(step: Step) -> Solution:
+def _unevaluated(
+    theta: FloatArray, multiplier: float, hessian: FloatArray | None, drift: float, residual: float
+) -> Solution:
     return Solution(
-        theta=step.theta,
-        gradient=np.full(step.theta.size, math.nan),
-        multiplier=step.multiplier,
-        projected=step.multiplier > 0.0,
-        hessian=step.hessian,
-        residual_bound=step.residual,
-        drift=step.drift,
+        theta=theta,
+        gradient=np.full(theta.size, math.nan),
+        multiplier=multiplier,
+        projected=multiplier > 0.0,
+        hessian=hessian,
+        residual_bound=residual,
+        drift=drift,
     )

@@ -100,17 +100,7 @@ class OnePass(GlobalUpdate):
     the noise explains what it differs by, and θ is the posterior mean given that v = Hθ has the
     noise of both sums in it. (That looks at nothing but the noisy sums, so it costs no privacy.)
 
-    References
-    ----------
     docs/theory.md, section 10; docs/privacy.md.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=5, arms=4)
-    >>> run = fg.simulate(fg.fedglb_private(updates=8), env, horizon=50, seed=1)
-    >>> run.syncs, run.transfers
-    (8, 80)
     """
 
     stored_name = "OnePass"

@@ -9,7 +9,7 @@ import numpy as np
 from fedglb.kernels.ball import project, projection
 from fedglb.kernels.linalg import invert, solve
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps
-from fedglb.parts.lazy_rate import LazyRate
+from fedglb.parts.local_update.lazy_ons import LazyRate
 
 
 @dataclass(frozen=True)
@@ -19,33 +19,17 @@ class OnsStep(GlobalUpdate):
     A_t = A_last + ∇F ∇Fᵀ, with ∇F the gradient of the batch's loss at θ_last; then θ_t is the
     projection of θ_last − (1/γ) A_t⁻¹∇F onto the ball. One round.
 
-    Parameters
-    ----------
-    rate
-        What the step size 1/γ follows from; the same as that of the local update.
+    The objective's covariance is the batch's. The solution's `extras` are ‖∇F‖²_{A_t⁻¹} and
+    Σz² over the batch, which the radius needs.
 
-    Notes
-    -----
-    The objective's covariance is that of the batch. The solution's `extras` are ‖∇F‖²_{A_t⁻¹}
-    and Σz² over the batch, which the radius needs.
-
-    References
-    ----------
-    Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with γ by erratum 5; docs/theory.md,
-    section 2.4.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_ucb_3(updates=20).solver
-    OnsStep(rate=LazyRate(updates=20, batch_limit=None))
+    Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with γ by erratum 5; docs/theory.md, section 2.4.
     """
 
     stored_name = "OnsStep"
 
     refits = False
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate
+    rate: LazyRate  # what the step size 1/γ follows from, as in the local update
 
     def solve(self, objective: Objective) -> Steps:
         """Yield one query, receive its sums, return the solution."""

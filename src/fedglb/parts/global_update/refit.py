@@ -24,23 +24,12 @@ class Refit(GlobalUpdate):
     """Solve; where a rule is given, choose λ by it and solve again; add the Hessian if needed.
 
     What clients answered in the first solve is not asked again in the second.
-
-    Parameters
-    ----------
-    solver
-        The algorithm's solver.
-    rule
-        How λ is chosen; None: it is the setting's.
-    prior
-        What A starts from in a setting: the local update's.
-    with_hessian
-        Whether the model needs the Hessian at θ.
     """
 
-    solver: GlobalUpdate
-    rule: Evidence | None
-    prior: Callable[[Setting], float]
-    with_hessian: bool
+    solver: GlobalUpdate  # the algorithm's solver
+    rule: Evidence | None  # how λ is chosen; None: it is the setting's
+    prior: Callable[[Setting], float]  # what A starts from in a setting: the local update's
+    with_hessian: bool  # whether the model needs the Hessian at θ
 
     def solve(self, objective: Objective) -> Steps:
         """Yield queries, receive sums, return the solution."""

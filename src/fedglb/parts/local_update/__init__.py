@@ -5,8 +5,12 @@ Those of other people's algorithms are in `fedglb.algorithms`, one file per pape
 
 from fedglb.parts.local_update.anchored import Anchored, AnchoredState
 from fedglb.parts.local_update.base import HessianState, LocalState, LocalUpdate, Metric
-from fedglb.parts.local_update.frozen import Frozen, FrozenState
-from fedglb.parts.local_update.frozen_hessian import FrozenHessian, FrozenHessianState
+from fedglb.parts.local_update.frozen import (
+    Frozen,
+    FrozenHessian,
+    FrozenHessianState,
+    FrozenState,
+)
 from fedglb.parts.local_update.lazy_ons import LazyOns, LazyOnsState
 from fedglb.parts.local_update.mle import Mle, MleState
 from fedglb.parts.local_update.ons import Ons, OnsState

@@ -18,8 +18,13 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import add_sample, dot, matvec, refreshed
 from fedglb.kernels.pointers import call1
 from fedglb.model import SharedModel
-from fedglb.parts.local_update.base import HessianState, LocalUpdate, adopt_matrix
-from fedglb.parts.local_update.fields import Counter, Vector
+from fedglb.parts.local_update.base import (
+    Counter,
+    HessianState,
+    HessianUpdate,
+    Vector,
+    adopt_matrix,
+)
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
@@ -75,65 +80,29 @@ class AnchoredState(HessianState):
 
     `matrix` is H_i + ℓI, with H_i the Hessian at θ_t over the samples of the model and the
     client's own since, and `inverse` is P_i; θ_i = θ_t − P_i G is `theta` and `centre`.
-
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `Anchored.begin` makes them.
-
-    Attributes
-    ----------
-    anchor
-        θ_t, shape (d,); zero before the first model.
-    gradient
-        G = Σ x(μ(xᵀθ_t) − y) over the client's own samples since the model, shape (d,).
-    direction
-        P_i x of the last sample since the model.
-    trace
-        Σ μ′(xᵀθ_t)‖x‖² over those samples.
     """
 
-    anchor = Vector(ANCHOR)
+    anchor = Vector(ANCHOR)  # θ_t, shape (d,); zero before the first model
+    #: G = Σ x(μ(xᵀθ_t) − y) over the client's own samples since the model, shape (d,)
     gradient = Vector(GRADIENT)
-    direction = Vector(DIRECTION)
-    trace = Counter(TRACE)
+    direction = Vector(DIRECTION)  # P_i x of the last sample since the model
+    trace = Counter(TRACE)  # Σ μ′(xᵀθ_t)‖x‖² over those samples
 
 
 @dataclass(frozen=True)
-class Anchored(LocalUpdate[AnchoredState]):
+class Anchored(HessianUpdate[AnchoredState]):
     """The exact minimum of the client's loss, linearised at the last shared model.
 
     θ_i = θ_t − P_i G, with P_i = (H_i + ℓI)⁻¹. It takes one rank-one update per sample and no
     projection, and needs no c_μ, no R and no S.
 
-    References
-    ----------
     docs/theory.md, section 7.5.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_mix(threshold=1.0).local_update
-    Anchored()
     """
 
     stored_name = "Anchored"
 
     state_type = AnchoredState
     step = staticmethod(anchored_step)
-    metric = "hessian"
-
-    def prior(self, setting: Setting) -> float:
-        """Return λ."""
-        return setting.ridge
-
-    def dispersion(self, setting: Setting) -> float:
-        """Return the link's dispersion: P is a covariance up to this factor."""
-        return setting.problem.dispersion
-
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return no numbers: the step needs none."""
-        return ()
 
     def adopt(self, setting: Setting, state: AnchoredState, model: SharedModel) -> None:
         """Take over θ_t and H + ℓI; θ_i is θ_t."""

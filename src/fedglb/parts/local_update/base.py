@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, EPOCH, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.linalg import invert, matvec
 from fedglb.kernels.pointers import STEP, address_of, call_step
 from fedglb.model import SharedModel
-from fedglb.parts.local_update.fields import Count, Counter, Matrix, Vector, size
 from fedglb.samples import Samples
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -44,6 +44,62 @@ def replay_samples(
     return 0
 
 
+# Attributes of a state that stand for places in its arrays: kernels see the arrays only.
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A row of `vectors`, shape (d,); `place` is its index."""
+
+    place: int
+
+    def __get__(self, state: Any, kind: type) -> FloatArray:
+        return cast("FloatArray", self if state is None else state.vectors[self.place])
+
+    def __set__(self, state: Any, value: FloatArray) -> None:
+        state.vectors[self.place] = value
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix of `matrices`, shape (d, d); `place` is its index."""
+
+    place: int
+
+    def __get__(self, state: Any, kind: type) -> FloatArray:
+        return cast("FloatArray", self if state is None else state.matrices[self.place])
+
+    def __set__(self, state: Any, value: FloatArray) -> None:
+        state.matrices[self.place] = value
+
+
+@dataclass(frozen=True)
+class Counter:
+    """An element of `counters`; `place` is its index."""
+
+    place: int
+
+    def __get__(self, state: Any, kind: type) -> float:
+        return cast("float", self) if state is None else float(state.counters[self.place])
+
+    def __set__(self, state: Any, value: float) -> None:
+        state.counters[self.place] = value
+
+
+class Count(Counter):
+    """An element of `counters` that is a whole number."""
+
+    def __get__(self, state: Any, kind: type) -> int:
+        return cast("int", self) if state is None else int(state.counters[self.place])
+
+
+@functools.cache  # every state that begins asks for it
+def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
+    """Return how many rows (or matrices, or counters) the states of a class have."""
+    named = (value for base in kind.__mro__ for value in vars(base).values())
+    return 1 + max(value.place for value in named if isinstance(value, field))
+
+
 #: What the matrix of a local update sums up: x xᵀ, or μ′ x xᵀ at the last shared model.
 Metric: TypeAlias = Literal["covariance", "hessian"]
 
@@ -54,43 +110,23 @@ class LocalState:
 
     The numbers are in three arrays, which kernels change in place. The attributes are names for
     places in these arrays; the state of a local update adds its own.
-
-    Parameters
-    ----------
-    vectors, matrices, counters
-        Shapes (·, d), (·, d, d) and (·,).
-    base
-        The last shared model, or None before the first.
-
-    Attributes
-    ----------
-    theta
-        θ, the current model, shape (d,).
-    matrix, inverse
-        A and A⁻¹ (V and V⁻¹ in variant 3), shape (d, d).
-    centre
-        Centre of the ellipsoid, shape (d,).
-    log_gain
-        log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model (or the
-        last upload, where an upload need not bring a model).
-    updates
-        Samples since the last model: the number of rank-one updates applied to `inverse`.
-    epoch
-        e: 1 before the first model, 2 after it, ….
     """
 
-    vectors: FloatArray
+    vectors: FloatArray  # shapes (·, d), (·, d, d) and (·,)
     matrices: FloatArray
     counters: FloatArray
-    base: SharedModel | None
+    base: SharedModel | None  # the last shared model, or None before the first
 
-    theta = Vector(THETA)
-    centre = Vector(CENTRE)
-    matrix = Matrix(MATRIX)
+    theta = Vector(THETA)  # θ, the current model, shape (d,)
+    centre = Vector(CENTRE)  # centre of the ellipsoid, shape (d,)
+    matrix = Matrix(MATRIX)  # A and A⁻¹ (V and V⁻¹ in variant 3), shape (d, d)
     inverse = Matrix(INVERSE)
+    #: log(det A / det(A − ΔA)), the running sum of log(1 + xᵀA⁻¹x) since the last model (or the
+    #: last upload, where an upload need not bring a model)
     log_gain = Counter(LOG_GAIN)
+    #: samples since the last model: the number of rank-one updates applied to `inverse`
     updates = Count(UPDATES)
-    epoch = Count(EPOCH)
+    epoch = Count(EPOCH)  # e: 1 before the first model, 2 after it, …
 
     @property
     def t_last(self) -> int:
@@ -115,7 +151,7 @@ class HessianState(LocalState):
 State = TypeVar("State", bound=LocalState)
 
 
-class LocalUpdate(ABC, Generic[State]):
+class LocalUpdate(Generic[State]):
     """What a client does with its own sample: its state, and how a sample changes it.
 
     Subclasses are frozen dataclasses that hold hyper-parameters only. `step` is a kernel, so that
@@ -154,7 +190,6 @@ class LocalUpdate(ABC, Generic[State]):
     #: What the matrix of its states sums up.
     metric: ClassVar[Metric] = "covariance"
 
-    @abstractmethod
     def prior(self, setting: Setting) -> float:
         """Return the multiple of the identity that A starts from.
 
@@ -166,8 +201,9 @@ class LocalUpdate(ABC, Generic[State]):
         Returns
         -------
         float
-            λ/c for A = (λ/c)I + Σ x xᵀ.
+            By default λ/c_μ, for A = (λ/c_μ)I + Σ x xᵀ.
         """
+        return setting.ridge / setting.problem.c_mu
 
     def dispersion(self, setting: Setting) -> float:
         """Return D: D·A⁻¹ is about the covariance of the estimate.
@@ -180,11 +216,10 @@ class LocalUpdate(ABC, Generic[State]):
         Returns
         -------
         float
-            D; by default the link's dispersion divided by c_μ, for A = (λ/c)I + Σ x xᵀ.
+            D; by default the link's dispersion divided by c_μ, as `prior`.
         """
         return setting.problem.dispersion / setting.problem.c_mu
 
-    @abstractmethod
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return the numbers that `step` needs.
 
@@ -196,10 +231,10 @@ class LocalUpdate(ABC, Generic[State]):
         Returns
         -------
         tuple of float
-            In the order in which `step` reads them.
+            In the order in which `step` reads them; none by default.
         """
+        return ()
 
-    @abstractmethod
     def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
         """Replace the state, in place, by that of a shared model.
 
@@ -215,7 +250,14 @@ class LocalUpdate(ABC, Generic[State]):
             The client's state.
         model
             The new shared model.
+
+        Raises
+        ------
+        InvalidInput
+            By default: with `model_fields` = None there are no shared models.
         """
+        allowed = f"Never() with the local update {type(self).__name__}()"
+        raise InvalidInput("trigger", "one that fires", allowed)
 
     def uploaded(self, state: State) -> None:
         """Note that the coordinator has all samples so far, where that brings no model.
@@ -328,9 +370,19 @@ class LocalUpdate(ABC, Generic[State]):
         """
         return FloatingPointError(f"the local update {self} failed at sample {n}")
 
-    def caveats(self) -> tuple[str, ...]:
-        """Return what is not proven with this local update, one sentence each."""
-        return ()
+
+class HessianUpdate(LocalUpdate[State]):
+    """What local updates have in common whose matrix is H + λI, H = Σ μ′ x xᵀ."""
+
+    metric = "hessian"
+
+    def prior(self, setting: Setting) -> float:
+        """Return λ."""
+        return setting.ridge
+
+    def dispersion(self, setting: Setting) -> float:
+        """Return the link's: the matrix's inverse is a covariance up to this factor."""
+        return setting.problem.dispersion
 
 
 def adopt_matrix(state: LocalState, model: SharedModel) -> None:

@@ -1,11 +1,13 @@
-"""Online Newton steps on the covariance of gradients: the local update of variant 3."""
+"""Online Newton steps on the covariance of gradients: variant 3's local update, and its 1/γ."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from fedglb.errors import InvalidInput, integer
 from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import (
     CENTRE,
@@ -21,9 +23,15 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import add_sample, dot, invert
 from fedglb.kernels.pointers import call1
 from fedglb.model import SharedModel
-from fedglb.parts.lazy_rate import LazyRate
-from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
-from fedglb.parts.local_update.fields import Counter, Matrix, Vector
+from fedglb.parts.local_update.base import (
+    Counter,
+    LocalState,
+    LocalUpdate,
+    Matrix,
+    Vector,
+    adopt_matrix,
+    recentre,
+)
 from fedglb.parts.local_update.ons import newton_move, predict
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -71,56 +79,76 @@ def lazy_ons_step(
 
 @dataclass
 class LazyOnsState(LocalState):
-    """State of variant 3; `matrix` and `inverse` are V and V⁻¹.
+    """State of variant 3; `matrix` and `inverse` are V and V⁻¹."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `LazyOns.begin` makes them.
+    b = Vector(B)  # Σ x (predicted xᵀθ), shape (d,)
+    direction = Vector(DIRECTION)  # V⁻¹x of the last sample since the last model
+    gradient_direction = Vector(GRADIENT_DIRECTION)  # and A⁻¹x
+    gradient_matrix = Matrix(GRADIENT_MATRIX)  # A = λI + Σ ∇F ∇Fᵀ and its inverse, shape (d, d)
+    gradient_inverse = Matrix(GRADIENT_INVERSE)
+    squares = Counter(SQUARES)  # Σ z² over the samples since the last model
+    #: Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model
+    gradient_norms = Counter(GRADIENT_NORMS)
 
-    Attributes
-    ----------
-    gradient_matrix, gradient_inverse
-        A = λI + Σ ∇F ∇Fᵀ and its inverse, shape (d, d).
-    b
-        Σ x (predicted xᵀθ), shape (d,).
-    squares
-        Σ z² over the samples since the last model.
-    gradient_norms
-        Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model.
-    direction, gradient_direction
-        V⁻¹x and A⁻¹x of the last sample since the last model.
+
+@dataclass(frozen=True)
+class LazyRate:
+    """What γ = c/(G² n_max) follows from: a bound on the samples in one global update.
+
+    Variant 3's local update, global update and radius share it. docs/theory.md, section 2.4 (Lemma
+    7); erratum 5 in section 11.
     """
 
-    b = Vector(B)
-    direction = Vector(DIRECTION)
-    gradient_direction = Vector(GRADIENT_DIRECTION)
-    gradient_matrix = Matrix(GRADIENT_MATRIX)
-    gradient_inverse = Matrix(GRADIENT_INVERSE)
-    squares = Counter(SQUARES)
-    gradient_norms = Counter(GRADIENT_NORMS)
+    stored_name = "LazyRate"
+
+    updates: int  # B, the number of global updates
+    #: n_max, the most samples in one global update. None: N⌊T/B⌋, which is what the schedule gives;
+    #: give a number where clients start with samples (`Client.absorb`)
+    batch_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        integer("updates", self.updates)
+        if self.batch_limit is not None:
+            integer("batch_limit", self.batch_limit)
+
+    def gamma(self, setting: Setting) -> float:
+        """Return γ (simpler than the paper's: it follows from strong convexity, erratum 5)."""
+        problem = setting.problem
+        if self.batch_limit is not None:
+            n_max = self.batch_limit
+        elif setting.horizon is not None:
+            n_max = max(setting.clients * (setting.horizon // self.updates), 1)
+        else:
+            allowed = "the most samples in one update, where the horizon is not known"
+            raise InvalidInput("batch_limit", None, allowed)
+        return problem.c_mu / (gradient_bound(setting) ** 2 * n_max)
+
+
+def gradient_bound(setting: Setting) -> float:
+    """Return G, a bound on |μ(xᵀθ) − y| for all θ in the ball (docs/theory.md, section 2.4).
+
+    For unbounded rewards it is 2k_μS + R√(2 log(2NT/δ)), which holds for all Gaussian rewards of a
+    run at once with probability at least 1 − δ.
+    """
+    problem = setting.problem
+    low, high = problem.link.support
+    if math.isfinite(low) and math.isfinite(high):
+        means = problem.link.mean(-problem.S), problem.link.mean(problem.S)
+        return max(high - means[0], means[1] - low)
+    if setting.horizon is None:
+        allowed = "the number of steps T, on which the bound G of unbounded rewards depends"
+        raise InvalidInput("horizon", None, allowed)
+    tail = math.sqrt(2.0 * math.log(2.0 * setting.clients * setting.horizon / setting.delta))
+    return 2.0 * problem.k_mu * problem.S + problem.R * tail
 
 
 @dataclass(frozen=True)
 class LazyOns(LocalUpdate[LazyOnsState]):
     """One online Newton step of size 1/γ per sample; the ellipsoid is V's, centred at V⁻¹b.
 
-    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is that of the arms.
+    The steps use the covariance of gradients, A = λI + Σ ∇F ∇Fᵀ; V is the arms'.
 
-    Parameters
-    ----------
-    rate
-        What the step size 1/γ follows from; the same as that of the global update.
-
-    References
-    ----------
     Li and Wang (2022), Algorithm 6 (FedGLB-UCB₃), with erratum 5; docs/theory.md, section 2.4.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_ucb_3(updates=20).local_update
-    LazyOns(rate=LazyRate(updates=20, batch_limit=None))
     """
 
     stored_name = "LazyOns"
@@ -128,7 +156,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate
+    rate: LazyRate  # what the step size 1/γ follows from, as in the global update
 
     def prior(self, setting: Setting) -> float:
         """Return λ."""

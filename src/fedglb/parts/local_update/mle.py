@@ -45,9 +45,7 @@ from fedglb.kernels.linalg import (
 )
 from fedglb.kernels.pointers import call1
 from fedglb.kernels.sums import add_derivatives, sum_loss
-from fedglb.model import SharedModel
-from fedglb.parts.local_update.base import LocalState, LocalUpdate
-from fedglb.parts.local_update.fields import Count, Counter, Matrix, Vector
+from fedglb.parts.local_update.base import Count, Counter, LocalState, LocalUpdate, Matrix, Vector
 from fedglb.parts.self_concordance import newton_gap, safe_step, taylor_excess
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -257,34 +255,15 @@ def mle_observe(
 
 @dataclass
 class RefittingState(LocalState):
-    """State of a client that refits after every sample; the centre is θ.
+    """State of a client that refits after every sample; the centre is θ."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `Refitting.begin` makes them.
-
-    Attributes
-    ----------
-    anchor
-        Where the samples are linearised, shape (d,).
-    hessian, target
-        Φ's Hessian H at the anchor, and H·anchor − gradient; shapes (d, d) and (d,).
-    floor
-        A lower bound on the smallest eigenvalue of H.
-    passes
-        Passes over all samples so far.
-    residual, multiplier
-        A bound on ‖∇Φ(θ) + νθ‖ in the norm of `inverse`, and ν, the multiplier of the ball.
-    """
-
-    anchor = Vector(ANCHOR)
-    target = Vector(TARGET)
-    hessian = Matrix(HESSIAN)
-    floor = Counter(FLOOR)
-    passes = Count(PASSES)
-    residual = Counter(RESIDUAL)
-    multiplier = Counter(MULTIPLIER)
+    anchor = Vector(ANCHOR)  # where the samples are linearised, shape (d,)
+    target = Vector(TARGET)  # H·anchor − gradient, shape (d,)
+    hessian = Matrix(HESSIAN)  # Φ's Hessian H at the anchor, shape (d, d)
+    floor = Counter(FLOOR)  # a lower bound on the smallest eigenvalue of H
+    passes = Count(PASSES)  # passes over all samples so far
+    residual = Counter(RESIDUAL)  # a bound on ‖∇Φ(θ) + νθ‖ in the norm of `inverse`
+    multiplier = Counter(MULTIPLIER)  # ν of the ball
 
 
 State = TypeVar("State", bound=RefittingState)
@@ -292,20 +271,10 @@ State = TypeVar("State", bound=RefittingState)
 
 @dataclass(frozen=True)
 class Refitting(LocalUpdate[State]):
-    """Fit all own samples again after each one; a subclass says by which matrix arms are chosen.
-
-    Parameters
-    ----------
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
-
-    Raises
-    ------
-    InvalidInput
-        If `tolerance` is not a number > 0; in a run, if it cannot be reached.
-    """
+    """Fit all own samples again after each one; a subclass says by which matrix arms are chosen."""
 
     model_fields = None
+    #: ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
@@ -338,60 +307,22 @@ class Refitting(LocalUpdate[State]):
             "passes (a larger ridge or a smaller radius makes the problem easier)",
         )  # fmt: skip
 
-    def adopt(self, setting: Setting, state: State, model: SharedModel) -> None:
-        """Refuse: a refit over the client's own samples has no use for a shared model."""
-        allowed = f"Never() with the local update {type(self).__name__}()"
-        raise InvalidInput("trigger", "one that fires", allowed)
-
 
 @dataclass
 class MleState(RefittingState):
-    """State of a client that refits after every sample and chooses by A = (λ/c)I + Σ x xᵀ.
+    """State of a client that refits after every sample and chooses by A = (λ/c)I + Σ x xᵀ."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `Mle.begin` makes them.
-
-    Attributes
-    ----------
-    direction
-        A⁻¹x of the last sample.
-    """
-
-    direction = Vector(DIRECTION)
+    direction = Vector(DIRECTION)  # A⁻¹x of the last sample
 
 
 @dataclass(frozen=True)
 class Mle(Refitting[MleState]):
     """Fit all own samples again after each one: the minimiser of F over the ball, certified.
 
-    Parameters
-    ----------
-    tolerance
-        ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples.
-
-    Raises
-    ------
-    InvalidInput
-        If `tolerance` is not a number > 0; in a run, if it cannot be reached.
-
-    References
-    ----------
     docs/theory.md, section 5.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.n_ucb_glm().local_update
-    Mle(tolerance=None)
     """
 
     stored_name = "Mle"
 
     state_type = MleState
     step = staticmethod(mle_observe)
-
-    def prior(self, setting: Setting) -> float:
-        """Return λ/c."""
-        return setting.ridge / setting.problem.c_mu

@@ -22,8 +22,14 @@ from fedglb.kernels.layout import (
 from fedglb.kernels.linalg import add_sample, dot, matvec, quadratic, refreshed
 from fedglb.kernels.pointers import call1
 from fedglb.model import SharedModel
-from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
-from fedglb.parts.local_update.fields import Counter, Vector
+from fedglb.parts.local_update.base import (
+    Counter,
+    LocalState,
+    LocalUpdate,
+    Vector,
+    adopt_matrix,
+    recentre,
+)
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
 
@@ -109,33 +115,15 @@ def ons_step(
 
 @dataclass
 class OnsState(LocalState):
-    """State of a client that learns by online Newton steps.
+    """State of a client that learns by online Newton steps."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `Ons.begin` makes them.
-
-    Attributes
-    ----------
-    b
-        Σ x (predicted xᵀθ) over the samples of A, shape (d,).
-    squares
-        ‖z‖², the sum of squares of those predictions.
-    gradient_norms
-        Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model.
-    base_b, base_squares
-        b and ‖z‖² right after the last model.
-    direction
-        A⁻¹x of the last sample since the last model.
-    """
-
-    b = Vector(B)
-    base_b = Vector(BASE_B)
-    direction = Vector(DIRECTION)
-    squares = Counter(SQUARES)
+    b = Vector(B)  # Σ x (predicted xᵀθ) over the samples of A, shape (d,)
+    base_b = Vector(BASE_B)  # b right after the last model
+    direction = Vector(DIRECTION)  # A⁻¹x of the last sample since the last model
+    squares = Counter(SQUARES)  # ‖z‖², the sum of squares of those predictions
+    #: Σ ‖∇l‖²_{A_s⁻¹} over the samples since the last model
     gradient_norms = Counter(GRADIENT_NORMS)
-    base_squares = Counter(BASE_SQUARES)
+    base_squares = Counter(BASE_SQUARES)  # ‖z‖² right after the last model
 
 
 @dataclass(frozen=True)
@@ -145,25 +133,13 @@ class Ons(LocalUpdate[OnsState]):
     After a global update b = (A_t − (λ/c)I)θ_t: every past prediction is that of θ_t, as the
     ellipsoid lemma needs. The paper prints another rule (erratum 2).
 
-    References
-    ----------
     Li and Wang (2022), Algorithm 2; docs/theory.md, section 2.3.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.fedglb_ucb(threshold=10.0).local_update
-    Ons()
     """
 
     stored_name = "Ons"
 
     state_type = OnsState
     step = staticmethod(ons_step)
-
-    def prior(self, setting: Setting) -> float:
-        """Return λ/c."""
-        return setting.ridge / setting.problem.c_mu
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return c_μ and S."""

@@ -9,8 +9,7 @@ from fedglb.kernels.compile import kernel
 from fedglb.kernels.layout import CENTRE, INVERSE, LOG_GAIN, MATRIX, THETA, UPDATES
 from fedglb.kernels.linalg import add_sample
 from fedglb.model import SharedModel
-from fedglb.parts.local_update.base import LocalState, LocalUpdate, adopt_matrix, recentre
-from fedglb.parts.local_update.fields import Vector
+from fedglb.parts.local_update.base import LocalState, LocalUpdate, Vector, adopt_matrix, recentre
 from fedglb.parts.local_update.ons import predict
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray, IntArray
@@ -42,23 +41,10 @@ def ridge_step(
 
 @dataclass
 class RidgeState(LocalState):
-    """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y; the centre is θ = A⁻¹b.
+    """State of a client that keeps A = λI + Σ x xᵀ and b = Σ x y; the centre is θ = A⁻¹b."""
 
-    Parameters
-    ----------
-    vectors, matrices, counters, base
-        As in `LocalState`; `Ridge.begin` makes them.
-
-    Attributes
-    ----------
-    b
-        Σ x y over the samples of A, shape (d,).
-    direction
-        A⁻¹x of the last sample since the last model.
-    """
-
-    b = Vector(B)
-    direction = Vector(DIRECTION)
+    b = Vector(B)  # Σ x y over the samples of A, shape (d,)
+    direction = Vector(DIRECTION)  # A⁻¹x of the last sample since the last model
 
 
 State = TypeVar("State", bound=LocalState)
@@ -78,24 +64,12 @@ class LinearModel(LocalUpdate[State]):
         """Return R²: A = λI + Σ x xᵀ is a linear model's."""
         return setting.problem.R**2
 
-    def constants(self, setting: Setting) -> tuple[float, ...]:
-        """Return no numbers: the step needs none."""
-        return ()
-
 
 @dataclass(frozen=True)
 class Ridge(LinearModel[RidgeState]):
-    """Ridge regression on the rewards, exact after every sample; the link plays no part.
+    """Ridge regression on the rewards, exact after every sample, whatever the link.
 
-    References
-    ----------
     Wang et al. (2020), DisLinUCB; docs/theory.md, section 2.5.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> fg.dislinucb(threshold=1.0).local_update
-    Ridge()
     """
 
     stored_name = "Ridge"

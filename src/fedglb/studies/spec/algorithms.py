@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedglb.algorithms import ALGORITHMS, Algorithm
-from fedglb.algorithms.catalog import choice_in_words, in_words, privacy_in_words, solver_in_words
-from fedglb.algorithms.recognised import preset_of
+from fedglb.algorithms.catalog import in_words, preset_of, privacy_in_words
 from fedglb.errors import InvalidInput, Place
 from fedglb.parts.confidence import Fixed
 
@@ -82,14 +81,13 @@ def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
         if hasattr(algorithm.trigger, key):
             out[key] = getattr(algorithm.trigger, key)
     if algorithm.global_update is not None:
-        solver = algorithm.global_update
-        out["solver"] = solver_in_words(solver) or in_words(solver)
+        out["solver"] = in_words(algorithm.global_update)
     out["exploration"] = float(algorithm.exploration)
     rule = algorithm.ridge_rule
     out |= {"ridge": float(algorithm.ridge)} if rule is None else {"ridge_start": rule.start}  # type: ignore[arg-type]
     out["delta"] = float(algorithm.delta)
     out["confidence"] = confidence_in_words(algorithm.confidence)
-    out["choice"] = choice_in_words(algorithm.choice)
+    out["choice"] = in_words(algorithm.choice)
     if algorithm.privacy is not None:
         out["epsilon"] = algorithm.privacy.epsilon
         out["privacy"] = privacy_in_words(algorithm.privacy)

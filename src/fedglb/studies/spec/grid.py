@@ -15,15 +15,13 @@ from fedglb.algorithms.catalog import (
     RIDGE_START,
     all_parameters,
     build,
-    choice_in_words,
     in_words,
     parameters,
+    preset_of,
     privacy_in_words,
-    solver_in_words,
 )
 from fedglb.algorithms.own import find, is_own
 from fedglb.algorithms.own import takes as takes_of
-from fedglb.algorithms.recognised import preset_of
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
 from fedglb.studies.spec.algorithms import confidence_in_words, family, parameters_of
 
@@ -253,11 +251,11 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
         value = given.get(key, default)
         if key == "solver":
             solver = algorithm.global_update
-            out[key] = None if solver is None else solver_in_words(solver) or in_words(solver)
+            out[key] = None if solver is None else in_words(solver)
         elif key == "confidence":
             out[key] = confidence_in_words(value)
         elif key == "choice":
-            out[key] = choice_in_words(algorithm.choice)
+            out[key] = in_words(algorithm.choice)
         elif key == "privacy":
             if (part := algorithm.privacy) is not None:
                 out[EPSILON], out[key] = float(part.epsilon), privacy_in_words(part)

@@ -1,13 +1,77 @@
-"""ε-greedy wrapper around another rule."""
+"""Rules around another rule: `Certified` leaves out arms, `EpsilonGreedy` draws some uniformly."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from fedglb.errors import InvalidInput, instance, number
 from fedglb.parts.choice.base import Choice
 from fedglb.parts.choice.index import Greedy
-from fedglb.setting import Setting
+
+
+@dataclass(frozen=True)
+class Certified(Choice):
+    """Play the arm of the largest index among those that the confidence sets allow.
+
+    Let low(x) ≤ xᵀθ* ≤ high(x) for all arms on offer, U the largest `high`, and
+    w(x) = (high(x) − low(x))/2. The arms x with U − low(x) ≤ 2C·w(x) are allowed. The arm of the
+    largest `high` always is; and a step's regret is at most k_μ(U − low(x)) ≤ 2C·k_μ·w(x),
+    whatever the index: C times what proofs for upper confidence bounds use. With C = 1 only an arm
+    of the largest `high` is allowed.
+
+    Parameters
+    ----------
+    index
+        The rule that ranks the arms.
+    slack
+        C ≥ 1; infinity allows all arms.
+
+    Raises
+    ------
+    InvalidInput
+        If `index` is no rule, or one around another rule, or `slack` is not a number ≥ 1.
+
+    References
+    ----------
+    docs/theory.md: the proposition on certified choice.
+
+    Examples
+    --------
+    >>> from fedglb.parts.choice import Bayes, Certified
+    >>> Certified(Bayes())
+    Certified(index=Bayes(), slack=8.0)
+    >>> Certified(Bayes()).caveats()
+    ()
+    """
+
+    stored_name = "Certified"
+
+    index: Choice
+    slack: float = 8.0
+
+    def __post_init__(self) -> None:
+        instance("index", self.index, Choice, "Bayes()")
+        if self.index.ranked_by is not self.index:
+            allowed = "a rule that is not around another one, e.g. Bayes()"
+            if self.index.epsilon > 0.0:
+                allowed += "; explore uniformly outside: EpsilonGreedy(epsilon, Certified(…))"
+            raise InvalidInput("index", self.index, allowed)
+        number("slack", self.slack, at_least=1.0, allow_infinite=True, allowed="a number >= 1")
+
+    @property
+    def draws(self) -> int:
+        """The index's."""
+        return self.index.draws
+
+    @property
+    def ranked_by(self) -> Choice:
+        """The index."""
+        return self.index
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return none, as the index needs no proof; the index's where all arms are allowed."""
+        return self.index.caveats() if self.slack == math.inf else ()
 
 
 @dataclass(frozen=True)
@@ -70,10 +134,6 @@ class EpsilonGreedy(Choice):
     def ranked_by(self) -> Choice:
         """The rule whose score ranks the arms, if none is drawn uniformly."""
         return self.rule.ranked_by
-
-    def constants(self, setting: Setting, dispersion: float) -> tuple[float, ...]:
-        """Return those of the other rule."""
-        return self.rule.constants(setting, dispersion)
 
     def caveats(self) -> tuple[str, ...]:
         """Return those of the other rule, and that exploration never ends."""
