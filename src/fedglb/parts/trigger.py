@@ -300,7 +300,7 @@ class Geometric(Trigger):
 
     References
     ----------
-    docs/privacy.md, "When there are updates".
+    docs/privacy.md, "Choosing the numbers".
 
     Examples
     --------
