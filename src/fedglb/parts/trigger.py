@@ -222,7 +222,7 @@ class Geometric(Trigger):
     In a simulation the first is at the end of step t₁ and the next at ⌈t₁g⌉, ⌈t₁g²⌉, …, each at
     least a step later than the one before. In a federation times are seconds since its start.
 
-    docs/privacy.md, "When there are updates".
+    docs/privacy.md, "Choosing the numbers".
     """
 
     stored_name = "Geometric"
