@@ -97,7 +97,6 @@ def test_a_trigger_speaks_with_its_step():
     c = client(fg.fedglb_ucb(0.0))
     assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4, 0)]
     assert c.observe_unchecked(np.array([0.0, 1.0, 0.0]), 1.0, t=5) is True
-    assert c.sync_request(5) == SyncRequest(0, 5, 0)
     assert client(fg.n_ons_glm()).observe_unchecked(np.array([0.0, 1.0, 0.0]), 1.0, t=5) is False
 
 

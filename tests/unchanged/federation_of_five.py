@@ -8,7 +8,7 @@ import numpy as np
 
 import fedglb as fg
 from tests.federation.helpers import lossy_network as federation
-from tests.unchanged.digest import digest, unordered
+from tests.unchanged.runs import digest, unordered
 
 NAMES = ("a", "b", "c", "d", "e")
 ARMS, HORIZON = 6, 30

@@ -100,7 +100,6 @@ class Coordinator:
         self.setting = setting
         # In sorted order; a dict, for a federation has many members and each is looked up often.
         self.clients = dict.fromkeys(check_identities(clients, setting.clients))
-        self.reward_limit = reward_limit
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None

@@ -235,7 +235,8 @@ class Learner:
         arms_in_unit_ball("x", features)
         y = self.setting.problem.check_reward(reward)
         integer("t", t)
-        return [self.sync_request(t)] if self.observe_unchecked(features, y, t) else []
+        fires = self.observe_unchecked(features, y, t)
+        return [SyncRequest(self.id, t, self.adopted)] if fires else []
 
     def observe_unchecked(self, x: FloatArray, y: float, t: int) -> bool:
         """Learn from a sample that the caller has checked; engines and agents call this.
@@ -248,7 +249,7 @@ class Learner:
         Returns
         -------
         bool
-            Whether the trigger fired: then the caller sends a `sync_request`.
+            Whether the trigger fired: then the caller sends a `SyncRequest`.
         """
         self._learn(x, y)
         self.last_t = max(self.last_t, t)
@@ -277,18 +278,3 @@ class Learner:
         if trigger.clocked_by != "own samples":  # a user's trigger may take only these three
             return trigger.fires(t, state.t_last, state.log_gain)
         return trigger.fires(t, state.t_last, state.log_gain, state.updates)
-
-    def sync_request(self, t: int) -> SyncRequest:
-        """Return the request for a global update.
-
-        Parameters
-        ----------
-        t
-            The step in which the trigger fired.
-
-        Returns
-        -------
-        SyncRequest
-            For the coordinator, which ignores it if there is a newer model than the client's.
-        """
-        return SyncRequest(self.id, t, self.adopted)

@@ -12,7 +12,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.environments import Block, Environment
 from fedglb.problem import Problem
 from fedglb.protocol import Client
-from fedglb.protocol.messages import Message
+from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.simulation.engine import Engine, Progress
 from fedglb.typing import FloatArray
 
@@ -63,7 +63,7 @@ class ReferenceEngine(Engine):
             for x, reward in self._known(i, t):
                 asks = client.observe_unchecked(x, reward, t)
             if asks:
-                self._deliver([client.sync_request(t)])
+                self._deliver([SyncRequest(client.id, t, client.adopted)])
         self._deliver(self.coordinator.end_step(t))
         self.recorder.stepped(t)
         self.recorder.counted(t, t, self.coordinator)
