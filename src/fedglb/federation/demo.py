@@ -1,6 +1,6 @@
 """A demonstration federation on this machine: real processes, simulated users, one agent killed.
 
-``python -m fedglb.federation.demo FOLDER INDEX PLAN`` is one shop, an agent with its users; it
+``python -m fedglb.federation.demo FOLDER NAME PLAN`` is one shop, an agent with its users; it
 writes a JSON report per decision to standard output.
 """
 
@@ -148,17 +148,18 @@ class ShopReport(msgspec.Struct, frozen=True):
     regret: float = 0.0
 
 
-def shop(folder: Path, index: int, plan: DemoPlan) -> None:
+def shop(folder: Path, name: str, plan: DemoPlan) -> None:
     """Serve one user after the other, from where the agent's file ends; then take part in updates.
 
     It ends by a signal.
     """
-    name, problem = plan.names[index], plan.table.build().problem
+    problem = plan.table.build().problem
     bundle = folder / "federation" / CLIENTS / name
     with Agent.open(agent_file(folder, name), problem, bundle=bundle, beat=_HEARTBEAT) as agent:
         while not agent.status.admitted:
             time.sleep(_POLL)
-        users, waiting, decisions, regret = offers(plan, index), None, 0, 0.0
+        users, waiting = offers(plan, plan.names.index(name)), None
+        decisions, regret = 0, 0.0
         for id_, arm, reward in agent.export().select("id", "arm", "reward").iter_rows():
             if reward is None:  # the process was killed before this user's reward
                 waiting = id_, arm
@@ -232,13 +233,10 @@ class _Process:
         os.killpg(self._popen.pid, signal.SIGKILL)
         self._popen.wait()
 
-    def close_input(self) -> None:
+    def end(self) -> None:
         """Close standard input, on which it ends."""
         assert self._popen.stdin is not None
         self._popen.stdin.close()
-
-    def end(self) -> None:
-        self.close_input()
         try:
             self._popen.wait(_TO_END)
         except subprocess.TimeoutExpired:
@@ -324,14 +322,12 @@ class Demo:
                 self._start_shop(name)
             yield
         finally:
-            for process in self._running[2:]:  # all shops at once
-                process.close_input()
             for process in reversed(self._running):
                 process.end()
 
     def _start_shop(self, name: str) -> None:
-        index, plan = str(self._plan.names.index(name)), msgspec.json.encode(self._plan).decode()
-        self._start(name, [*_PYTHON, "-m", __name__, str(self._folder), index, plan])
+        plan = msgspec.json.encode(self._plan).decode()
+        self._start(name, [*_PYTHON, "-m", __name__, str(self._folder), name, plan])
 
     def _start(self, name: str, command: Sequence[str]) -> _Process:
         process = _Process(name, command, self._folder / "logs" / f"{name}.log")
@@ -413,4 +409,4 @@ def _rewarded(path: Path) -> set[str]:
 
 
 if __name__ == "__main__":
-    shop(Path(sys.argv[1]), int(sys.argv[2]), msgspec.json.decode(sys.argv[3], type=DemoPlan))
+    shop(Path(sys.argv[1]), sys.argv[2], msgspec.json.decode(sys.argv[3], type=DemoPlan))

@@ -151,10 +151,13 @@ class UpdateDriver:
         if not leaving:
             return []
         for client in leaving:
-            self._why_left_out[client] = why
-            self._emit("excluded", f"{client} is excluded: {why}", client=client)
+            self._note_left_out(client, why)
         heavy = self._overweight(self._claims(leaving))  # if these were the last ones missing
         return self._leave_out([*leaving, *heavy], now) + _told(heavy)
+
+    def _note_left_out(self, client: str, why: str) -> None:
+        self._why_left_out[client] = why
+        self._emit("excluded", f"{client} is excluded: {why}", client=client)
 
     def withdraw(self, client: str, now: float) -> list[Addressed]:
         """Go on without a client that takes no further part."""
@@ -180,15 +183,14 @@ class UpdateDriver:
             return {}
         rule = self.policy.weights
         most = rule.limit(claims.values(), self._typical)
-        found = [] if most is None else [c for c, samples in claims.items() if samples > most]
-        out = {}
-        for client in found:
-            out[client] = why = (
-                f"its {claims[client]} samples are more than {most}, {rule.times:g} times the "
-                "median client's; if they are real, start the coordinator with --max-samples"
-            )
-            self._emit("excluded", f"{client} is excluded: {why}", client=client)
-        self._why_left_out |= out
+        out = {
+            client: f"its {samples} samples are more than {most}, {rule.times:g} times the median "
+            "client's; if they are real, start the coordinator with --max-samples"
+            for client, samples in claims.items()
+            if most is not None and samples > most
+        }
+        for client, why in out.items():
+            self._note_left_out(client, why)
         return out
 
     def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Addressed]:
@@ -224,11 +226,8 @@ class UpdateDriver:
 
     def lacks_model(self, client: str, held: int) -> bool:
         """Return whether the update waits for a client that lacks the model it is asked at."""
-        solver = self.coordinator.algorithm.global_update
-        at_model = solver is not None and (solver.starts_at_model or solver.one_pass)
-        return (
-            at_model and held < self.coordinator.finished and client in self.coordinator.missing()
-        )
+        behind = held < self.coordinator.finished
+        return self._at_model and behind and client in self.coordinator.missing()
 
     def lose_model(self) -> None:
         """Go on without a model: a client holds a later one, which was lost with the file.
@@ -237,9 +236,14 @@ class UpdateDriver:
         different ones now, so the next update asks for sums at θ = 0, which each can compute.
         (In a one-pass update each client then takes them at the model that it holds.)
         """
-        solver = self.coordinator.algorithm.global_update
-        if solver is not None and (solver.starts_at_model or solver.one_pass):
+        if self._at_model:
             self.coordinator.model = None
+
+    @property
+    def _at_model(self) -> bool:
+        """Whether clients take their sums at the newest model."""
+        solver = self.coordinator.algorithm.global_update
+        return solver is not None and (solver.starts_at_model or solver.one_pass)
 
     # -- the clock -------------------------------------------------------------------------------
 

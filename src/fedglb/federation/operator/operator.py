@@ -81,17 +81,14 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
         integer("days", days)
-        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place))
-        try:
-            new, certificates = _add(unfinished, authority, old, names, days)
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=place) as unfinished:
+            new, certificates = _add(Path(unfinished), authority, old, names, days)
             members = _next_roster(roster(place), new, certificates)
             write_accounts(place / SERVER, new)
             for name in names:
                 # An earlier `add` that was killed may have left a folder of this name.
                 shutil.rmtree(place / CLIENTS / name, ignore_errors=True)
                 os.rename(unfinished / place_of(name), place / place_of(name))
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
         new.write(place / AUTHORITY)
         if members is not None:
             write_roster(place, members)
