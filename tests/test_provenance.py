@@ -35,7 +35,7 @@ def edited(package, module: str, old: str, new: str) -> str:
 def test_what_a_reader_alone_sees_is_no_other_sweep(copy):
     ours = meaning_digest(copy)
     assert ours == meaning_digest(PACKAGE)
-    module = "studies/results/parts.py"
+    module = "studies/results/tables.py"
     text = (copy / module).read_text()
     docstring = ast.get_docstring(ast.parse(text), clean=False)
     assert docstring is not None
@@ -49,7 +49,8 @@ def test_what_a_reader_alone_sees_is_no_other_sweep(copy):
 def test_what_changes_a_number_is_another_sweep(copy):
     ours = meaning_digest(copy)
     assert (
-        edited(copy, "studies/results/parts.py", "TRACE_POINTS = 500", "TRACE_POINTS = 501") != ours
+        edited(copy, "studies/results/tables.py", "TRACE_POINTS = 500", "TRACE_POINTS = 501")
+        != ours
     )
     assert edited(copy, "kernels/scoring.py", "TIE = 1e-12", "TIE = 1e-11") != ours
     assert edited(copy, "parts/trigger.py", "class Never", "class NeverEver") != ours

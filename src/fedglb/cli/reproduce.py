@@ -15,7 +15,7 @@ from fedglb.cli.report_errors import report_errors
 from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from fedglb.studies.run.estimate import Estimate
+    from fedglb.studies.run.estimate import StudyEstimate
 
 
 def reproduce(
@@ -82,7 +82,7 @@ def reproduce(
     answer(report, as_json=as_json)
 
 
-def in_words(made: Estimate, folder: str) -> str:
+def in_words(made: StudyEstimate, folder: str) -> str:
     """Return what a study would take, one line each for runs, search, time and disk."""
     lines = [
         f"{made.name}, profile {made.profile}: {made.configurations} configurations × "

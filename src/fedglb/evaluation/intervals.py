@@ -11,14 +11,7 @@ from fedglb.typing import FloatArray
 
 
 def normal_interval(value: float, error: float, confidence: float) -> tuple[float, float]:
-    """Return value ± z·error.
-
-    Examples
-    --------
-    >>> low, high = normal_interval(1.0, 0.5, 0.95)
-    >>> round(low, 3), round(high, 3)
-    (0.02, 1.98)
-    """
+    """Return value ± z·error."""
     reach = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * error
     return value - reach, value + reach
 
@@ -29,27 +22,6 @@ def proven_interval(
     """Return bounds on the value of a policy whose rewards lie in [0, 1].
 
     Either one is a lower bound: that of the value, and that of what is left to 1.
-
-    Parameters
-    ----------
-    weights
-        π(a)/p of what was played, or less, shape (n,), in the order of decisions.
-    shares
-        The rewards, in [0, 1], shape (n,).
-    confidence
-        1 − α.
-
-    Returns
-    -------
-    low, high
-        Within [0, 1].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> low, high = proven_interval(np.ones(1000), np.tile([0.0, 1.0], 500), 0.95)
-    >>> round(low, 3), round(high, 3)
-    (0.454, 0.546)
     """
     alpha = 0.5 * (1.0 - confidence)
     low = lower_bound(weights * shares, alpha)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fedglb.studies import SweepResult
-from fedglb.studies.report.summary import NAMES
+from fedglb.studies.report.summary import NAMES, StudyNumbers
 from fedglb.studies.results.study import Cell, Study
 
 
@@ -79,7 +79,8 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
         "sessions": [{"machine": {"processor": "p", "cores": 1, "memory_bytes": None,
                                   "system": "s"}}],
         "wall_seconds": 1.0, "run_seconds": 700.0, "started": "then", "identity": "i",
-        "files": {"runs.parquet": "d"}, "data": more.pop("data", {}),
+        "files": {"runs.parquet": "d"}, "data": more.pop("data", {}), "own": {}, "problem": {},
+        "configurations": [],
     }  # fmt: skip
     given = {"name": "made", "title": "Made", "profile": "", "measure": "transfers",
              **more}  # fmt: skip
@@ -87,6 +88,11 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
         pl.DataFrame(runs, schema_overrides=schema), pl.DataFrame(traces), manifest
     )
     return Study(cells=(Cell("", None, result),), **given)
+
+
+def numbers(*configs: dict[str, Any], **more: Any) -> StudyNumbers:
+    """The summary of a study."""
+    return StudyNumbers.of_study(study(*configs, **more))
 
 
 def good() -> list[dict[str, Any]]:

@@ -18,15 +18,13 @@ from PIL import Image
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import checksum
 from fedglb.studies.report import write_report
-from fedglb.studies.report.claims import evidence
 from fedglb.studies.report.figures import over_time
 from fedglb.studies.report.figures.tradeoff import ranges
 from fedglb.studies.report.numerals import setting
-from fedglb.studies.results.parts import to_bytes
 from fedglb.studies.results.study import no_baselines, study_of_sweep
-from fedglb.studies.results.tables import BASELINES
+from fedglb.studies.results.tables import BASELINES, to_bytes
 from fedglb.studies.spec.plan import MEASURES
-from tests.studies.report.made_study import bad, config, good, study
+from tests.studies.report.made_study import bad, config, good, numbers, study
 
 VOID = {"source", "meta", "img", "br", "hr", "link", "input"}
 
@@ -277,7 +275,7 @@ def test_axes_are_logarithmic_only_where_that_is_safe():
     def of(*regrets):
         made = [config("fedglb-ucb", 10 * (i + 1), [r], threshold=i + 1.0)
                 for i, r in enumerate(regrets)]  # fmt: skip
-        return ranges(evidence(study(*made)))
+        return ranges(numbers(*made))
 
     assert of(1.0, 50.0).log
     assert not of(10.0, 50.0).log
@@ -288,7 +286,7 @@ def test_axes_are_logarithmic_only_where_that_is_safe():
 
 
 def test_settings_over_time():
-    shown = [r.label for r in over_time.selected(evidence(study(*good())))]
+    shown = [r.label for r in over_time.selected(numbers(*good()))]
     assert shown == [
         "FedGLB-UCB D=10", "FedGLB-UCB D=0.1", "FedGLB-UCB1 B=10", "FedGLB-UCB2 B=5",
         "DisLinUCB D=1", "One-UCB-GLM", "N-UCB-GLM", "N-ONS-GLM",

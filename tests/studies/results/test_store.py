@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.io import atomic
 from fedglb.studies.results import store
-from fedglb.studies.results.parts import recorded_steps
+from fedglb.studies.results.tables import recorded_steps
 from fedglb.studies.run.task import deal
 from fedglb.studies.spec import experiment
 from tests.studies.tiny import bytes_of, parts, start, tables, until

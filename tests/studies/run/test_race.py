@@ -13,8 +13,7 @@ import pytest
 
 import fedglb as fg
 from fedglb.studies.run import race as race_module
-from fedglb.studies.run.race import LOOKS, Entrant, race, run_while_it_can_win
-from fedglb.studies.run.rule import mean, score
+from fedglb.studies.run.race import LOOKS, Entrant, mean, race, run_while_it_can_win, score
 from fedglb.studies.run.search import candidates, searches
 from fedglb.studies.spec.plan import read_plan
 from tests.studies.spec.test_plan import FILE

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.studies.results.parts import no_parts
+from fedglb.studies.results.tables import no_parts
 from fedglb.studies.run import progress, task
 from fedglb.studies.run.local import WorkerDied
 from tests.studies.tiny import (

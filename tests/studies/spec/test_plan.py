@@ -103,6 +103,14 @@ def test_candidates_are_the_product():
             changed(choose="for each", algorithm=[{"name": "n-ons-glm"}, {"name": "n-ons-glm"}]),
             r"search.algorithm\[1\].name = 'n-ons-glm'.*once",
         ),
+        (
+            changed(choose="for each", algorithm=[{"name": "n-ons"}]),
+            r"search.algorithm\[0\].name = 'n-ons'.*did you mean n-ons-glm",
+        ),
+        (
+            changed(choose="for each", algorithm=[{"name": "nowhere:f"}]),
+            r"search.algorithm\[0\].name = 'nowhere:f'.*imported",
+        ),
         ({**FILE, "profile": {"quick": 5}}, "profile = .*tables of changes"),
         ({**FILE, "profile": {"quick": {"profile": {}}}}, "profile = .*tables of changes"),
         (changed(sedes=[1]), "did you mean seeds"),

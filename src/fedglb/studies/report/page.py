@@ -36,7 +36,7 @@ _MEDIA = {
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table of the page; a cell of two texts has the second in small print below the first."""
 
     title: str
@@ -82,21 +82,9 @@ def page(
     figures: Sequence[Drawn],
     claims: Sequence[Claim],
     notes: Sequence[str],
-    tables: Sequence[Table],
+    tables: Sequence[PageTable],
 ) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    study
-        What it is about.
-    headline
-        The result in one line.
-    figures, claims, tables
-        In the order of the page.
-    notes
-        What to know about the tables.
-    """
+    """Return the page."""
     groups = [
         (title, [(claim, *_MARKS.get(claim.verdict, ("–", "open"))) for claim in own])
         for whose, title in (("the paper", "The paper’s claims"),
@@ -252,18 +240,12 @@ def _choice(study: Study) -> dict[str, Any] | None:
     return {
         "rule": choice.get("rule", ""), "facts": {k: _text(v) for k, v in facts.items()},
         "not_searched": ", ".join(_named(str(x)) for x in choice.get("not_searched") or ()),
-        "table": Table("", head, rows, numbers_from=2) if rows else None,
+        "table": PageTable("", head, rows, numbers_from=2) if rows else None,
     }  # fmt: skip
 
 
 def _named(label: str) -> str:
-    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere.
-
-    Examples
-    --------
-    >>> _named("fedglb-ucb D=1"), _named("mine")
-    ('FedGLB-UCB (D=1)', 'mine')
-    """
+    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere."""
     preset, _, rest = label.partition(" ")
     if preset not in NAMES:
         return label

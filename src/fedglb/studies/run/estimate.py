@@ -12,7 +12,7 @@ from typing import Any
 from fedglb.errors import integer, under
 from fedglb.provenance import cores
 from fedglb.simulation.compare import compare
-from fedglb.studies.results.parts import part, recorded_steps, to_bytes
+from fedglb.studies.results.tables import part, recorded_steps, to_bytes
 from fedglb.studies.run.search import candidates, with_choice
 from fedglb.studies.run.task import LARGEST
 from fedglb.studies.spec.experiment import Experiment, read_experiment
@@ -28,40 +28,20 @@ _POWERS = (1.0, 2.0)
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What a study would take.
-
-    Attributes
-    ----------
-    name, profile
-        Which study.
-    configurations, seeds
-        What it reports: their product is the number of runs.
-    interactions
-        How many each of these runs has, at most.
-    search_runs, search_interactions
-        The most runs that the search for parameters makes, and how many interactions each has.
-    jobs
-        Worker processes.
-    seconds
-        About how long it takes with these, the search included as if it stopped nothing.
-    bytes
-        About what the folder takes.
-    probe_runs, probe_steps, probe_seconds
-        What was measured: the number of runs side by side, their steps, and the time they took.
-    """
+class StudyEstimate:
+    """What a study would take."""
 
     name: str
     profile: str
     configurations: int
     seeds: int
-    interactions: int
-    search_runs: int
+    interactions: int  # the most that a run has
+    search_runs: int  # at most, and the interactions of each
     search_interactions: int
     jobs: int
-    seconds: float
-    bytes: int
-    probe_runs: int
+    seconds: float  # with these jobs; the search as if it stopped nothing
+    bytes: int  # of the folder
+    probe_runs: int  # what was measured: runs side by side, their steps, their time
     probe_steps: int
     probe_seconds: float
 
@@ -73,25 +53,8 @@ class Estimate:
 
 def estimate(
     source: str | Path | Mapping[str, Any], profile: str | None = None, jobs: int | None = None
-) -> Estimate:
-    """Estimate what `reproduce` takes; this plays some seconds of its runs.
-
-    Parameters
-    ----------
-    source, profile, jobs
-        As in `reproduce`.
-
-    Examples
-    --------
-    >>> tables = {
-    ...     "name": "example", "horizon": 20, "seeds": 2,
-    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
-    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
-    ... }
-    >>> made = estimate(tables, jobs=1)
-    >>> made.runs, made.interactions, made.search_runs
-    (6, 40, 0)
-    """
+) -> StudyEstimate:
+    """Estimate what `reproduce` takes; this plays some seconds of its runs."""
     plan = read_plan(source, profile)
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
@@ -111,7 +74,7 @@ def estimate(
         search_steps = plan.search.horizon or whole.horizon
         seconds += search_runs * probe.seconds(search_steps)
         size += search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
-    return Estimate(
+    return StudyEstimate(
         plan.name, plan.profile, sum(len(each.configurations) for each in wholes),
         len(whole.seeds), max(each.interactions for each in wholes), search_runs,
         search_steps * whole.env.clients, count, seconds / count, int(size), probe.runs,
@@ -162,14 +125,7 @@ def _play(experiment: Experiment) -> tuple[int, float, int]:
 
 
 def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """Return a sweep's tables for fewer steps, with fewer global updates B in proportion.
-
-    Examples
-    --------
-    >>> short = shortened({"horizon": 100, "algorithm": [{"name": "a", "updates": [1, 20]}]}, 10)
-    >>> short["horizon"], short["algorithm"]
-    (10, [{'name': 'a', 'updates': [1, 2]}])
-    """
+    """Return a sweep's tables for fewer steps, with fewer global updates B in proportion."""
     share = steps / tables["horizon"]
 
     def fewer(table: Mapping[str, Any]) -> dict[str, Any]:

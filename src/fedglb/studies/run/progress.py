@@ -33,27 +33,14 @@ class Finished:
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """How far a sweep is.
+    """How far a sweep is."""
 
-    Attributes
-    ----------
-    runs
-        How many runs there are in all.
-    finished
-        The finished runs, of this session and of earlier ones.
-    interactions
-        How many interactions this session has done, those of running tasks included.
-    left
-        How many interactions it still has to do.
-    seconds
-        For how long it has been running.
-    """
-
-    runs: int
-    finished: tuple[Finished, ...]
+    runs: int  # how many runs there are in all
+    finished: tuple[Finished, ...]  # The finished runs, of this session and of earlier ones
+    # how many interactions this session has done, those of running tasks included
     interactions: int
-    left: int
-    seconds: float
+    left: int  # how many interactions it still has to do
+    seconds: float  # for how long it has been running
 
 
 #: Called now and then, possibly from another thread, but never by two at the same time.

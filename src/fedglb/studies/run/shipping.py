@@ -38,19 +38,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def packed(tables: Mapping[str, Any]) -> tuple[bytes, list[str]]:
-    """Return tables as bytes, and the names of what they hold as code.
-
-    Raises
-    ------
-    InvalidInput
-        If they hold something that cannot be sent to another process.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> packed({"choice": fg.Sigma(3.0)})[1], packed({"f": lambda: 1})[1]
-    ([], ['fedglb.studies.run.shipping:<lambda>'])
-    """
+    """Return tables as bytes, and the names of what they hold as code."""
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     try:
@@ -71,13 +59,7 @@ def unpacked(content: bytes) -> dict[str, Any]:
 
 
 def lacking(own: Mapping[str, str]) -> str | None:
-    """Return which of these modules and packages this process lacks, or has another version of.
-
-    Parameters
-    ----------
-    own
-        Digests, as an experiment has them.
-    """
+    """Return which of these modules and packages this process lacks, or has another version of."""
     modules = {name: digest for name, digest in own.items() if ":" not in name}
     forget_edited(modules)
     found = digests(modules)

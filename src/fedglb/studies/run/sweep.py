@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.provenance import cores
-from fedglb.studies.results.store import Store, SweepResult, load, opened
+from fedglb.studies.results.store import Store, SweepResult, opened
 from fedglb.studies.run.cluster import (
     ClusterLost,
     check_parts,
@@ -126,13 +126,14 @@ def run_sweep(
         if cluster is not None:
             check_parts(client, cluster, made)
         store = stack.enter_context(opened(Path(folder), made, how))
-        if store.complete:
-            return load(folder)
+        if store.complete is not None:
+            return store.complete
         try:
             with status_bar(progress, made.name) as tell:
                 _complete(store, count, client, tell)
         except BaseException as error:
-            store.note_time_if_possible()
+            with suppress(OSError):
+                store.note_time()
             if isinstance(error, ClusterLost):
                 raise SweepFailed(str(error)) from None
             raise

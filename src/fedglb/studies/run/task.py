@@ -18,7 +18,7 @@ from fedglb.provenance import code_digest, data_digest
 from fedglb.simulation import EngineName, Run, simulate
 from fedglb.simulation.compare import compare
 from fedglb.simulation.compiled import is_compiled
-from fedglb.studies.results.parts import part, to_bytes
+from fedglb.studies.results.tables import part, to_bytes
 from fedglb.studies.run.shipping import lacking, packed, unpacked
 from fedglb.studies.spec.experiment import Experiment, read_experiment
 
@@ -56,11 +56,6 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
     the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
     dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
-
-    Examples
-    --------
-    >>> deal([(0, 1), (1, 1), (2, 1), (3, 1)], jobs=1)
-    [Task(seed=1, configurations=(0, 2)), Task(seed=1, configurations=(1, 3))]
     """
     of_seed: dict[int, list[int]] = {}
     for configuration, seed in pending:
@@ -100,23 +95,16 @@ def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a worker must share with the process that collects the results.
+    """What a worker must share with the process that collects the results."""
 
-    Attributes
-    ----------
-    content
-        The tables of the experiment, packed.
-    code, data, own
-        Digests of the package and its numerics, of the data, and of code that is not the package's.
-    path
-        Where Python looks for modules: for processes of this machine, which may be of a sweep
-        that was run before.
-    """
-
-    content: bytes
+    content: bytes  # The tables of the experiment, packed
+    # code, data, own: digests of the package and its numerics, of the data, and of code that is not
+    # the package's
     code: str
     data: str
     own: Mapping[str, str]
+    # where Python looks for modules: for processes of this machine, which may be of a sweep that
+    # was run before
     path: tuple[str, ...] = ()
 
     @classmethod
@@ -129,19 +117,7 @@ class Sources:
 
 
 def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
-    """Run a task.
-
-    Parameters
-    ----------
-    sources
-        The experiment, and what its results depend on.
-    task
-        Which runs of it.
-    report
-        A file to write the number of finished steps to, for the progress view.
-    parent
-        The id of the process that takes the result: the worker ends with it. None: no such one.
-    """
+    """Run a task."""
     experiment = experiment_here(sources, parent)
     if isinstance(experiment, str):
         return Outcome(task, None, (experiment,))

@@ -32,26 +32,12 @@ _loaded: dict[str, tuple[ModuleSpec | None, str]] = {}
 
 
 def name_of(code: Any) -> str:
-    """Return the name of a class or function: its module, a colon, its name there.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Sigma
-    >>> name_of(Sigma)
-    'fedglb.parts.choice.index:Sigma'
-    """
+    """Return the name of a class or function: its module, a colon, its name there."""
     return f"{getattr(code, '__module__', None)}:{getattr(code, '__qualname__', repr(code))}"
 
 
 def importable(code: Any) -> bool:
-    """Return whether another process finds this very class or function under its name.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Sigma
-    >>> importable(Sigma), importable(lambda: 1)
-    (True, False)
-    """
+    """Return whether another process finds this very class or function under its name."""
     module, _, path = name_of(code).partition(":")
     if module == "builtins" and code in _BUILT_IN:
         return True
@@ -71,23 +57,7 @@ def _is_there(module: str) -> bool:
 
 
 def digests(modules: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each user-defined module, and of all that they import.
-
-    Parameters
-    ----------
-    modules
-        Their names.
-
-    Returns
-    -------
-    dict
-        By name of the module; by name of the package, the version of those that are installed.
-
-    Raises
-    ------
-    InvalidInput
-        If a module was edited after it was imported: the file is not what would be run.
-    """
+    """Return a digest of each user-defined module, and of all that they import."""
     found: dict[str, str] = {}
     left, seen = list(modules), set()
     while left:

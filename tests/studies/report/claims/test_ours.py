@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from fedglb.studies.report.claims import check, evidence
+from fedglb.studies.report.claims import check
 from fedglb.studies.report.summary import defaults
-from tests.studies.report.made_study import config, good, study
+from tests.studies.report.made_study import config, good, numbers
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not decided"
 TUNED = config("fedglb-ucb", 100, [100.0], threshold=1.0)
 
 
 def ours(*configs):
-    claims = check(evidence(study(*configs)))
+    claims = check(numbers(*configs))
     return {c.key: c for c in claims if c.whose == "this package"}
 
 

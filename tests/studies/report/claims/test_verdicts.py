@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from fedglb.studies.report.claims import CLAIMS, OURS, check, evidence
+from fedglb.studies.report.claims import CLAIMS, check
 from fedglb.studies.report.claims.growth import slope
-from tests.studies.report.made_study import config, study
+from tests.studies.report.made_study import config, numbers
 
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "not decided", "not tested here"
 TOO_FEW = "too few seeds to judge"
@@ -14,8 +14,8 @@ TOO_FEW = "too few seeds to judge"
 
 def held(key, *configs):
     """A claim's verdict; also of one that cannot be tested, which a report leaves out."""
-    numbers = evidence(study(*configs))
-    claims = [*check(numbers), *(claim(numbers) for claim in (*CLAIMS, *OURS))]
+    made = numbers(*configs)
+    claims = [*check(made), *(claim(made) for claim in CLAIMS)]
     return next(c for c in claims if c.key == key)
 
 
