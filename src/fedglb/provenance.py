@@ -22,8 +22,7 @@ NUMBERS = (
     "problem.py", "problem_table.py", "protocol", "samples.py", "setting.py", "simulation",
     "studies/spec/__init__.py", "studies/spec/description.py", "studies/spec/environment.py",
     "studies/spec/experiment.py", "studies/spec/grid.py", "studies/spec/own_code.py",
-    "studies/run/shipping.py", "studies/run/task.py", "studies/run/fixed_models.py",
-    "studies/results/tables.py",
+    "studies/run/task.py", "studies/run/fixed_models.py", "studies/results/tables.py",
 )  # fmt: skip
 #: Those of them that kernels are made of: after an edit here they are compiled again.
 KERNELS = ("algorithms", "parts", "kernels", "links", "simulation/play.py")

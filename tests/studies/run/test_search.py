@@ -108,19 +108,6 @@ def test_it_never_looks_at_a_seed_that_is_reported():
     assert [tables["seeds"] for tables in made.raced] == [[102]] * 11
 
 
-def test_every_candidate_is_run_with_its_own_values():
-    seen = set()
-
-    def regret(c, problem, seed):
-        said = c.parameters
-        seen.add((c.preset, problem.S, problem.curvature, said["exploration"], said["confidence"]))
-        return 1.0
-
-    plan = searched()
-    search(plan, regret)
-    assert len(seen) == 2 * len(candidates(plan.search))
-
-
 def test_those_that_lead_on_the_first_seed_are_raced_first_against_the_one_that_leads():
     def regret(c, problem, seed):
         return problem.S * (10.0 if problem.curvature == 0.1 else 20.0)

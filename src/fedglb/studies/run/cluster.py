@@ -17,8 +17,7 @@ from typing import Any
 
 from fedglb.errors import InvalidInput
 from fedglb.studies.run.progress import Watch
-from fedglb.studies.run.shipping import lacking, packed
-from fedglb.studies.run.task import Outcome, Sources, Task, work
+from fedglb.studies.run.task import Outcome, Sources, Task, lacking, packed, work
 from fedglb.studies.spec.experiment import Experiment
 
 _CONNECT = 5.0  # seconds

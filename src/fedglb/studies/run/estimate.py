@@ -11,10 +11,10 @@ from typing import Any
 
 from fedglb.errors import integer, under
 from fedglb.provenance import cores
-from fedglb.simulation.compare import compare
-from fedglb.studies.results.tables import part, recorded_steps, to_bytes
+from fedglb.studies.results.tables import recorded_steps
 from fedglb.studies.run.search import candidates, with_choice
-from fedglb.studies.run.task import LARGEST
+from fedglb.studies.run.sweep import SweepFailed
+from fedglb.studies.run.task import LARGEST, Task, run_task
 from fedglb.studies.spec.experiment import Experiment, read_experiment
 from fedglb.studies.spec.grid import values
 from fedglb.studies.spec.plan import Plan, read_plan
@@ -115,13 +115,15 @@ def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
 
 def _play(experiment: Experiment) -> tuple[int, float, int]:
     """Run up to 16 configurations side by side; return how many, seconds and bytes."""
-    every = experiment.configurations
-    count = min(len(every), LARGEST)
-    some = [every[i * len(every) // count].algorithm for i in range(count)]
+    every = len(experiment.configurations)
+    count = min(every, LARGEST)
+    task = Task(experiment.seeds[0], tuple(i * every // count for i in range(count)))
     begin = time.process_time()  # of this process: what others do on the machine does not count
-    runs = compare(some, experiment.env, experiment.horizon, experiment.seeds[0])
+    outcome = run_task(experiment, task, None)
     took = time.process_time() - begin
-    return count, max(took, 1e-6), len(to_bytes(part(range(count), 1, runs, took)))
+    if outcome.part is None or outcome.failures:
+        raise SweepFailed("; ".join(outcome.failures))
+    return count, max(took, 1e-6), len(outcome.part)
 
 
 def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:

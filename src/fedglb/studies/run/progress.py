@@ -35,12 +35,11 @@ class Finished:
 class SweepStatus:
     """How far a sweep is."""
 
-    runs: int  # how many runs there are in all
-    finished: tuple[Finished, ...]  # The finished runs, of this session and of earlier ones
-    # how many interactions this session has done, those of running tasks included
-    interactions: int
-    left: int  # how many interactions it still has to do
-    seconds: float  # for how long it has been running
+    runs: int  # in all
+    finished: tuple[Finished, ...]  # of this session and of earlier ones
+    interactions: int  # of this session, those of running tasks included
+    left: int  # interactions still to do
+    seconds: float  # of this session
 
 
 #: Called now and then, possibly from another thread, but never by two at the same time.

@@ -66,38 +66,23 @@ def test_one_ucb_glm_has_a_band():
     assert 0 < low < 100 < high  # within a logarithmic axis
 
 
-def test_bands_over_time():
+def test_bands_and_units_over_time():
     figure = drawn(over_time.draw, *good())
     left, right, reward = figure.axes
     shown = over_time.selected(numbers(*good()))
-    assert len(left.collections) == len(shown) == len(left.lines)
+    assert len(left.collections) == len(shown) == len(left.lines) == len(reward.lines)
     assert len(right.collections) == 0  # all seeds communicate the same
     first = left.collections[0].get_paths()[0].vertices
     last = first[np.isclose(first[:, 0], 80)][:, 1]
     assert (last.min(), last.max()) == pytest.approx((180.0, 220.0))
-    assert len(reward.lines) == len(shown)
-    left, _, _ = drawn(over_time.draw, *one_seed()).axes
-    assert len(left.collections) == 0
-
-
-def test_axes_over_time_have_units():
-    figure = drawn(over_time.draw, *good())
     assert [axes.get_xlabel() for axes in figure.axes] == ["step t"] * 3
     assert [axes.get_ylabel() for axes in figure.axes] == [
-        "reward lost, all clients (log)", "transfers so far (log)",
-        "reward per interaction",
+        "reward lost, all clients (log)", "transfers so far (log)", "reward per interaction",
     ]  # fmt: skip
-    last = [float(line.get_ydata()[-1]) for line in figure.axes[2].lines]
-    shown = over_time.selected(numbers(*good()))
-    assert last == pytest.approx([r.reward / (80 * 4) for r in shown], abs=1 / 320)  # 80 steps
-
-
-def test_the_front_is_thin_and_behind():
-    (axes,) = drawn(tradeoff.draw, *good()).axes
-    (front,) = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
-    others = [line for line in axes.lines if line is not front]
-    assert front.get_linewidth() < 1
-    assert all(front.get_zorder() < line.get_zorder() for line in others)
+    rates = [float(line.get_ydata()[-1]) for line in reward.lines]
+    assert rates == pytest.approx([r.reward / (80 * 4) for r in shown], abs=1 / 320)  # 80 steps
+    left, _, _ = drawn(over_time.draw, *one_seed()).axes
+    assert len(left.collections) == 0
 
 
 MEDIA = [Medium(narrow, dark) for narrow in (False, True) for dark in (False, True)]
