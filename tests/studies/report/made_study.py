@@ -56,7 +56,8 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 {"label": c["label"], "algorithm": c["algorithm"],
                  "threshold": c.get("threshold"), "solver": c.get("solver"),
                  "clock": c.get("clock"), "exploration": c.get("exploration"),
-                 "updates": c.get("updates"), "seed": i + 1, **total,
+                 "updates": c.get("updates"), "confidence": "lemma", "link": "logistic",
+                 "seed": i + 1, "interactions": 4 * horizon, **total,
                  "caveats": c.get("caveats", [])}
             )  # fmt: skip
             for t in range(1, horizon + 1):
@@ -69,7 +70,7 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 step["regret"] = regret * (t / horizon) ** c.get("regret_power", 0.5)
                 traces.append({"label": c["label"], "seed": i + 1, "t": t, **step})
     schema = {"threshold": pl.Float64, "updates": pl.Int64, "solver": pl.String,
-              "clock": pl.String, "exploration": pl.Float64,
+              "clock": pl.String, "exploration": pl.Float64, "confidence": pl.String,
               "caveats": pl.List(pl.String)}  # fmt: skip
     manifest = {
         "name": "made", "horizon": horizon, "clients": 4, "arms": 5,

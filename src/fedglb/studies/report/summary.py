@@ -14,7 +14,7 @@ import polars as pl
 from scipy import stats
 
 from fedglb.algorithms import ALGORITHMS
-from fedglb.algorithms.catalog import all_parameters, parameters
+from fedglb.algorithms.catalog import parameters
 from fedglb.studies.report.numerals import NOTHING, setting
 from fedglb.studies.results.card import pareto_front
 from fedglb.studies.results.study import Study
@@ -115,10 +115,8 @@ def summarise(study: Study) -> tuple[Row, ...]:
     """Return one row per configuration, in the order of the experiment."""
     runs = study.result.runs
     varying = _varying(runs)
-    dials = [d for d in DIALS if d in runs.columns]
-    others = [c for c in ("clock", "confidence", "solver") if c in runs.columns]
     grouped = runs.group_by("label", maintain_order=True).agg(
-        pl.col("algorithm", *dials, *others).first(),
+        pl.col("algorithm", *DIALS, "clock", "confidence", "solver").first(),
         pl.len().alias("seeds"),
         pl.col("regret", *_MEANS).mean(),
         *spread(),
@@ -127,7 +125,7 @@ def summarise(study: Study) -> tuple[Row, ...]:
     front = pareto_front([(row[study.measure], row["regret"]) for row in found])
     rows = []
     for i, row in enumerate(found):
-        dial = next((d for d in dials if row[d] is not None), None)
+        dial = next((d for d in DIALS if row[d] is not None), None)
         error, algorithm = row["error"], row["algorithm"]
         half = None if error is None else error * float(stats.t.ppf(0.975, row["seeds"] - 1))
         settings = varying[row["label"]]
@@ -153,7 +151,7 @@ def _name(row: Mapping[str, Any]) -> str:
     """Return an algorithm's name; one that is not in the list is named by its label."""
     if row["algorithm"] in NAMES:
         return NAMES[row["algorithm"]]
-    solver = str(row.get("solver") or "").split(" ")[0]
+    solver = str(row["solver"] or "").split(" ")[0]
     words = []
     for word in str(row["label"]).split(" "):
         if "=" in word or word == solver:
@@ -166,16 +164,13 @@ def _in_paper(row: Mapping[str, Any]) -> bool:
     """Return whether a setting is the paper's, where it is one of FedGLB-UCB."""
     if row["algorithm"] != "fedglb-ucb":
         return True
-    return row.get("clock") in (None, "steps") and row.get("confidence") != "iterate"
+    return row["clock"] in (None, "steps") and row["confidence"] != "iterate"
 
 
 def _varying(runs: pl.DataFrame) -> dict[str, dict[str, float | str]]:
     """Return for each label the parameters that vary within its algorithm."""
     columns = runs.columns  # all parameters, user-defined ones too, are before `link`
-    own = (
-        columns[columns.index("algorithm") + 1 : columns.index("link")] if "link" in columns else []
-    )
-    keys = [k for k in {**all_parameters(), **dict.fromkeys(own)} if k in columns]
+    keys = columns[columns.index("algorithm") + 1 : columns.index("link")]
     found: dict[str, dict[str, float | str]] = {}
     for frame in runs.partition_by("algorithm", maintain_order=True):
         varying = [k for k in keys if frame[k].n_unique() > 1]
@@ -239,29 +234,18 @@ class StudyNumbers:
     """A study of one sweep, summarised: what claims and figures are made of."""
 
     study: Study
+    measure: str
     rows: tuple[Row, ...]
     curves: tuple[TradeOff, ...]
+    runs: pl.DataFrame = field(repr=False)
+    traces: pl.DataFrame = field(repr=False)
 
     @classmethod
     def of_study(cls, study: Study) -> StudyNumbers:
         """Summarise a study."""
-        rows = summarise(study)
-        return cls(study, rows, trade_offs(rows, study.measure))
-
-    @property
-    def measure(self) -> str:
-        """The unit of communication."""
-        return self.study.measure
-
-    @property
-    def runs(self) -> pl.DataFrame:
-        """The sweep's table of runs."""
-        return self.study.result.runs
-
-    @property
-    def traces(self) -> pl.DataFrame:
-        """The sweep's table of recorded steps."""
-        return self.study.result.traces
+        rows, result = summarise(study), study.result
+        curves = trade_offs(rows, study.measure)
+        return cls(study, study.measure, rows, curves, result.runs, result.traces)
 
     @property
     def seeds(self) -> int:

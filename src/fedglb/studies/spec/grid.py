@@ -69,11 +69,14 @@ class Selection:
     family: str
     label: str | None = None
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of the parameters."""
+        return {key: v.value for key, v in self.values.items()}
+
     def build(self) -> Algorithm:
         """Return the algorithm."""
-        if isinstance(self.preset, Algorithm):
-            return self.preset
-        return build(self.preset, {key: v.value for key, v in self.values.items()})
+        return self.preset if isinstance(self.preset, Algorithm) else build(self.preset, self.given)
 
     def place(self, path: Place) -> Place:
         """Return the place in the file at which a parameter of the preset was given."""
@@ -226,13 +229,14 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
     """Label the algorithms; refuse one that is given twice."""
     first: dict[Algorithm, Selection] = {}
     for choice, algorithm in made:
-        if _hashable(choice, algorithm) in first:
-            said = {key: v.value for key, v in choice.values.items()}
-            raise InvalidInput(
-                choice.key, {"name": choice.preset, **said},
-                f"each configuration once: {as_text(first[algorithm].key)} has this one already",
-            )  # fmt: skip
-        first[algorithm] = choice
+        try:
+            before = first.setdefault(algorithm, choice)
+        except TypeError as error:
+            allowed = f"one whose parts are frozen dataclasses ({error})"
+            raise InvalidInput(choice.key, algorithm.name, allowed) from None
+        if before is not choice:
+            allowed = f"each configuration once: {as_text(before.key)} has this one already"
+            raise InvalidInput(choice.key, {"name": choice.preset, **choice.given}, allowed)
     described = [_described(choice, algorithm) for choice, algorithm in made]
     presets = [choice.family for choice, _ in made]
     varying = {preset: _varying(described, presets, preset) for preset in set(presets)}
@@ -252,15 +256,6 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
     )
 
 
-def _hashable(choice: Selection, algorithm: Algorithm) -> Algorithm:
-    try:
-        hash(algorithm)
-    except TypeError as error:
-        allowed = f"one whose parts are frozen dataclasses ({error})"
-        raise InvalidInput(choice.key, algorithm.name, allowed) from None
-    return algorithm
-
-
 def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
     """Refuse two configurations that nothing in their labels tells apart."""
     for i, label in enumerate(labels):
@@ -272,7 +267,7 @@ def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
 
 def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int | str | None]:
     """Return all parameters as text and numbers, defaults included."""
-    preset, given = choice.preset, {key: v.value for key, v in choice.values.items()}
+    preset, given = choice.preset, choice.given
     if isinstance(preset, Algorithm):
         found = preset_of(preset)
         if found is None:

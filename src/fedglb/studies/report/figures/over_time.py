@@ -47,8 +47,7 @@ _STEP = (
 def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     """Draw the figure: regret, communication and reward."""
     shown = selected(numbers)
-    drawn = _looks(numbers, shown)
-    drawn = {label: look.on(medium) for label, look in drawn.items()}
+    drawn = {label: look.on(medium) for label, look in _looks(numbers, shown).items()}
     talking = [r for r in shown if r.algorithm not in REFERENCES]
     columns = [
         ("regret", "Regret", "reward lost, all clients", shown),
@@ -89,14 +88,10 @@ def caption(numbers: StudyNumbers) -> str:
 
 def _with_rate(numbers: StudyNumbers) -> pl.DataFrame:
     """Return the traces with the mean reward per interaction up to each step."""
-    runs, traces = numbers.runs, numbers.traces
-    if "interactions" in runs.columns:
-        acts = runs.select("label", "seed", pl.col("interactions").alias("acts"))
-        last = traces.group_by("label", "seed").agg(pl.col("t").max().alias("last"))
-        traces = traces.join(acts, on=["label", "seed"]).join(last, on=["label", "seed"])
-        each = pl.col("acts") / pl.col("last")
-    else:
-        each = pl.lit(float(numbers.study.result.manifest.get("clients") or 1))
+    acts = numbers.runs.select("label", "seed", pl.col("interactions").alias("acts"))
+    last = numbers.traces.group_by("label", "seed").agg(pl.col("t").max().alias("last"))
+    traces = numbers.traces.join(acts, on=["label", "seed"]).join(last, on=["label", "seed"])
+    each = pl.col("acts") / pl.col("last")
     return traces.with_columns((pl.col("reward") / (pl.col("t") * each)).alias(_RATE))
 
 
