@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import fedglb as fg
-from fedglb.evaluation.intervals import lower_bound
+from fedglb.evaluation.evaluate import lower_bound
 from fedglb.evaluation.reward_model import fit
 from tests.parts.choice.decisions import place, play
 

@@ -140,7 +140,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
     strangers = [p.name for p in folder.iterdir() if p.name not in ours]
     strangers = [name for name in strangers if not name.startswith(UNFINISHED)]
     if strangers and not (folder / MANIFEST).exists():
-        allowed = f"an empty folder: this one holds {sorted(strangers)[0]!r} and no sweep"
+        allowed = f"an empty folder: this one holds {min(strangers)!r} and no sweep"
         raise InvalidInput("folder", str(folder), allowed)
     with exclusive_lock(folder):
         manifest = _manifest(folder)

@@ -16,7 +16,6 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from fedglb.errors import InvalidInput
-from fedglb.studies.run.progress import Watch
 from fedglb.studies.run.task import Outcome, Sources, Task, lacking, packed, work
 from fedglb.studies.spec.experiment import Experiment
 
@@ -106,7 +105,7 @@ def threads(client: Any) -> int:
 
 
 def run_on_cluster(
-    client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
+    client: Any, experiment: Experiment, tasks: Sequence[Task]
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they arrive; Dask itself gives a dead worker's tasks to another one."""
     done: queue.Queue[tuple[Any, Outcome | Exception]] = queue.Queue()

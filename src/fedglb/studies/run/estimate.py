@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedglb.errors import integer, under
+from fedglb.errors import integer
 from fedglb.provenance import cores
 from fedglb.studies.results.tables import recorded_steps
 from fedglb.studies.run.search import candidates, with_choice
 from fedglb.studies.run.sweep import SweepFailed
 from fedglb.studies.run.task import LARGEST, Task, run_task
-from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.spec.experiment import Experiment
 from fedglb.studies.spec.grid import values
 from fedglb.studies.spec.plan import Plan, read_plan
 
@@ -25,6 +25,10 @@ LONG_ENOUGH = 1.5
 _PAGE = 3_000_000
 #: Time grows with the horizon at least in proportion; faster than its square it does not.
 _POWERS = (1.0, 2.0)
+
+
+def _say_nothing(text: str) -> None:
+    """Where data is fetched: an estimate is one answer, without lines before it."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ def estimate(
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
     tables = [with_choice(plan.tables, every[0])] if every else [c.tables for c in plan.cells]
-    wholes = [_read(plan, each) for each in tables]
+    wholes = [plan.read(each, _say_nothing) for each in tables]
     probes: dict[str, _Probe] = {}  # one for each panel: the value of the axis matters little
     seconds, size = 0.0, float(_PAGE)
     for cell, each, whole in zip(plan.cells, tables, wholes, strict=True):
@@ -100,10 +104,10 @@ class _Probe:
 def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
     """Play some of the runs for a few steps, twice as many each time; in CPU seconds."""
     steps = min(max(horizon // 64, 8), horizon)
-    _play(_read(plan, shortened(tables, steps)))  # compiles what is needed
+    _play(plan.read(shortened(tables, steps), _say_nothing))  # compiles what is needed
     before: tuple[int, float] | None = None
     while True:
-        runs, took, size = _play(_read(plan, shortened(tables, steps)))
+        runs, took, size = _play(plan.read(shortened(tables, steps), _say_nothing))
         power = _POWERS[0]
         if before is not None:
             power = math.log(took / before[1]) / math.log(steps / before[0])
@@ -142,8 +146,3 @@ def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:
         "algorithm": [fewer(table) for table in tables["algorithm"]],
         **({"defaults": fewer(tables["defaults"])} if "defaults" in tables else {}),
     }  # fmt: skip
-
-
-def _read(plan: Plan, tables: Mapping[str, Any]) -> Experiment:
-    with under(source=plan.source):
-        return read_experiment(tables, progress=lambda text: None)

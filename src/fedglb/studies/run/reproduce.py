@@ -38,7 +38,7 @@ from fedglb.studies.run.search import (
     with_choice,
 )
 from fedglb.studies.run.sweep import run_sweep
-from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.spec.experiment import Experiment
 from fedglb.studies.spec.plan import Plan, check_axis, read_plan
 
 #: Called with what is being done and, while a sweep runs, with how far it is.
@@ -147,9 +147,7 @@ class _Work:
         return write_report(about.study(cells, baselines), self.place)
 
     def _read(self, tables: dict[str, Any]) -> Experiment:
-        """Read a sweep's tables; an error names the file they come from."""
-        with under(source=self.plan.source):
-            return read_experiment(tables, progress=lambda text: self.tell(text, None))
+        return self.plan.read(tables, lambda text: self.tell(text, None))
 
     def _run(self, sweep: Sweep, text: str) -> SweepResult:
         self.tell(text, None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +21,6 @@ from fedglb.studies.run.cluster import (
 from fedglb.studies.run.local import WorkerDied, run_locally
 from fedglb.studies.run.progress import OnStatus, Watch, status_bar
 from fedglb.studies.run.schedule import TaskSchedule
-from fedglb.studies.run.task import Outcome, Task
 from fedglb.studies.spec.description import described
 from fedglb.studies.spec.experiment import Experiment, read_experiment
 
@@ -161,8 +160,12 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     with watch.watching():
         while schedule:
             tasks = schedule.tasks(jobs if client is None else threads(client))
+            if client is None:
+                running = run_locally(experiment, tasks, jobs, watch)
+            else:
+                running = run_on_cluster(client, experiment, tasks)
             try:
-                with closing(_outcomes(experiment, tasks, jobs, client, watch)) as outcomes:
+                with closing(running) as outcomes:
                     for outcome in outcomes:
                         failures += outcome.failures
                         schedule.finished(outcome.task)
@@ -177,11 +180,3 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     if failures:
         more = f"; and {len(failures) - 3} more" if failures[3:] else ""
         raise SweepFailed("; ".join(failures[:3]) + more)
-
-
-def _outcomes(
-    experiment: Experiment, tasks: Sequence[Task], jobs: int, client: Any, watch: Watch
-) -> Generator[Outcome, None, None]:
-    if client is None:
-        return run_locally(experiment, tasks, jobs, watch)
-    return run_on_cluster(client, experiment, tasks, watch)

@@ -16,11 +16,12 @@ from fedglb.algorithms import ALGORITHMS, Algorithm
 from fedglb.algorithms.own import find as find_own
 from fedglb.algorithms.own import is_own
 from fedglb.environments import Environment
+from fedglb.environments.datasets import Progress
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
 from fedglb.problem import Problem
 from fedglb.studies.spec.environment import CHANGES
-from fedglb.studies.spec.experiment import STUDY_KEYS, Experiment, seeds_of
+from fedglb.studies.spec.experiment import STUDY_KEYS, Experiment, read_experiment, seeds_of
 from fedglb.studies.spec.grid import as_tables, choices
 
 #: The experiments that come with the package.
@@ -97,6 +98,11 @@ class Plan:
     axis: str = ""  # a key of `[environment]`, or a parameter of algorithms; "" for none
     against: str = ""  # the algorithm that ratios are to; "" for none
     full: dict[str, Any] = field(default_factory=dict)  # of a quick study: size, command
+
+    def read(self, tables: Mapping[str, Any], progress: Progress) -> Experiment:
+        """Read a sweep's tables; an error names the file that they come from."""
+        with under(source=self.source):
+            return read_experiment(tables, progress=progress)
 
 
 def find(name: str | Path) -> Path:
