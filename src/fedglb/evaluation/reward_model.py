@@ -39,7 +39,7 @@ def fits_of_the_past(
 ) -> FloatArray:
     """Return a model for each sample that was fitted to earlier ones only.
 
-    The samples are cut into `folds` blocks, in order; a block's model is that of all blocks
+    The samples are cut into `folds` blocks, in order; a block's model is fitted to all blocks
     before it, and θ = 0 for the first.
     """
     models = np.zeros(X.shape)

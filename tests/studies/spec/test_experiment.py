@@ -17,14 +17,8 @@ from fedglb.studies.spec.plan import read_plan
 from tests.studies.tiny import TOML, tables
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
-FILES = {
-    kind: [
-        path
-        for path in sorted(EXPERIMENTS.glob("*.toml"))
-        if ("dataset" in tomllib.loads(path.read_text())["environment"]) == (kind == "real")
-    ]
-    for kind in ("synthetic", "real")
-}
+NAMES = sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))
+REAL = ["covertype", "magic", "mushroom"]
 
 
 def labels(*algorithms, **changes):
@@ -50,17 +44,17 @@ def test_the_paper_figure():
     assert algorithms[-1] == fg.fedglb_auto(100.0)
 
 
-@pytest.mark.parametrize("path", FILES["synthetic"], ids=lambda p: p.stem)
-def test_every_experiment_is_sound_and_named_as_its_file(path):
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in REAL])
+def test_every_experiment_is_sound_and_named_as_its_file(name):
+    path = EXPERIMENTS / f"{name}.toml"
     for profile in ("full", *tomllib.loads(path.read_text()).get("profile", {})):
-        plan = read_plan(path, profile)
-        for each in (cell.tables for cell in plan.cells):
-            assert fg.read_experiment(each).name == path.stem
+        for cell in read_plan(path, profile).cells:
+            assert fg.read_experiment(cell.tables).name == name
 
 
-@pytest.mark.parametrize("path", FILES["real"], ids=lambda p: p.stem)
-def test_every_experiment_on_real_data_is_sound_and_named_as_its_file(raw_files, path):
-    test_every_experiment_is_sound_and_named_as_its_file(path)
+@pytest.mark.parametrize("name", REAL)
+def test_every_experiment_on_real_data_is_sound_and_named_as_its_file(raw_files, name):
+    test_every_experiment_is_sound_and_named_as_its_file(name)
 
 
 def real(**environment):
@@ -116,9 +110,6 @@ def test_a_sweep_on_real_data_runs_in_workers_and_says_what_it_ran_on(
 def test_a_mistake_about_a_dataset_is_refused_by_key(raw_files, changed, said):
     with pytest.raises(fg.InvalidInput, match=said):
         fg.read_experiment(real(**changed))
-
-
-def test_a_dimension_that_is_not_the_data_s_is_refused(raw_files):
     with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10 .* 11, the features of magic"):
         fg.read_experiment({**real(), "problem": {"dim": 10}})
 
@@ -268,9 +259,7 @@ MISTAKES = [
     ("arms = 4", "arms = 0", "environment.arms = 0", ">= 1"),
     ("horizon = 12", "horizon = 0", "horizon = 0", ">= 1"),
     ("seeds = 4", "seeds = 0", "seeds = 0", ">= 1"),
-    ("seeds = 4", "seeds = []", "seeds = []", "at least one"),
     ("seeds = 4", "seeds = [-1]", "seeds[0] = -1", ">= 0"),
-    ("seeds = 4", "seeds = [1, 1]", "seeds = [1, 1]", "once"),
     (ALL, "[]", "algorithm[0].threshold = []", "at least one"),
     (GOOD[GOOD.index("[problem]") :],
      "algorithm = []\nproblem = {dim = 3}\nenvironment = {clients = 2, arms = 4}",

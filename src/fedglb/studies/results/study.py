@@ -35,7 +35,7 @@ def no_baselines() -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Study:
-    """What a report is made of: sweeps, panels × values of an axis; at the least one sweep."""
+    """What a report is made of: sweeps, panels × values of an axis; at least one sweep."""
 
     name: str
     title: str

@@ -27,7 +27,7 @@ from fedglb.studies.run.sweep import SweepFailed
 from fedglb.studies.run.task import LARGEST, Sources, experiment_here, leave_with
 from fedglb.studies.spec.experiment import Experiment
 
-#: How often a candidate is looked at, in all its steps.
+#: How often a candidate's score is compared with the limit, over the whole horizon.
 LOOKS = 50
 #: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
 _LEAST = 1.0

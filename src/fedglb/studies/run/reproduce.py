@@ -70,7 +70,7 @@ def reproduce(
 
 
 class _Work:
-    """A plan, and where, with how many workers and in whose sight it is carried out."""
+    """Carries out a plan: in a folder, with worker processes, telling the user what it does."""
 
     def __init__(self, plan: Plan, jobs: int | None, tell: Stage) -> None:
         self.plan, self.jobs, self.tell = plan, jobs, tell

@@ -134,7 +134,7 @@ class Sources:
 
 @functools.lru_cache(maxsize=4)
 def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
-    """Return the experiment of these tables; `own` tells apart what one text means after edits."""
+    """Return the experiment of these tables; after an edit of user-defined code `own` differs."""
     return read_experiment(pickle.loads(content), progress=lambda text: None)
 
 

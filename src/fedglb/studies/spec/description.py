@@ -25,7 +25,7 @@ from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import Kernel
 from fedglb.studies.spec.own_code import found_at, importable, name_of
 
-#: What every class has, or what says nothing of what it does.
+#: Attributes of a class that do not change what it does.
 _NOT_SAID = {
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
     "__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",

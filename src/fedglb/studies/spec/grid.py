@@ -257,7 +257,7 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
 
 
 def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
-    """Refuse two configurations that nothing in their labels tells apart."""
+    """Refuse two configurations with the same label."""
     for i, label in enumerate(labels):
         if label in labels[:i]:
             before = as_text(made[labels.index(label)].key)
@@ -319,7 +319,7 @@ def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
 
 
 def confidence_in_words(value: Any) -> str:
-    """Return what results call a radius: as it was given, or as a part says it."""
+    """Return a radius as text, as results have it: "lemma", "fixed=0.3", "iterate"."""
     if isinstance(value, Fixed):
         return f"fixed={value.alpha}"
     if isinstance(value, Mapping):

@@ -1,9 +1,8 @@
 """Digests of user-defined code that a sweep's parts are made of.
 
-A class or function that a worker can import is told apart by the sources of its module, and of all
-modules that this one imports, as far as they are user-defined. Installed packages count with
-their version. One that no worker can import (of a script, a notebook or a function's inside) is
-told apart by its code (`description.py`).
+What a worker can import is identified by the sources of its module, and of the user-defined modules
+that this one imports; installed packages by their version. What no worker can import (of a script,
+a notebook, inside a function) is identified by its code (`description.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any
 from fedglb.errors import InvalidInput
 from fedglb.provenance import digest_of_source
 
-#: Classes that have no name in `builtins`: that of functions, of None, …
+#: Built-in classes without a name in `builtins`: the class of functions, of None, …
 _BUILT_IN = [each for each in vars(types).values() if isinstance(each, type)]
 _US = __name__.partition(".")[0]
 #: Of each module that was looked at, in this process: its digest, while it is loaded as it was.

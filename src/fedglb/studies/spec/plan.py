@@ -120,7 +120,11 @@ def find(name: str | Path) -> Path:
 def read_plan(
     source: str | Path | Mapping[str, Any] | Experiment, profile: str | None = None
 ) -> Plan:
-    """Read a study's file."""
+    """Read a study: one that comes with the package, a TOML file, its tables, or an experiment.
+
+    A profile is a table `[profile.NAME]` of values that replace the file's; "full" is the file
+    unchanged. None: "quick" where the file has it, else "full".
+    """
     given = source.tables if isinstance(source, Experiment) else source
     if isinstance(given, Mapping):
         where, raw, command = "experiment", dict(given), 'reproduce(…, "full")'
@@ -321,36 +325,31 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
-    environment, problem = tables.get("environment"), tables.get("problem", {})
-    for key, given in (("environment", environment), ("problem", problem)):
-        if of_problem and isinstance(given, Environment | Problem):
+    of_algorithm = ["exploration"]
+    of_algorithm += ["confidence"] if search.alpha else []
+    of_algorithm += ["ridge"] if search.ridge else []
+    for key in ("environment", "problem"):
+        if of_problem and isinstance(tables.get(key), Environment | Problem):
             allowed = f"a table, or a function of `problem`: [search] chooses {of_problem[0]}"
-            raise InvalidInput(key, given, allowed)
-    for i, table in enumerate(search.algorithm):
-        if isinstance(table.get("name"), Algorithm):
-            allowed = (
-                "a name, of a preset or a function: [search] gives it the values that it tries"
-            )
-            raise InvalidInput(("search", "algorithm", i, "name"), table["name"], allowed)
-    own = [
-        "exploration",
-        *(["confidence"] if search.alpha else []),
-        *(["ridge"] if search.ridge else []),
+            raise InvalidInput(key, tables[key], allowed)
+    places: list[tuple[Place, Any, list[str]]] = [
+        (("problem",), tables.get("problem"), of_problem),
+        (("defaults",), tables.get("defaults"), of_algorithm),
     ]
     algorithms = as_tables(tables.get("algorithm"))
-    places: list[tuple[Place, Any, list[str]]] = [
-        (("problem",), tables.get("problem", {}), of_problem),
-        (("defaults",), tables.get("defaults", {}), own),
-    ]
     for i, table in enumerate(algorithms if isinstance(algorithms, list) else []):
-        if not isinstance(table, Mapping) or not left_alone(table):
-            places.append((("algorithm", i), table, own))
+        if isinstance(table, Mapping) and not left_alone(table):
+            places.append((("algorithm", i), table, of_algorithm))
     for i, table in enumerate(search.algorithm):
-        places.append((("search", "algorithm", i), table, own))
+        place: Place = ("search", "algorithm", i)
+        if isinstance(table.get("name"), Algorithm):
+            allowed = "a name, of a preset or a function: [search] gives it the values to try"
+            raise InvalidInput((*place, "name"), table["name"], allowed)
         for name, value in table.items():
             if isinstance(value, list):
                 allowed = "one value: a [[search.algorithm]] is one algorithm"
-                raise InvalidInput(("search", "algorithm", i, name), value, allowed)
+                raise InvalidInput((*place, name), value, allowed)
+        places.append((place, table, of_algorithm))
     for place, table, chosen in places:
         for name in chosen:
             if isinstance(table, Mapping) and name in table:

@@ -189,7 +189,7 @@ def _shares(trace: pl.DataFrame) -> dict[str, float] | None:
     return {share: count / whole for share, count in counts.items()}
 
 
-#: The most rounds per global update that count as one exchange, and from where on they do not.
+#: Rounds per global update: at most this many are one exchange, this many or more are not.
 ONE, MORE = 1.1, 1.5
 _EXCHANGE = Claim(
     "one-exchange",

@@ -123,7 +123,7 @@ def _runs(argument: str, runs: Any) -> list[Run]:
 
 
 def _by_setting(runs: list[Run]) -> dict[str, list[Run]]:
-    """Group runs by all parameters but the seed; name each by what tells it from the others."""
+    """Group runs by all parameters but the seed; name each by the parameters that differ."""
     settings: list[dict[str, Any]] = []
     groups: list[list[Run]] = []
     for run in runs:
@@ -179,7 +179,9 @@ def _common(runs: Sequence[Run]) -> str:
 
 def _looks(curves: Sequence[_Curve]) -> list[Look]:
     """Return a look for each: an algorithm of the paper has its own, others take what is free."""
-    keys = [curve.algorithm.lower() for curve in curves]
+    presets = {name.replace("-", ""): name for name in LOOKS}  # a run says FedGLB-UCB1
+    names = [curve.algorithm.lower() for curve in curves]
+    keys = [presets.get(name.replace("-", ""), name) for name in names]
     free = [look for name, look in LOOKS.items() if name not in keys]
     made: list[Look] = []
     for i, key in enumerate(keys):
