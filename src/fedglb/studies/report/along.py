@@ -250,7 +250,7 @@ def table(study: Study, panel: Panel) -> PageTable:
     """Return the numbers of a panel for the page."""
     ratios = [f"ratio to {_against(study, panel).name} ± s.e."] if study.against else []
     head = ["algorithm", study.axis, "regret ± s.e.", "median", *ratios, "transfers per client"]
-    clients = panel.cells[0].result.manifest.get("clients")
+    clients = panel.cells[0].result.manifest["clients"]
     cells: list[list[str | tuple[str, str]]] = []
     for row in rows(study, panel):
         value, error = row[study.axis], row.get("ratio_error")
@@ -261,7 +261,7 @@ def table(study: Study, panel: Panel) -> PageTable:
                 (row["name"], row["setting"]) if row["settings"] > 1 else row["name"],
                 "–" if value is None else setting(value), plus_minus(row["regret"], row["error"]),
                 amount(row["median"]), *([share] if study.against else []),
-                amount(row["transfers"] / clients) if clients else "–",
+                amount(row["transfers"] / clients),
             ]
         )  # fmt: skip
     return PageTable(panel.title, head, cells)

@@ -33,8 +33,9 @@ MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "trace
 #: The version of these files. A folder of another version is refused: run the sweep again.
 FORMAT = 1
 _KEYS = {
-    "name", "identity", "complete", "horizon", "clients", "arms", "problem", "seeds",
-    "configurations", "document", "own", "data", "sessions", "files",
+    "name", "identity", "complete", "started", "wall_seconds", "run_seconds", "software", "horizon",
+    "clients", "arms", "problem", "seeds", "configurations", "document", "own", "data", "sessions",
+    "files",
 }  # fmt: skip
 
 

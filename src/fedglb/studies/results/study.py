@@ -54,11 +54,6 @@ class Study:
         """The first sweep: the only one of a study without an axis."""
         return self.cells[0].result
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What is known about the data: dataset, checksum, mode, …; may be empty."""
-        return dict(self.result.manifest.get("data", {}))
-
 
 class CellFile(msgspec.Struct, frozen=True):
     """A cell in `study.json`: its sweeps are on the same data, and are shown as one."""
