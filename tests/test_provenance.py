@@ -10,7 +10,7 @@ from fedglb.provenance import KERNELS, LEFT_OUT, NUMBERS, PACKAGE, counted, mean
 MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
 
 
-PARTS, PROGRESS = "studies/results/parts.py", "studies/run/progress.py"
+PARTS, PROGRESS = "studies/results/tables.py", "studies/run/progress.py"
 EDITED = [PARTS, PROGRESS, "errors.py", "kernels/scoring.py", "parts/trigger.py"]
 
 

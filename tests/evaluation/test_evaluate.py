@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize
 
 import fedglb as fg
-from fedglb.evaluation.intervals import lower_bound
+from fedglb.evaluation.evaluate import lower_bound
 from fedglb.evaluation.reward_model import fit
 from tests.parts.choice.decisions import place, play
 
@@ -77,25 +77,6 @@ def test_the_model_is_the_minimum_of_the_regularised_loss(link):
     np.testing.assert_allclose(fit(problem, X, y, ridge).theta, best, atol=1e-5)
 
 
-def test_doubly_robust_once_more_in_loops():
-    """Each block is predicted by the blocks before it, the first by θ = 0."""
-    folds, ridge, total = 3, 0.5, []
-    for row in range(len(LOG)):
-        first = (row // 100) * 100
-        theta = np.zeros(2)
-        if first:
-            theta = fit(PROBLEM, LOG.played[:first], LOG.rewards[:first], ridge).theta
-        arms = LOG.arms[row]
-        means = [1 / (1 + math.exp(-float(x @ theta))) for x in arms]
-        pi = POLICY.probabilities(arms[None])[0]
-        a = int(LOG.chosen[row])
-        model = sum(p * m for p, m in zip(pi, means, strict=True))
-        total.append(model + pi[a] / LOG.propensities[row] * (LOG.rewards[row] - means[a]))
-    found = fg.evaluate(LOG, POLICY, "dr", folds=folds, ridge=ridge)
-    assert found.value == pytest.approx(np.mean(total), rel=1e-9)
-    assert found.standard_error == pytest.approx(np.std(total, ddof=1) / math.sqrt(300), rel=1e-9)
-
-
 @pytest.mark.parametrize("method", ["ips", "snips", "dm"])
 def test_standard_errors_agree_with_the_jackknife(method):
     """It leaves out one decision at a time, and knows no formula."""
@@ -115,14 +96,6 @@ def test_offers_may_differ_in_number():
     assert values[0] == pytest.approx((values[1] + values[2]) / 2)
     assert math.isfinite(fg.evaluate(together, POLICY).value)
     assert len(together[30:50]) == 20
-
-
-def test_a_function_is_a_policy():
-    def uniform(arms):
-        return np.full(len(arms), 1.0 / len(arms))
-
-    one, two = fg.evaluate(LOG, uniform), fg.evaluate(LOG, fg.UniformPolicy())
-    assert (one.value, one.interval) == (two.value, two.interval)
 
 
 # -- caveats ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 import fedglb as fg
+from fedglb.algorithms.catalog import all_parameters
 from fedglb.studies.report import write_report
 from fedglb.studies.results.study import load_study
 from fedglb.studies.run import task
@@ -66,21 +67,17 @@ def objects(**changes):
 
 def test_objects_run_as_they_do_by_themselves(alone):
     runs = fg.load_sweep(alone).runs
-    assert runs["label"].unique(maintain_order=True).to_list() == [
-        "auto", "cautious choice=Cautious(width=0.5)", "cautious choice=Cautious(width=1.0)",
-        "plain",
-    ]  # fmt: skip
+    algorithms = {
+        "auto": fg.fedglb_auto(), "cautious choice=Cautious(width=0.5)": cautious(0.5),
+        "cautious choice=Cautious(width=1.0)": cautious(1.0), "plain": plain(),
+    }  # fmt: skip
+    assert runs["label"].unique(maintain_order=True).to_list() == list(algorithms)
     assert runs["algorithm"].unique(maintain_order=True).to_list() == ["auto", "cautious", "plain"]
-    for label, algorithm in zip(
-        runs["label"].unique(maintain_order=True),
-        [fg.fedglb_auto(), cautious(0.5), cautious(1.0), plain()],
-        strict=True,
-    ):
+    for label, algorithm in algorithms.items():
         engine = "reference" if label == "plain" else "compiled"
-        alone_run = fg.simulate(algorithm, coins(3), 12, 2, engine)
+        run = fg.simulate(algorithm, coins(3), 12, 2, engine)
         row = runs.filter(pl.col("label") == label, pl.col("seed") == 2)
-        assert row["regret"].item() == alone_run.regret
-        assert row["reward"].item() == alone_run.reward
+        assert (row["regret"].item(), row["reward"].item()) == (run.regret, run.reward)
 
 
 def test_two_processes_give_the_bytes_of_one(tmp_path, alone):
@@ -134,11 +131,10 @@ def test_what_was_finished_can_be_read_without_its_objects(tmp_path, alone):
     assert part.runs.height == 0
 
 
-def test_no_parameter_takes_the_place_of_another_column(tmp_path):
-    result = fg.sweep(tables(horizon=2, seeds=1), tmp_path / "out", jobs=1)
-    parameters = set(fg.read_experiment(tables()).configurations[0].parameters)
-    assert set(result.runs.columns) - OTHER_COLUMNS >= parameters
-    assert OTHER_COLUMNS - set(result.runs.columns) == {"configuration"}
+def test_no_parameter_takes_the_place_of_another_column(alone):
+    columns = set(fg.load_sweep(alone).runs.columns)
+    assert OTHER_COLUMNS - columns == {"configuration"}
+    assert not OTHER_COLUMNS & set(all_parameters())
 
 
 # -- told apart ------------------------------------------------------------------------------------
@@ -169,21 +165,12 @@ def local_class(factor):
     return Mine(1.0)
 
 
-def local_other():
-    @dataclass(frozen=True)
-    class Mine(Cautious):
-        def constants(self, setting, dispersion):
-            return (2.0 + self.width,)
-
-    return Mine(1.0)
-
-
 SEVERAL = [
     1, 1.0, True, "1", [1], (1,), {1: 2}, {2: 1}, {1, 2}, b"1", np.ones(2), np.ones((2, 1)),
     np.ones(2, dtype=np.float32), np.arange(2.0), np.random.default_rng(1),
     np.random.default_rng(2), functools.partial(max, 1), functools.partial(min, 1),
     lambda x: x + 1, lambda x: x + 2, Held, Cautious, local_class(2.0), local_class(3.0),
-    local_other(), len, np.random, None,
+    len, np.random, None,
 ]  # fmt: skip
 
 
@@ -360,25 +347,24 @@ def test_a_worker_that_stays_imports_an_edited_module_again(module, tmp_path):
 
 @pytest.mark.slow
 def test_reproduce_searches_for_functions_and_takes_objects(tmp_path):
+    searched = [f"{HERE}:cautious", "n-ons-glm"]
     study = named(
         search={
             "seeds": [101, 102], "exploration": [0.1, 1.0], "radius": [1.0, 2.0],
-            "algorithm": [{"name": f"{HERE}:cautious"}, {"name": "n-ons-glm"}],
+            "algorithm": [{"name": name} for name in searched],
         }
     )  # fmt: skip
-    report = reproduce(study, folder=tmp_path / "named", jobs=1)
-    how = load_study(tmp_path / "named").choice
-    assert how["not_searched"] == ["fedglb-auto"]
-    assert how["candidates"] == 4
-    assert [each["label"] for each in how["algorithms"]] == [f"{HERE}:cautious", "n-ons-glm"]
-    chosen = load_study(tmp_path / "named").result.runs
-    searched = chosen.filter(pl.col("algorithm").is_in([f"{HERE}:cautious", "n-ons-glm"]))
-    assert set(searched["exploration"]) == {how["chosen"]["exploration"]}
-    assert set(chosen["radius"]) == {how["chosen"]["radius"]}
-    assert report.page.exists()
+    reproduce(study, folder=tmp_path / "named", jobs=1)
+    made = load_study(tmp_path / "named")
+    how, runs = made.choice, made.result.runs
+    assert (how["not_searched"], how["candidates"]) == (["fedglb-auto"], 4)
+    assert [each["label"] for each in how["algorithms"]] == searched
+    tuned = runs.filter(pl.col("algorithm").is_in(searched))
+    assert set(tuned["exploration"]) == {how["chosen"]["exploration"]}
+    assert set(runs["radius"]) == {how["chosen"]["radius"]}
     short = fg.Experiment.of([cautious(1.0), fg.n_ons_glm()], coins(2), 9, seeds=2, name="short")
-    made = reproduce(short, folder=tmp_path / "short", jobs=1)
-    assert "Cautious" in made.page.read_text()
+    report = reproduce(short, folder=tmp_path / "short", jobs=1)
+    assert "Cautious" in report.page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -411,64 +397,47 @@ class Melting(Cautious.__bases__[0]):
         return ()
 
 
-BAD = {
-    "nowhere:f": (
-        {"algorithm": [{"name": "nowhere:f"}]},
-        r"algorithm\[0\].name = 'nowhere:f'.*impo",
-    ),
-    "near": ({"algorithm": [{"name": f"{HERE}:cautios"}]}, "did you mean cautious"),
-    "a number": ({"algorithm": [{"name": f"{HERE}:np.pi"}]}, "a function or class"),
-    "unknown key": (
-        {"algorithm": [{"name": f"{HERE}:cautious", "widht": 1}]},
-        "did you mean width",
-    ),
-    "no algorithm": (
-        {"algorithm": [{"name": f"{HERE}:coins", "clients": 1}]},
-        "returns an Algorithm",
-    ),
-    "missing": ({"algorithm": [{"name": f"{HERE}:coins"}]}, r"algorithm\[0\].clients = None"),
-    "raises": ({"algorithm": [{"name": f"{HERE}:cautious", "width": "x"}]}, r"TypeError"),
-    "own choice": ({"algorithm": [{"name": "fedglb-auto", "choice": f"{HERE}:coins"}]}, "choice"),
-    "label": ({"algorithm": {"n-ons-glm": fg.fedglb_auto()}}, "name of a preset"),
-    "twice": ({"algorithm": [fg.n_ons_glm(), fg.n_ons_glm()]}, "each configuration once"),
-    "same": (
-        {"algorithm": {"a": [plain(0.1), replace(plain(0.1), name="b")]}},
-        "a label of its own",
-    ),
-    "a string": ({"algorithm": {"a": "n-ons-glm"}}, r"algorithm.a = 'n-ons-glm'"),
-    "no object": ({"algorithm": {"a": 3}}, r"algorithm.a = 3"),
-    "keys": ({"algorithm": [{"name": fg.n_ons_glm(), "ridge": 2.0}]}, r"algorithm\[0\].ridge"),
-    "melting": ({"algorithm": [replace(fg.fedglb_auto(), choice=Melting())]}, "frozen dataclass"),
-    "environment": ({"environment": "nowhere:f"}, r"environment.name = 'nowhere:f'"),
-    "no name": ({"environment": {"name": "coins"}}, r"package.module:function"),
-    "two problems": ({"problem": {"dim": 2}}, "the environment has its problem"),
-    "takes none": (
-        {"problem": {"dim": 2}, "environment": {"name": f"{HERE}:coins", "clients": 1}},
-        "takes no `problem`",
-    ),
-    "problem": ({"environment": {"name": f"{HERE}:Coins", "clients": 1}}, "problem.dim"),
-    "no problem": ({"environment": Held.__new__(Held)}, r"environment.problem = None"),
-    "link": (
-        {
-            "problem": {"dim": 2, "link": f"{HERE}:coins"},
-            "environment": {"name": f"{HERE}:Coins", "clients": 1},
-        },
-        "problem.link|clients",
-    ),
-    "too long": (
-        {
-            "environment": fg.Recorded(
-                fg.Problem(1), np.ones((2, 1, 1, 1)), np.ones((2, 1, 1)), np.zeros((2, 1))
-            )
-        },
-        "at most the 2 steps",
-    ),
-}
+def one(name, **more):
+    return {"algorithm": [{"name": name, **more}]}
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_clear_error(case):
-    changes, said = BAD[case]
+def named_environment(**more):
+    return {"environment": {"name": f"{HERE}:Coins", "clients": 1}, **more}
+
+
+SHORT = fg.Recorded(fg.Problem(1), np.ones((2, 1, 1, 1)), np.ones((2, 1, 1)), np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (one("nowhere:f"), r"algorithm\[0\].name = 'nowhere:f'.*impo"),
+        (one(f"{HERE}:cautios"), "did you mean cautious"),
+        (one(f"{HERE}:np.pi"), "a function or class"),
+        (one(f"{HERE}:cautious", widht=1), "did you mean width"),
+        (one(f"{HERE}:coins", clients=1), "returns an Algorithm"),
+        (one(f"{HERE}:coins"), r"algorithm\[0\].clients = None"),
+        (one(f"{HERE}:cautious", width="x"), "TypeError"),
+        (one("fedglb-auto", choice=f"{HERE}:coins"), "choice"),
+        (one(fg.n_ons_glm(), ridge=2.0), r"algorithm\[0\].ridge"),
+        ({"algorithm": {"n-ons-glm": fg.fedglb_auto()}}, "name of a preset"),
+        ({"algorithm": [fg.n_ons_glm(), fg.n_ons_glm()]}, "each configuration once"),
+        ({"algorithm": {"a": [plain(0.1), replace(plain(0.1), name="b")]}}, "a label of its own"),
+        ({"algorithm": {"a": "n-ons-glm"}}, r"algorithm.a = 'n-ons-glm'"),
+        ({"algorithm": {"a": 3}}, r"algorithm.a = 3"),
+        ({"algorithm": [replace(fg.fedglb_auto(), choice=Melting())]}, "frozen dataclass"),
+        ({"environment": "nowhere:f"}, r"environment.name = 'nowhere:f'"),
+        ({"environment": {"name": "coins"}}, "package.module:function"),
+        ({"environment": Held.__new__(Held)}, "environment.problem = None"),
+        ({"environment": SHORT}, "at most the 2 steps"),
+        ({"problem": {"dim": 2}}, "the environment has its problem"),
+        ({"problem": {"dim": 2}, "environment": {"name": f"{HERE}:coins", "clients": 1}},
+         "takes no `problem`"),
+        (named_environment(), "problem.dim"),
+        (named_environment(problem={"dim": 2, "link": f"{HERE}:coins"}), "problem.link|clients"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_error(changes, said):
     with pytest.raises(fg.InvalidInput, match=said):
         fg.read_experiment(objects(**changes))
 
@@ -478,10 +447,7 @@ def test_an_environment_that_is_none_is_refused_and_so_is_no_horizon():
         fg.Experiment.of([fg.n_ons_glm()], 3)
     with pytest.raises(fg.InvalidInput, match="horizon"):
         fg.Experiment.of([fg.n_ons_glm()], coins(2))
-    recorded = fg.Recorded(
-        fg.Problem(1), np.ones((4, 2, 3, 1)), np.full((4, 2, 3), 0.5), np.zeros((4, 2))
-    )
-    assert fg.Experiment.of([fg.n_ons_glm()], recorded, seeds=[7]).horizon == 4
+    assert fg.Experiment.of([fg.n_ons_glm()], SHORT, seeds=[7]).horizon == 2
 
 
 def test_presets_that_are_objects_are_called_as_in_a_file():

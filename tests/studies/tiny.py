@@ -7,22 +7,10 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-TABLES: dict[str, Any] = {
-    "name": "tiny",
-    "horizon": 12,
-    "seeds": 4,
-    "problem": {"dim": 3},
-    "environment": {"clients": 2, "arms": 4},
-    "defaults": {"exploration": 0.1, "solver": "newton"},
-    "algorithm": [
-        {"name": "fedglb-ucb", "threshold": [0.1, 1.0]},
-        {"name": "n-ons-glm"},
-    ],
-}
 
 TOML = """\
 name = "tiny"
@@ -42,6 +30,9 @@ threshold = [0.1, 1.0]
 [[algorithm]]
 name = "n-ons-glm"
 """
+
+
+TABLES: dict[str, Any] = tomllib.loads(TOML.format(horizon=12, seeds=4))
 
 
 def tables(**changes: Any) -> dict[str, Any]:
@@ -66,6 +57,16 @@ def fedglb(*arguments: str, **environment: str) -> subprocess.CompletedProcess[s
     process = start("-m", "fedglb.cli", *arguments, **environment)
     out, err = process.communicate(timeout=600)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+
+
+def start_sweep(
+    experiment: str, folder: Path, *options: str, **environment: str
+) -> subprocess.Popen[str]:
+    """Start a sweep, and wait until two of its tasks are finished."""
+    arguments = ("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), *options)
+    process = start(*arguments, **environment)
+    until(lambda: len(parts(folder)) >= 2, process)
+    return process
 
 
 def parts(folder: Path) -> list[Path]:

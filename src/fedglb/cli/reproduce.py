@@ -16,7 +16,7 @@ from fedglb.errors import InvalidInput
 
 if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
     from fedglb.studies.report import Report
-    from fedglb.studies.run.estimate import Estimate
+    from fedglb.studies.run.estimate import StudyEstimate
 
 
 def reproduce(
@@ -117,7 +117,7 @@ def _answer(made: Report, *, as_json: bool) -> None:
     console().print(f"The report: {made.page}")
 
 
-def _lines(made: Estimate, folder: str) -> Iterator[str]:
+def _lines(made: StudyEstimate, folder: str) -> Iterator[str]:
     """Yield what a study would take: runs, search, time and disk."""
     yield (
         f"{made.name}, profile {made.profile}: {made.configurations} configurations × "

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from fedglb.errors import InvalidInput, instance, integer, number, one_of
-from fedglb.evaluation.intervals import normal_interval, proven_interval
 from fedglb.evaluation.logged import Logged
 from fedglb.evaluation.policies import PlainPolicy, Policy, probabilities
 from fedglb.evaluation.reward_model import fit, fits_of_the_past
@@ -213,10 +213,13 @@ def evaluate(
         terms = seen.expected + (logged.played @ pull) * (rewards - seen.predicted)
     error = float(terms.std(ddof=1)) / math.sqrt(n)
     if interval == "proven":
-        bounds = proven_interval(w, (rewards - low) / (high - low), confidence)
-        found = (low + (high - low) * bounds[0], low + (high - low) * bounds[1])
+        # two lower bounds: of the value, and of what it lacks to the largest reward
+        shares, alpha = (rewards - low) / (high - low), 0.5 * (1.0 - confidence)
+        above, below = lower_bound(w * shares, alpha), lower_bound(w * (1.0 - shares), alpha)
+        found = (low + (high - low) * above, low + (high - low) * (1.0 - below))
     else:
-        found = normal_interval(value, error, confidence)
+        reach = NormalDist().inv_cdf(0.5 + 0.5 * confidence) * error
+        found = (value - reach, value + reach)
     effective = float(n) if method == "dm" else float(w.sum() ** 2 / (w @ w))
     caveats = (
         *_about_the_interval(method, interval, found, effective),
@@ -224,6 +227,24 @@ def evaluate(
         *logged.caveats,
     )
     return Estimate(value, error, found, confidence, n, effective, method, caveats)
+
+
+def lower_bound(terms: FloatArray, alpha: float) -> float:
+    """Return a bound that the terms' conditional means exceed, but for a probability α.
+
+    The terms are ≥ 0, and each has a mean of at most V ≤ 1 given those before; then V is at least
+    the bound. There need be no upper bound on the terms (docs/theory.md, Proposition 30).
+    """
+    n = terms.size
+    before = np.arange(1, n + 1)  # with the half sample that the sums begin with
+    sums = 0.5 + np.concatenate([[0.0], np.cumsum(terms)])
+    guess = np.minimum(sums[:-1] / before, 1.0)
+    squares = (terms - np.minimum(sums[1:] / (before + 1), 1.0)) ** 2
+    spread = (0.25 + np.concatenate([[0.0], np.cumsum(squares)[:-1]])) / before
+    surprise = math.log(1.0 / alpha)
+    bets = np.minimum(np.sqrt(2.0 * surprise / (n * spread)), 0.5)
+    cost = (terms - guess) ** 2 * (-np.log1p(-bets) - bets)
+    return max(float((bets @ terms - surprise - cost.sum()) / bets.sum()), 0.0)
 
 
 def _look(logged: Logged, policy: Policy | PlainPolicy, models: FloatArray) -> _Seen:

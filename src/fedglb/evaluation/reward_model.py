@@ -18,30 +18,7 @@ _PRECISION = 1e-6
 
 
 def fit(problem: Problem, X: FloatArray, y: FloatArray, ridge: float | Evidence) -> Solution:
-    """Fit θ to samples by maximum likelihood with a ridge, over all θ: S plays no part.
-
-    Parameters
-    ----------
-    problem
-        Its link is the model's.
-    X, y
-        Features, shape (n, d), and rewards, shape (n,).
-    ridge
-        λ, or the rule by which it follows from the data, as for algorithms.
-
-    Returns
-    -------
-    Solution
-        With `theta` and `hessian`, which is Σ μ′ x xᵀ without λ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import fedglb as fg
-    >>> X, y = np.array([[1.0], [1.0], [1.0]]), np.array([1.0, 1.0, 0.0])
-    >>> fit(fg.Problem(dim=1), X, y, 1e-9).theta.round(6)  # log 2
-    array([0.693147])
-    """
+    """Fit θ to samples by maximum likelihood with a ridge, over all θ: S plays no part."""
     rule = ridge if isinstance(ridge, Evidence) else None
     setting = Setting(problem, 1, None, ridge.start if rule else float(ridge), 0.01)  # type: ignore[union-attr,arg-type]
     d = problem.dim
@@ -62,20 +39,8 @@ def fits_of_the_past(
 ) -> FloatArray:
     """Return a model for each sample that was fitted to earlier ones only.
 
-    The samples are cut into `folds` blocks, in order; a block's model is that of all blocks
+    The samples are cut into `folds` blocks, in order; a block's model is fitted to all blocks
     before it, and θ = 0 for the first.
-
-    Parameters
-    ----------
-    problem, X, y, ridge
-        As for `fit`.
-    folds
-        How many blocks.
-
-    Returns
-    -------
-    array
-        Shape (n, d).
     """
     models = np.zeros(X.shape)
     for rows in np.array_split(np.arange(len(y)), folds)[1:]:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from fedglb.studies import SweepResult
-from fedglb.studies.report.summary import NAMES
+from fedglb.studies.report.summary import NAMES, StudyNumbers
 from fedglb.studies.results.study import Cell, Study
 
 
@@ -56,7 +56,8 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 {"label": c["label"], "algorithm": c["algorithm"],
                  "threshold": c.get("threshold"), "solver": c.get("solver"),
                  "clock": c.get("clock"), "exploration": c.get("exploration"),
-                 "updates": c.get("updates"), "seed": i + 1, **total,
+                 "updates": c.get("updates"), "confidence": "lemma", "link": "logistic",
+                 "seed": i + 1, "interactions": 4 * horizon, **total,
                  "caveats": c.get("caveats", [])}
             )  # fmt: skip
             for t in range(1, horizon + 1):
@@ -69,7 +70,7 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
                 step["regret"] = regret * (t / horizon) ** c.get("regret_power", 0.5)
                 traces.append({"label": c["label"], "seed": i + 1, "t": t, **step})
     schema = {"threshold": pl.Float64, "updates": pl.Int64, "solver": pl.String,
-              "clock": pl.String, "exploration": pl.Float64,
+              "clock": pl.String, "exploration": pl.Float64, "confidence": pl.String,
               "caveats": pl.List(pl.String)}  # fmt: skip
     manifest = {
         "name": "made", "horizon": horizon, "clients": 4, "arms": 5,
@@ -79,7 +80,8 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
         "sessions": [{"machine": {"processor": "p", "cores": 1, "memory_bytes": None,
                                   "system": "s"}}],
         "wall_seconds": 1.0, "run_seconds": 700.0, "started": "then", "identity": "i",
-        "files": {"runs.parquet": "d"}, "data": more.pop("data", {}),
+        "files": {"runs.parquet": "d"}, "data": more.pop("data", {}), "own": {}, "problem": {},
+        "configurations": [],
     }  # fmt: skip
     given = {"name": "made", "title": "Made", "profile": "", "measure": "transfers",
              **more}  # fmt: skip
@@ -87,6 +89,11 @@ def study(*configs: dict[str, Any], horizon: int = 80, **more: Any) -> Study:
         pl.DataFrame(runs, schema_overrides=schema), pl.DataFrame(traces), manifest
     )
     return Study(cells=(Cell("", None, result),), **given)
+
+
+def numbers(*configs: dict[str, Any], **more: Any) -> StudyNumbers:
+    """The summary of a study."""
+    return StudyNumbers.of_study(study(*configs, **more))
 
 
 def good() -> list[dict[str, Any]]:

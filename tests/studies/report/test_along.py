@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import polars as pl
 import pytest
 
-from fedglb.studies import SweepResult
-from fedglb.studies.report.along import crossings, headline, panels, ratio
+from fedglb.studies.report.along import crossings, headline, panels
 from fedglb.studies.report.figures.along import draw
-from fedglb.studies.results.study import Cell, Study
-
-TOTALS = ("reward", "syncs", "rounds", "scalars")
-TRACES = pl.DataFrame({"label": ["a"], "t": [1], "seed": [1], "regret": [0.0], "transfers": [0],
-                       **{name: [0] for name in TOTALS}})  # fmt: skip
+from fedglb.studies.report.summary import paired_ratio
+from fedglb.studies.results.study import Study
+from tests.studies.report.made_study import config
+from tests.studies.report.made_study import study as made_study
 
 
 def study(values, regrets, *, noise=0.0, seeds=6, settings=()):
     """Federated and alone, with made regrets (one pair per value); more settings of "alone"."""
     cells = []
     for k, value in enumerate(values):
-        rows = []
-        for seed in range(seeds):
-            shift = noise * (-1) ** seed
-            federated, alone = regrets[k]
-            rows.append(("fedglb-ucb", "FedGLB-UCB D=1", seed, federated + shift, 10))
-            rows.append(("n-ucb-glm", "N-UCB-GLM a", seed, alone, 0))
-            rows += [("n-ucb-glm", f"N-UCB-GLM {s}", seed, r[k], 0) for s, r in settings]
-        names = ("algorithm", "label", "seed", "regret", "transfers")
-        frame = pl.DataFrame(rows, schema=names, orient="row", schema_overrides={"regret": float})
-        frame = frame.with_columns(pl.lit(0).alias(name) for name in TOTALS)
-        cells.append(Cell("", value, SweepResult(frame, TRACES, {})))
+        federated, alone = regrets[k]
+        noisy = [federated + noise * (-1) ** seed for seed in range(seeds)]
+        made = [config("fedglb-ucb", 10, noisy, threshold=1.0)]
+        for name, regret in (("a", alone), *((s, r[k]) for s, r in settings)):
+            made.append(config("n-ucb-glm", 0, [regret] * seeds, label=f"N-UCB-GLM {name}"))
+        cells.append(replace(made_study(*made, horizon=1).cells[0], value=value))
     return Study("x", "X", "", "transfers", tuple(cells), "delay")
 
 
@@ -117,12 +111,12 @@ def test_the_error_of_a_paired_ratio_is_that_of_many_repetitions():
     common = rng.gamma(20.0, 1.0, (4000, 30))  # what a seed does to both
     others = common + rng.normal(0.0, 1.0, common.shape)
     own = 1.3 * common + rng.normal(0.0, 2.0, common.shape)
-    found = [ratio(a, b) for a, b in zip(own, others, strict=True)]
+    found = [paired_ratio(a, b) for a, b in zip(own, others, strict=True)]
     shares, errors = np.array(found).T
     assert shares.mean() == pytest.approx(1.3, rel=0.01)
     assert errors.mean() == pytest.approx(shares.std(), rel=0.06)
 
 
 def test_one_seed_has_no_error_and_nothing_has_no_ratio():
-    assert ratio(np.array([3.0]), np.array([2.0])) == (1.5, None)
-    assert ratio(np.array([3.0, 4.0]), np.zeros(2)) == (None, None)
+    assert paired_ratio(np.array([3.0]), np.array([2.0]), 2) == (1.5, None)
+    assert paired_ratio(np.array([3.0, 4.0]), np.zeros(2), 2) == (None, None)

@@ -5,14 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 
-import polars as pl
 import pytest
 
-from fedglb.errors import InvalidInput
-from fedglb.studies import SweepResult, pareto_front
-from fedglb.studies.report.claims import evidence
-from fedglb.studies.report.summary import curves, reference, summarise
-from fedglb.studies.results.study import Cell, Study
+from fedglb.studies import pareto_front
+from fedglb.studies.report.summary import reference, summarise, trade_offs
 from tests.studies.report.made_study import config, good, study
 
 
@@ -86,7 +82,7 @@ def test_solvers_are_curves_of_their_own():
         config("fedglb-ucb", 60, [9.0], threshold=9.0, solver="agd"),
         config("fedglb-ucb-1", 60, [9.0], updates=9, solver="agd"),
     )
-    found = curves(summarise(made), "transfers")
+    found = trade_offs(summarise(made), "transfers")
     assert [c.name for c in found] == ["FedGLB-UCB newton", "FedGLB-UCB agd", "FedGLB-UCB1"]
     assert [r.value for r in found[1].rows] == [9.0, 1.0]  # by rising communication
 
@@ -95,7 +91,7 @@ def test_reference_is_the_best_of_several():
     made = study(
         config("n-ons-glm", 0, [9.0], label="worse"), config("n-ons-glm", 0, [8.0], label="better")
     )
-    rows = evidence(made).rows
+    rows = summarise(made)
     assert reference(rows, "n-ons-glm").label == "better"
     assert reference(rows, "one-ucb-glm") is None
 
@@ -103,15 +99,3 @@ def test_reference_is_the_best_of_several():
 def test_infinite_threshold_is_json_able():
     (row,) = summarise(study(config("fedglb-ucb", 0, [5.0], threshold=math.inf)))
     assert row.plain()["value"] == "inf"
-
-
-def test_bad_studies_are_refused():
-    with pytest.raises(InvalidInput, match="measure"):
-        study(*good(), measure="bytes")
-    fine = study(*good()).result
-    empty = SweepResult(fine.runs.clear(), fine.traces, fine.manifest)
-    with pytest.raises(InvalidInput, match="at least one finished run"):
-        Study("a", "b", "", "transfers", (Cell("", None, empty),))
-    broken = SweepResult(fine.runs.drop("regret"), pl.DataFrame(), fine.manifest)
-    with pytest.raises(InvalidInput, match="'regret'"):
-        Study("a", "b", "", "transfers", (Cell("", None, broken),))

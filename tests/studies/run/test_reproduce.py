@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import copy
 import importlib
-import json
 import shutil
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import fedglb as fg
 from fedglb.io.atomic import exclusive_lock
 from fedglb.io.toml import to_toml
+from fedglb.studies.report import write_report
 from fedglb.studies.report.page import Drawn
 from fedglb.studies.results import store
 from fedglb.studies.results.study import load_study
@@ -73,14 +74,10 @@ def test_everything_is_there_and_says_the_same(study):
         "random play", "best-fitting logistic model", "best-fitting linear model",
     }  # fmt: skip
     assert "<html" in (study / "report.html").read_text()
-
-
-def test_the_chosen_candidate_is_the_one_its_own_table_says(study):
-    choice = json.loads((study / "study.json").read_text())["choice"]
-    rows = [row["regrets"][0] for row in choice["tried"]]
-    assert len(rows) == choice["candidates"] == 3
+    rows = [row["regrets"][0] for row in about.choice["tried"]]
+    assert len(rows) == about.choice["candidates"] == 3
     # regrets below 1 count as 1, so that two of them are equally good
-    assert max(choice["algorithms"][0]["regret_at_chosen"], 1.0) == max(min(rows), 1.0)
+    assert max(about.choice["algorithms"][0]["regret_at_chosen"], 1.0) == max(min(rows), 1.0)
 
 
 EACH = {
@@ -105,21 +102,18 @@ def test_each_algorithm_has_the_setting_that_is_best_for_it_alone(tmp_path):
     runs = about.result.runs
     assert runs["label"].n_unique() == 4
     assert set(about.result.traces["label"]) == set(runs["label"])
-    for preset, table in (("fedglb-ucb", {"threshold": 1.0}), ("n-ons-glm", {})):
-        regrets = {}
-        for exploration in EACH["search"]["exploration"]:
-            for ridge in EACH["search"]["ridge"]:
-                solver = {"solver": "newton"} if preset == "fedglb-ucb" else {}
-                algorithm = {"name": preset, **table, **solver}
-                own = {"exploration": exploration, "ridge": ridge}
-                alone = {
-                    k: v for k, v in EACH.items() if k not in ("search", "profile", "defaults")
-                }
-                tables = {**alone, "seeds": [101, 102], "algorithm": [{**algorithm, **own}]}
-                name = f"{preset}-{exploration}-{ridge}"
-                found = fg.sweep(tables, tmp_path / name, jobs=1).runs["regret"].mean()
-                regrets[exploration, ridge] = max(found, 1.0)
-        played = runs.filter(runs["algorithm"] == preset)
+    alone = {k: v for k, v in EACH.items() if k not in ("search", "profile", "defaults")}
+    search = EACH["search"]
+    for table in (
+        {"name": "fedglb-ucb", "threshold": 1.0, "solver": "newton"},
+        {"name": "n-ons-glm"},
+    ):
+        grid = {**table, "exploration": search["exploration"], "ridge": search["ridge"]}
+        tables = {**alone, "seeds": search["seeds"], "algorithm": [grid]}
+        tried = fg.sweep(tables, tmp_path / table["name"], jobs=1).runs
+        means = tried.group_by("exploration", "ridge").agg(pl.col("regret").mean())
+        regrets = {(e, r): max(regret, 1.0) for e, r, regret in means.iter_rows()}
+        played = runs.filter(runs["algorithm"] == table["name"])
         (chosen,) = set(played["exploration", "ridge"].rows())
         assert regrets[chosen] == min(regrets.values())
     auto = runs.filter(runs["algorithm"] == "fedglb-auto")
@@ -169,24 +163,6 @@ def test_a_changed_line_is_another_question_in_the_same_folder(study):
     assert "0.2" in report.page.read_text()
 
 
-def test_a_stopped_study_goes_on(tmp_path):
-    class Stop(Exception):
-        pass
-
-    def stop(text, status):
-        if text == "fixed models":
-            raise Stop
-
-    with pytest.raises(Stop):
-        reproduce(FILE, "quick", tmp_path / "a", jobs=1, progress=stop)
-    assert not (tmp_path / "a" / "report.html").exists()
-    reproduce(FILE, "quick", tmp_path / "a", jobs=1)
-    reproduce(FILE, "quick", tmp_path / "b", jobs=1)
-    a, b = load_study(tmp_path / "a"), load_study(tmp_path / "b")
-    assert a.result.runs.equals(b.result.runs)
-    assert a.choice == b.choice
-
-
 SEARCHED = {
     **FILE, "horizon": 60,
     "search": {
@@ -218,22 +194,26 @@ def test_candidates_are_stopped_and_the_choice_is_that_of_the_full_search(tmp_pa
     assert "of these stopped early" in page
 
 
-def test_a_search_that_was_stopped_between_candidates_goes_on(tmp_path, monkeypatch):
+@pytest.mark.parametrize("moment", ["search, 3 of", "fixed models"])
+def test_a_stopped_study_goes_on(tmp_path, moment):
     class Stop(Exception):
         pass
 
     def stop(text, status):
-        if text.startswith("search, 3 of"):
+        if text.startswith(moment):
             raise Stop
 
     with pytest.raises(Stop):
         reproduce(SEARCHED, "full", tmp_path / "a", jobs=1, progress=stop)
     kept = files(tmp_path / "a" / "races")
-    assert len(kept) == 3
+    assert len(kept) == (3 if moment == "search, 3 of" else 7)
+    assert not (tmp_path / "a" / "report.html").exists()
     reproduce(SEARCHED, "full", tmp_path / "a", jobs=1)
     reproduce(SEARCHED, "full", tmp_path / "b", jobs=1)
     assert kept.items() <= files(tmp_path / "a" / "races").items()
-    assert load_study(tmp_path / "a").choice == load_study(tmp_path / "b").choice
+    a, b = load_study(tmp_path / "a"), load_study(tmp_path / "b")
+    assert a.choice == b.choice
+    assert a.result.runs.equals(b.result.runs)
 
 
 def test_killed_between_two_files_the_study_is_still_one(study, monkeypatch):
@@ -261,6 +241,7 @@ def test_only_one_at_a_time(study):
     [
         ({"algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, "x"]}]}, r"threshold\[1\] = 'x'"),
         ({"seeds": "ab"}, "seeds = 'ab'"),
+        ({"horizon": None}, "horizon = None"),
         ({"problem": 5}, "problem = 5.*a table"),
         ({"seeds": [[1]]}, "seeds"),
         ({"search": {**FILE["search"], "seeds": [-1]}}, r"search.seeds\[0\] = -1"),
@@ -276,12 +257,6 @@ def test_a_mistake_is_refused_before_anything_is_run(change, said, tmp_path):
     with pytest.raises(fg.InvalidInput, match=said):
         reproduce({**FILE, **change}, "full", tmp_path / "out", jobs=1)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_file_without_a_horizon_is_refused(tmp_path):
-    tables = {k: v for k, v in FILE.items() if k not in ("horizon", "profile")}
-    with pytest.raises(fg.InvalidInput, match=r"horizon = None.*missing"):
-        reproduce(tables, "full", tmp_path / "out", jobs=1)
 
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
@@ -301,12 +276,18 @@ def test_an_error_names_the_file(tmp_path):
         reproduce(path, "full", tmp_path / "out")
 
 
-def test_a_plain_sweep_has_a_report_too(tmp_path):
+@pytest.mark.parametrize(
+    ("preset", "measure"), [("n-ons-glm", "transfers"), ("dislinucb", "scalars")]
+)
+def test_a_plain_sweep_has_a_report_too(tmp_path, preset, measure):
     tables = {k: v for k, v in FILE.items() if k not in ("search", "profile")}
-    fg.sweep(tables, tmp_path / "sweep", jobs=1)
-    about = load_study(tmp_path / "sweep")
-    assert about.choice is None
+    table = {"name": preset} | ({"threshold": 1.0} if preset == "dislinucb" else {})
+    fg.sweep({**tables, "algorithm": [table]}, tmp_path, jobs=1)
+    about = load_study(tmp_path)
+    assert (about.name, about.profile, about.measure, about.choice) == ("tiny", "", measure, None)
     assert about.baselines.is_empty()
+    write_report(about, tmp_path)  # beside the sweep's own files
+    assert load_study(tmp_path).result.runs.equals(about.result.runs)
 
 
 @pytest.mark.parametrize("content", ["{", "{}", "[]", '{"name": 5}'])

@@ -8,9 +8,8 @@ import polars as pl
 import pytest
 
 import fedglb as fg
-from fedglb.studies.run.race import Raced
-from fedglb.studies.run.rule import mean, score
-from fedglb.studies.run.search import candidates, choose
+from fedglb.studies.run.race import Raced, mean, score
+from fedglb.studies.run.search import candidates, choose, searches
 from fedglb.studies.spec.plan import read_plan
 from tests.studies.spec.test_plan import FILE
 
@@ -64,9 +63,15 @@ class Made:
         return made
 
 
+def chosen(plan, made):
+    """The tables and how they were chosen, with `made` in place of sweeps."""
+    begun = searches(plan, candidates(plan.search), plan.search.seeds[:1])
+    (tables,), how = choose(plan, [begun], made, made.race)
+    return tables, how
+
+
 def search(plan, regret):
-    made = Made(regret)
-    return choose(plan, made, made.race)
+    return chosen(plan, Made(regret))
 
 
 def test_the_rule_takes_the_least_mean_log_ratio():
@@ -96,24 +101,11 @@ def test_the_rule_takes_the_least_mean_log_ratio():
 
 def test_it_never_looks_at_a_seed_that_is_reported():
     made = Made(lambda c, problem, seed: float(seed))
-    choose(searched(), made, made.race)
+    chosen(searched(), made)
     *begun, completed = [document["seeds"] for document in made.documents]
     assert begun == [[101]] * 4  # one a problem
     assert completed == [102]
     assert [tables["seeds"] for tables in made.raced] == [[102]] * 11
-
-
-def test_every_candidate_is_run_with_its_own_values():
-    seen = set()
-
-    def regret(c, problem, seed):
-        said = c.parameters
-        seen.add((c.preset, problem.S, problem.curvature, said["exploration"], said["confidence"]))
-        return 1.0
-
-    plan = searched()
-    search(plan, regret)
-    assert len(seen) == 2 * len(candidates(plan.search))
 
 
 def test_those_that_lead_on_the_first_seed_are_raced_first_against_the_one_that_leads():
@@ -121,7 +113,7 @@ def test_those_that_lead_on_the_first_seed_are_raced_first_against_the_one_that_
         return problem.S * (10.0 if problem.curvature == 0.1 else 20.0)
 
     made = Made(regret)
-    _, how = choose(searched(alpha=[], exploration=[0.1]), made, made.race)
+    _, how = chosen(searched(alpha=[], exploration=[0.1]), made)
     assert made.documents[-1]["problem"] == {"dim": 3, "radius": 1.0, "curvature": 0.1}
     raced = [tables["problem"] for tables in made.raced]
     assert [(p["radius"], p.get("curvature")) for p in raced] == [
@@ -160,7 +152,7 @@ def test_a_regret_of_zero_outweighs_nothing():
 def test_the_search_has_its_own_horizon_or_the_file_s():
     for horizon, expected in ((7, 7), (None, 20)):
         made = Made(lambda c, problem, seed: 1.0)
-        _, how = choose(searched(horizon=horizon), made, made.race)
+        _, how = chosen(searched(horizon=horizon), made)
         assert {document["horizon"] for document in made.documents} == {expected}
         assert how["horizon"] == expected
 

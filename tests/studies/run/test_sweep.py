@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import fedglb as fg
-from fedglb.studies.results.parts import no_parts
+from fedglb.studies.results.tables import no_parts
 from fedglb.studies.run import progress, task
 from fedglb.studies.run.local import WorkerDied
 from tests.studies.tiny import (
@@ -26,6 +26,7 @@ from tests.studies.tiny import (
     patched,
     release,
     start,
+    start_sweep,
     tables,
     toml,
     until,
@@ -46,13 +47,6 @@ def gone(pid):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
-
-
-@pytest.mark.slow
-def test_two_processes_give_the_bytes_of_one(tmp_path, undisturbed):
-    out = fedglb("sweep", toml(tmp_path), "--out", str(tmp_path / "out"), "--jobs", "2")
-    assert out.returncode == 0, out.stderr
-    assert bytes_of(tmp_path / "out") == bytes_of(undisturbed)
 
 
 # Kills itself right before the n-th rename or removal: manifest, four parts, two tables, manifest.
@@ -97,11 +91,7 @@ def test_killed_at_every_kind_of_moment_it_ends_the_same(tmp_path, undisturbed):
 def test_killed_from_outside_its_workers_leave_and_it_resumes(tmp_path, longer):
     folder = tmp_path / "out"
     experiment, expected = longer
-    process = start(
-        "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2",
-        **held(tmp_path),
-    )  # fmt: skip
-    until(lambda: len(parts(folder)) >= 2, process)
+    process = start_sweep(experiment, folder, "--jobs", "2", **held(tmp_path))
     pids = workers(process)
     assert len(pids) == 2
     process.kill()
@@ -115,8 +105,7 @@ def test_killed_from_outside_its_workers_leave_and_it_resumes(tmp_path, longer):
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     folder = tmp_path / "out"
     experiment = toml(tmp_path, horizon=200, seeds=5000)
-    process = start("-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2")
-    until(lambda: len(parts(folder)) >= 2, process)
+    process = start_sweep(experiment, folder, "--jobs", "2")
     pids = workers(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
     _, err = process.communicate(timeout=600)
@@ -134,11 +123,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
 def test_a_worker_killed_once_costs_nothing(tmp_path, longer):
     folder = tmp_path / "out"
     experiment, expected = longer
-    process = start(
-        "-m", "fedglb.cli", "sweep", experiment, "--out", str(folder), "--jobs", "2",
-        **held(tmp_path),
-    )  # fmt: skip
-    until(lambda: len(parts(folder)) >= 2, process)
+    process = start_sweep(experiment, folder, "--jobs", "2", **held(tmp_path))
     os.kill(workers(process)[0], signal.SIGKILL)
     release(tmp_path)
     _, err = process.communicate()

@@ -23,18 +23,6 @@ def test_each_key_is_an_environment_around_another():
     assert together == fg.Delayed(fg.Partial(inner, 0.2), 5)
 
 
-def test_a_sweep_of_a_changed_environment_is_what_simulate_gives(tmp_path):
-    made = tables(environment={"clients": 3, "arms": 4, "delay": 2, "heterogeneity": 0.5})
-    experiment = fg.read_experiment(made)
-    result = fg.sweep(experiment, tmp_path / "out", jobs=1)
-    first = experiment.configurations[0]
-    run = fg.simulate(first.algorithm, experiment.env, experiment.horizon, experiment.seeds[0])
-    assert result.runs["regret"][0] == run.regret
-    plain = fg.Synthetic(experiment.env.problem, 3, 4)
-    other = fg.simulate(first.algorithm, plain, experiment.horizon, experiment.seeds[0])
-    assert other.regret != run.regret
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [

@@ -13,8 +13,8 @@ import polars as pl
 from scipy import stats
 
 from fedglb.studies.report.numerals import amount, factor, plus_minus, setting
-from fedglb.studies.report.page import Table
-from fedglb.studies.report.summary import ENOUGH, NAMES
+from fedglb.studies.report.page import PageTable
+from fedglb.studies.report.summary import ENOUGH, NAMES, paired_ratio, standard_error
 from fedglb.studies.results.study import Cell, Study
 from fedglb.typing import FloatArray
 
@@ -28,31 +28,16 @@ class Line:
 
     Of several settings it has the one with the least mean regret, at each value. An algorithm
     without the parameter on the axis has one value, None: it is a level.
-
-    Attributes
-    ----------
-    algorithm, name
-        The preset or its label, and the name that readers see.
-    alone
-        Whether it never communicates.
-    values
-        Of the axis, increasing.
-    labels, settings
-        The setting that is shown at each value, and how many there are to choose from.
-    transfers
-        The mean number of transfers at each value.
-    regrets
-        Shape (values, seeds).
     """
 
     algorithm: str
     name: str
-    alone: bool
-    values: tuple[float | None, ...]
-    labels: tuple[str, ...]
-    settings: int
-    transfers: tuple[float, ...]
-    regrets: FloatArray = field(repr=False)
+    alone: bool  # never communicates
+    values: tuple[float | None, ...]  # increasing
+    labels: tuple[str, ...]  # the setting that is shown at each value
+    settings: int  # how many there are to choose from
+    transfers: tuple[float, ...]  # the mean at each value
+    regrets: FloatArray = field(repr=False)  # shape (values, seeds)
 
     @property
     def level(self) -> bool:
@@ -67,11 +52,7 @@ class Line:
     @property
     def errors(self) -> FloatArray:
         """The standard errors of the means; nan with one seed."""
-        return standard_errors(self.regrets)
-
-    def error(self, k: int) -> float | None:
-        """Return the standard error at one value; None with one seed."""
-        return float(self.errors[k]) if self.regrets.shape[1] > 1 else None
+        return standard_error(self.regrets)
 
 
 @dataclass(frozen=True)
@@ -90,24 +71,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where an algorithm that communicates and the best that does not have equal regret.
-
-    Attributes
-    ----------
-    name
-        The algorithm that communicates.
-    stops
-        Whether it pays before and not after; False: the other way round.
-    at
-        The value, interpolated.
-    low, high
-        Where the ends of the 95 % intervals of the paired difference cross zero; None where they do
-        not, or with fewer than five seeds.
-    """
+    """Where an algorithm that communicates and the best that does not have equal regret."""
 
     name: str
-    stops: bool
-    at: float
+    stops: bool  # it pays before and not after; False: the other way round
+    at: float  # interpolated
+    # Where the ends of the 95 % intervals of the paired difference cross zero; None where they do
+    # not, or with fewer than five seeds.
     low: float | None
     high: float | None
 
@@ -179,7 +149,7 @@ def crossings(panel: Panel) -> list[Crossing]:
         gap, n = paired.mean(axis=1), paired.shape[1]
         half = np.full(len(gap), math.nan)
         if n >= ENOUGH:
-            half = standard_errors(paired) * float(stats.t.ppf(0.975, n - 1))
+            half = standard_error(paired) * float(stats.t.ppf(0.975, n - 1))
         for k, (before, after) in enumerate(pairwise(gap)):
             if (before < 0.0) == (after < 0.0):
                 continue
@@ -203,22 +173,8 @@ def _nearest_zero(places: Sequence[float], gap: FloatArray, near: float) -> floa
     return min(zeros, key=lambda zero: abs(zero - near), default=None)
 
 
-def standard_errors(regrets: FloatArray) -> FloatArray:
-    """Return the standard error of the mean of each row; nan with one column."""
-    n = regrets.shape[1]
-    if n < 2:
-        return np.full(len(regrets), math.nan)
-    return np.asarray(regrets.std(axis=1, ddof=1) / math.sqrt(n))
-
-
 def positions(values: Sequence[float]) -> list[float]:
-    """Return where values are drawn: where they are, or evenly spaced if some are too close.
-
-    Examples
-    --------
-    >>> positions((0.0, 0.5, 1.0)), positions((0.0, 0.001, 0.1))
-    ([0.0, 0.5, 1.0], [0.0, 1.0, 2.0])
-    """
+    """Return where values are drawn: where they are, or evenly spaced if some are too close."""
     gaps = [b - a for a, b in pairwise(values)]
     near = min(gaps, default=1.0) < _NEAR * (values[-1] - values[0])
     return [float(i if near else v) for i, v in enumerate(values)]
@@ -226,28 +182,6 @@ def positions(values: Sequence[float]) -> list[float]:
 
 def _value(values: Sequence[float], place: float) -> float:
     return float(np.interp(place, positions(values), values))
-
-
-def ratio(regrets: FloatArray, others: FloatArray) -> tuple[float | None, float | None]:
-    """Return the ratio of two mean regrets on the same seeds, and its standard error.
-
-    The error is that of a paired ratio, to first order; None with one seed. The ratio is None where
-    the others have no regret.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ratio(np.array([2.0, 4.0]), np.array([1.0, 2.0]))
-    (2.0, 0.0)
-    """
-    mean = float(others.mean())
-    if mean == 0.0:
-        return None, None
-    share = float(regrets.mean()) / mean
-    if len(regrets) < 2:
-        return share, None
-    rest = regrets - share * others
-    return share, float(rest.std(ddof=1) / math.sqrt(len(rest)) / abs(mean))
 
 
 def headline(study: Study, found: Sequence[Panel], crossed: Sequence[Sequence[Crossing]]) -> str:
@@ -284,7 +218,7 @@ def _ratios(study: Study, panel: Panel) -> str:
         f"{study.axis} {setting(value)}"
         for k in (0, -1)
         if (value := first.values[k]) is not None
-        for share in (ratio(first.regrets[k], other.regrets[0])[0],)
+        for share in (paired_ratio(first.regrets[k], other.regrets[0])[0],)
     ]
     return f"{first.name} has {' and '.join(ends)}."
 
@@ -297,25 +231,26 @@ def rows(study: Study, panel: Panel) -> list[dict[str, Any]]:
     """Return the numbers of a panel, one row per line and value, for `summary.json`."""
     made: list[dict[str, Any]] = []
     for line in panel.lines:
+        errors = [None if math.isnan(error) else float(error) for error in line.errors]
         for k, value in enumerate(line.values):
             row = {
                 "panel": panel.title, "algorithm": line.algorithm, "name": line.name,
                 study.axis: value, "setting": line.labels[k], "settings": line.settings,
-                "regret": float(line.means[k]), "error": line.error(k),
+                "regret": float(line.means[k]), "error": errors[k],
                 "median": float(np.median(line.regrets[k])), "transfers": line.transfers[k],
             }  # fmt: skip
             if study.against:
-                share = ratio(line.regrets[k], _against(study, panel).regrets[0])
-                row["ratio"], row["ratio_error"] = share
+                others = _against(study, panel).regrets[0]
+                row["ratio"], row["ratio_error"] = paired_ratio(line.regrets[k], others, enough=2)
             made.append(row)
     return made
 
 
-def table(study: Study, panel: Panel) -> Table:
+def table(study: Study, panel: Panel) -> PageTable:
     """Return the numbers of a panel for the page."""
     ratios = [f"ratio to {_against(study, panel).name} ± s.e."] if study.against else []
     head = ["algorithm", study.axis, "regret ± s.e.", "median", *ratios, "transfers per client"]
-    clients = panel.cells[0].result.manifest.get("clients")
+    clients = panel.cells[0].result.manifest["clients"]
     cells: list[list[str | tuple[str, str]]] = []
     for row in rows(study, panel):
         value, error = row[study.axis], row.get("ratio_error")
@@ -326,7 +261,7 @@ def table(study: Study, panel: Panel) -> Table:
                 (row["name"], row["setting"]) if row["settings"] > 1 else row["name"],
                 "–" if value is None else setting(value), plus_minus(row["regret"], row["error"]),
                 amount(row["median"]), *([share] if study.against else []),
-                amount(row["transfers"] / clients) if clients else "–",
+                amount(row["transfers"] / clients),
             ]
         )  # fmt: skip
-    return Table(panel.title, head, cells)
+    return PageTable(panel.title, head, cells)

@@ -36,7 +36,7 @@ _MEDIA = {
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table of the page; a cell of two texts has the second in small print below the first."""
 
     title: str
@@ -82,21 +82,9 @@ def page(
     figures: Sequence[Drawn],
     claims: Sequence[Claim],
     notes: Sequence[str],
-    tables: Sequence[Table],
+    tables: Sequence[PageTable],
 ) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    study
-        What it is about.
-    headline
-        The result in one line.
-    figures, claims, tables
-        In the order of the page.
-    notes
-        What to know about the tables.
-    """
+    """Return the page."""
     groups = [
         (title, [(claim, *_MARKS.get(claim.verdict, ("–", "open"))) for claim in own])
         for whose, title in (("the paper", "The paper’s claims"),
@@ -129,7 +117,7 @@ def _notice(study: Study) -> dict[str, Any] | None:
     seeds, few = min(counts), min(counts) < ENOUGH
     if study.profile != QUICK and not few:
         return None
-    size = {"seeds": seeds, "horizon": manifest.get("horizon"), "clients": manifest.get("clients"),
+    size = {"seeds": seeds, "horizon": manifest["horizon"], "clients": manifest["clients"],
             "configurations": len(counts)}  # fmt: skip
     return {
         "quick": study.profile == QUICK, "size": _size(size), "few": ENOUGH if few else 0,
@@ -152,52 +140,49 @@ def _blocks(study: Study) -> list[tuple[str, dict[str, str]]]:
         cells = [cell for cell in study.cells if cell.panel == title]
         manifest, runs = cells[0].result.manifest, cells[0].result.runs
         first = runs.row(0, named=True)
-        seeds = manifest.get("seeds") or sorted(runs["seed"].unique().to_list())
         values = [f"{cell.value:g}" for cell in cells if cell.value is not None]
         problem: dict[str, object] = {
-            "clients N": manifest.get("clients"), "steps T": manifest.get("horizon"),
-            "arms K": manifest.get("arms"),
+            "clients N": manifest["clients"], "steps T": manifest["horizon"],
+            "arms K": manifest["arms"],
             **{k: first[k] for k in ("dim", "link", "radius", "noise", "curvature") if k in first},
             **({study.axis: ", ".join(values)} if values else {}),
-            "seeds": ", ".join(map(str, seeds)), "configurations": runs["label"].n_unique(),
+            "seeds": ", ".join(map(str, manifest["seeds"])),
+            "configurations": runs["label"].n_unique(),
             "runs": sum(cell.result.runs.height for cell in cells),
         }  # fmt: skip
         blocks.append((title or "Problem", problem))
-    if study.facts:
-        blocks.append(("Data", study.facts))
+    if facts := study.result.manifest["data"]:
+        blocks.append(("Data", facts))
     blocks.append(("Software and machine", _made_with(study.result.manifest)))
     return [(title, {k: _text(v) for k, v in facts.items()}) for title, facts in blocks]
 
 
 def _made_with(manifest: Mapping[str, Any]) -> dict[str, object]:
-    software = manifest.get("software", {})
+    software = manifest["software"]
+    machines = list(dict.fromkeys(_machine(session["machine"]) for session in manifest["sessions"]))
     facts: dict[str, object] = {
-        "fedglb": software.get("fedglb"), "digest of the sources": software.get("sources"),
-        "Python": software.get("python"),
-        "packages": ", ".join(f"{k} {v}" for k, v in software.get("dependencies", {}).items()),
-        "started": manifest.get("started"), "wall time": _seconds(manifest.get("wall_seconds")),
-        "time of all runs": _seconds(manifest.get("run_seconds")),
+        "fedglb": software["fedglb"], "digest of the sources": software["sources"],
+        "Python": software["python"],
+        "packages": ", ".join(f"{k} {v}" for k, v in software["dependencies"].items()),
+        "started": manifest["started"], "wall time": _seconds(manifest["wall_seconds"]),
+        "time of all runs": _seconds(manifest["run_seconds"]),
+        "machine" if len(machines) < 2 else "machines": "; ".join(machines),
+        "identity of the sweep": manifest["identity"],
+        **{f"SHA-256 of {name}": digest for name, digest in manifest["files"].items()},
     }  # fmt: skip
-    machines = [_machine(s["machine"]) for s in manifest.get("sessions", ()) if s.get("machine")]
-    facts["machine" if len(set(machines)) < 2 else "machines"] = "; ".join(dict.fromkeys(machines))
-    facts["identity of the sweep"] = manifest.get("identity")
-    for name, digest in manifest.get("files", {}).items():
-        facts[f"SHA-256 of {name}"] = digest
     return {k: v for k, v in facts.items() if v not in (None, "")}
 
 
 def _machine(machine: Mapping[str, Any]) -> str:
-    memory = machine.get("memory_bytes")
+    memory = machine["memory_bytes"]
     parts = [
-        machine.get("processor"), f"{machine.get('cores')} cores",
-        None if memory is None else f"{memory / 2**30:.0f} GiB", machine.get("system"),
+        machine["processor"], f"{machine['cores']} cores",
+        None if memory is None else f"{memory / 2**30:.0f} GiB", machine["system"],
     ]  # fmt: skip
     return ", ".join(str(p) for p in parts if p)
 
 
-def _seconds(value: float | None) -> str | None:
-    if value is None:
-        return None
+def _seconds(value: float) -> str:
     return f"{amount(value)} s" if value < 600 else f"{value / 60:.0f} min"
 
 
@@ -205,16 +190,16 @@ def _documents(study: Study) -> list[tuple[str, str]]:
     """Return the experiments as they were run: the panel, and the tables as JSON."""
     found: dict[str, str] = {}
     for cell in study.cells:  # of the values of an axis the first
-        if (document := cell.result.manifest.get("document")) is not None:
-            text = json.dumps(json.loads(document), indent=2, ensure_ascii=False)
-            found.setdefault(cell.panel, text)
-    return list(found.items())
+        found.setdefault(cell.panel, cell.result.manifest["document"])
+    return [
+        (panel, json.dumps(json.loads(document), indent=2, ensure_ascii=False))
+        for panel, document in found.items()
+    ]
 
 
 def _caveats(study: Study) -> list[str]:
-    frames = [c.result.runs for c in study.cells if "caveats" in c.result.runs.columns]
-    found = [str(c) for frame in frames for c in frame["caveats"].explode().drop_nulls()]
-    return list(dict.fromkeys(found))
+    columns = (cell.result.runs["caveats"].explode().drop_nulls() for cell in study.cells)
+    return list(dict.fromkeys(str(caveat) for column in columns for caveat in column))
 
 
 def _text(value: object) -> str:
@@ -252,18 +237,12 @@ def _choice(study: Study) -> dict[str, Any] | None:
     return {
         "rule": choice.get("rule", ""), "facts": {k: _text(v) for k, v in facts.items()},
         "not_searched": ", ".join(_named(str(x)) for x in choice.get("not_searched") or ()),
-        "table": Table("", head, rows, numbers_from=2) if rows else None,
+        "table": PageTable("", head, rows, numbers_from=2) if rows else None,
     }  # fmt: skip
 
 
 def _named(label: str) -> str:
-    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere.
-
-    Examples
-    --------
-    >>> _named("fedglb-ucb D=1"), _named("mine")
-    ('FedGLB-UCB (D=1)', 'mine')
-    """
+    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere."""
     preset, _, rest = label.partition(" ")
     if preset not in NAMES:
         return label

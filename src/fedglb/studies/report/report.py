@@ -13,12 +13,12 @@ import polars as pl
 from fedglb.errors import InvalidInput
 from fedglb.io.atomic import atomic_write
 from fedglb.studies.report import along
-from fedglb.studies.report.claims import Claim, Evidence, check, evidence
+from fedglb.studies.report.claims import Claim, check
 from fedglb.studies.report.figures import along as along_figure
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
 from fedglb.studies.report.numerals import amount, plus_minus
-from fedglb.studies.report.page import Drawn, Table, drawn, page
-from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, spread
+from fedglb.studies.report.page import Drawn, PageTable, drawn, page
+from fedglb.studies.report.summary import ENOUGH, STUCK_MEANS, StudyNumbers, spread
 from fedglb.studies.results.study import Study
 
 PAGE, SUMMARY, FIGURES = "report.html", "summary.json", "figures"
@@ -31,19 +31,7 @@ _BEST_FITTING = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was written, and what it says.
-
-    Attributes
-    ----------
-    page, summary
-        `report.html` and `summary.json`.
-    figures
-        Each figure as PNG and SVG; the page has them for narrow screens and dark pages too.
-    headline
-        The result in one line.
-    claims
-        The claims that the study can test, with their verdicts.
-    """
+    """What was written: page, `summary.json`, each figure as PNG and SVG; and what it says."""
 
     page: Path
     summary: Path
@@ -60,20 +48,12 @@ class _Content:
     figures: Sequence[Drawn]
     claims: tuple[Claim, ...]
     notes: Sequence[str]
-    tables: Sequence[Table]
+    tables: Sequence[PageTable]
     summary: dict[str, Any]
 
 
 def write_report(study: Study, folder: str | Path) -> Report:
-    """Write `report.html`, `figures/` and `summary.json`; the same study gives the same bytes.
-
-    Parameters
-    ----------
-    study
-        What the report is about.
-    folder
-        Where it goes; made if it is not there. Files of an earlier report are replaced.
-    """
+    """Write `report.html`, `figures/` and `summary.json`; the same study gives the same bytes."""
     target = Path(folder)
     try:
         (target / FIGURES).mkdir(parents=True, exist_ok=True)
@@ -123,60 +103,60 @@ def _along_axis(study: Study) -> _Content:
 
 def _plain(study: Study) -> _Content:
     """Return the content of a study of one sweep: trade-offs and claims."""
-    found = evidence(study)
-    claims = check(found)
-    numbers = parameters.varied(found.rows, dials=study.own)
+    numbers = StudyNumbers.of_study(study)
+    claims = check(numbers)
+    found = parameters.varied(numbers.rows, dials=study.own)
     figures = [
         drawn("tradeoff", "Communication against regret, one dot per setting",
-              tradeoff.caption(study, found), lambda m: tradeoff.draw(study, found, m)),
+              tradeoff.caption(numbers), lambda m: tradeoff.draw(numbers, m)),
         drawn("over-time", "Regret, communication and reward over time for a few settings",
-              over_time.caption(study, found), lambda m: over_time.draw(study, found, m)),
+              over_time.caption(numbers), lambda m: over_time.draw(numbers, m)),
     ]  # fmt: skip
-    if numbers:
+    if found:
         varied = drawn(
             "parameters", "Regret against the parameters that were varied",
-            parameters.caption(numbers, found), lambda m: parameters.draw(numbers, m),
+            parameters.caption(found, numbers), lambda m: parameters.draw(found, m),
         )  # fmt: skip
         figures.insert(0 if study.own else len(figures), varied)  # what a sweep is about is first
     few = f"Errors, medians and stuck runs are shown from {ENOUGH} seeds on."
     notes = [
         "Means over the seeds. “updates” are global updates; ● is on the Pareto front.",
-        few if found.few_seeds else STUCK_MEANS,
+        few if numbers.few_seeds else STUCK_MEANS,
     ]
     if any(str(name).startswith("best-fitting") for name in study.baselines["name"]):
         notes.append(_BEST_FITTING)
-    summary = {"table": [row.plain() for row in found.rows]}
-    line = headline(study, found, claims)
-    return _Content(line, figures, claims, notes, [_results(study, found)], summary)
+    summary = {"table": [row.plain() for row in numbers.rows]}
+    line = headline(numbers, claims)
+    return _Content(line, figures, claims, notes, [_results(numbers)], summary)
 
 
-def headline(study: Study, found: Evidence, claims: Sequence[Claim]) -> str:
+def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
     """Return the one line that matters most: how near FedGLB-UCB is to One-UCB-GLM, if tested.
 
     Otherwise, and of a sweep without a study's file, the setting with the least regret.
     """
-    few = f"{found.seeds} seed{'s' if found.seeds > 1 else ''}, too few to judge: "
-    before = few if found.few_seeds else ""
+    few = f"{numbers.seeds} seed{'s' if numbers.seeds > 1 else ''}, too few to judge: "
+    before = few if numbers.few_seeds else ""
     near = next((claim for claim in claims if claim.key == "near-one"), None)
-    if near is not None and not study.own:
-        verdict = "" if found.few_seeds else f"Near One-UCB-GLM: {near.verdict}. "
+    if near is not None and not numbers.study.own:
+        verdict = "" if numbers.few_seeds else f"Near One-UCB-GLM: {near.verdict}. "
         return f"{before}{verdict}{near.numbers['shown']}."
-    best = min(found.rows, key=lambda r: r.regret)
-    of = f" of {len(found.rows)} settings" if len(found.rows) > 1 else ""
+    best = min(numbers.rows, key=lambda r: r.regret)
+    of = f" of {len(numbers.rows)} settings" if len(numbers.rows) > 1 else ""
     return (
         f"{before}{best.title} has the least regret{of}, {plus_minus(best.regret, best.error)}, "
-        f"with {amount(best.cost(found.measure))} {found.measure}."
+        f"with {amount(best.cost(numbers.measure))} {numbers.measure}."
     )
 
 
-def _results(study: Study, found: Evidence) -> Table:
+def _results(numbers: StudyNumbers) -> PageTable:
     """Return the numbers behind the figures; errors, medians and stuck runs from 5 seeds on."""
-    enough = not found.few_seeds
+    enough = not numbers.few_seeds
     head = ["configuration", *(["regret ± s.e.", "median", "stuck", "95 % interval"] if enough
             else ["regret"]), "transfers", "scalars", "updates", "rounds", "reward",
             "front"]  # fmt: skip
     rows = []
-    for r in found.rows:
+    for r in numbers.rows:
         more = [amount(r.median), f"{r.stuck} of {r.seeds}", f"{amount(r.low)} to {amount(r.high)}"]
         rows.append(
             [
@@ -185,7 +165,7 @@ def _results(study: Study, found: Evidence) -> Table:
                 amount(r.reward), "●" if r.front else "",
             ]
         )  # fmt: skip
-    grouped = study.baselines.group_by("name", maintain_order=True).agg(
+    grouped = numbers.study.baselines.group_by("name", maintain_order=True).agg(
         pl.col("regret", "reward").mean(), *spread(), pl.len().alias("seeds")
     )
     for b in grouped.to_dicts():
@@ -194,4 +174,4 @@ def _results(study: Study, found: Evidence) -> Table:
         cost = [""] * 4
         rows.append([str(b["name"]), plus_minus(b["regret"], b["error"]), *more, *cost,
                      amount(b["reward"]), ""])  # fmt: skip
-    return Table("", head, rows)
+    return PageTable("", head, rows)

@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import polars as pl
 from scipy import stats
 
 from fedglb.algorithms import ALGORITHMS
-from fedglb.algorithms.catalog import all_parameters, parameters
+from fedglb.algorithms.catalog import parameters
 from fedglb.studies.report.numerals import NOTHING, setting
-from fedglb.studies.results.pareto import pareto_front
+from fedglb.studies.results.card import pareto_front
 from fedglb.studies.results.study import Study
 from fedglb.studies.spec.grid import choices, configurations
+from fedglb.typing import FloatArray
 
 #: Presets as they are called in the paper, and ours.
 NAMES = {
@@ -46,38 +48,19 @@ _MEANS = ("reward", "transfers", "scalars", "syncs", "rounds")
 
 @dataclass(frozen=True)
 class Row:
-    """One configuration of the study.
-
-    Attributes
-    ----------
-    name, curve
-        The algorithm's name; the same followed by `variation`.
-    variation
-        What tells its curves apart besides D or B; "" where nothing else varies.
-    dial, value
-        "D" or "B" and its value; "" and None where there is none.
-    settings
-        The parameters that vary within its algorithm, D and B among them.
-    in_paper
-        False for a setting of FedGLB-UCB that the paper does not have: another clock, or another
-        confidence set.
-    error, median, stuck, low, high
-        Standard error of the mean regret, the median, how many runs are stuck, and the 95 %
-        t-interval of the mean; None with fewer than 5 seeds.
-    front
-        Whether no other configuration has less regret for as little communication.
-    """
+    """One configuration of the study: means over the seeds."""
 
     label: str
     algorithm: str
     name: str
-    curve: str
-    variation: str
-    dial: str
+    curve: str  # the name, followed by `variation`
+    variation: str  # what tells its curves apart besides D or B; may be empty
+    dial: str  # "D" or "B"; "" and no value for an algorithm without it
     value: float | None
-    in_paper: bool
+    in_paper: bool  # False for FedGLB-UCB with a clock or confidence set that the paper lacks
     seeds: int
     regret: float
+    # Standard error, median, stuck runs, 95 % t-interval: None with fewer than 5 seeds.
     error: float | None
     median: float | None
     stuck: int | None
@@ -88,8 +71,8 @@ class Row:
     scalars: float
     syncs: float
     rounds: float
-    front: bool
-    settings: Mapping[str, float | str] = field(default_factory=dict)
+    front: bool  # no other configuration has less regret for as little communication
+    settings: Mapping[str, float | str] = field(default_factory=dict)  # what varies, with D and B
 
     @property
     def parameter(self) -> str:
@@ -132,10 +115,8 @@ def summarise(study: Study) -> tuple[Row, ...]:
     """Return one row per configuration, in the order of the experiment."""
     runs = study.result.runs
     varying = _varying(runs)
-    dials = [d for d in DIALS if d in runs.columns]
-    others = [c for c in ("clock", "confidence", "solver") if c in runs.columns]
     grouped = runs.group_by("label", maintain_order=True).agg(
-        pl.col("algorithm", *dials, *others).first(),
+        pl.col("algorithm", *DIALS, "clock", "confidence", "solver").first(),
         pl.len().alias("seeds"),
         pl.col("regret", *_MEANS).mean(),
         *spread(),
@@ -144,7 +125,7 @@ def summarise(study: Study) -> tuple[Row, ...]:
     front = pareto_front([(row[study.measure], row["regret"]) for row in found])
     rows = []
     for i, row in enumerate(found):
-        dial = next((d for d in dials if row[d] is not None), None)
+        dial = next((d for d in DIALS if row[d] is not None), None)
         error, algorithm = row["error"], row["algorithm"]
         half = None if error is None else error * float(stats.t.ppf(0.975, row["seeds"] - 1))
         settings = varying[row["label"]]
@@ -170,7 +151,7 @@ def _name(row: Mapping[str, Any]) -> str:
     """Return an algorithm's name; one that is not in the list is named by its label."""
     if row["algorithm"] in NAMES:
         return NAMES[row["algorithm"]]
-    solver = str(row.get("solver") or "").split(" ")[0]
+    solver = str(row["solver"] or "").split(" ")[0]
     words = []
     for word in str(row["label"]).split(" "):
         if "=" in word or word == solver:
@@ -183,16 +164,13 @@ def _in_paper(row: Mapping[str, Any]) -> bool:
     """Return whether a setting is the paper's, where it is one of FedGLB-UCB."""
     if row["algorithm"] != "fedglb-ucb":
         return True
-    return row.get("clock") in (None, "steps") and row.get("confidence") != "iterate"
+    return row["clock"] in (None, "steps") and row["confidence"] != "iterate"
 
 
 def _varying(runs: pl.DataFrame) -> dict[str, dict[str, float | str]]:
     """Return for each label the parameters that vary within its algorithm."""
     columns = runs.columns  # all parameters, user-defined ones too, are before `link`
-    own = (
-        columns[columns.index("algorithm") + 1 : columns.index("link")] if "link" in columns else []
-    )
-    keys = [k for k in {**all_parameters(), **dict.fromkeys(own)} if k in columns]
+    keys = columns[columns.index("algorithm") + 1 : columns.index("link")]
     found: dict[str, dict[str, float | str]] = {}
     for frame in runs.partition_by("algorithm", maintain_order=True):
         varying = [k for k in keys if frame[k].n_unique() > 1]
@@ -218,11 +196,6 @@ def defaults(preset: str) -> dict[str, float | int | str | None]:
     """Return a preset's parameters at their defaults, as a sweep's tables have them.
 
     A parameter that has no default has the value 1; an algorithm that is no preset has none.
-
-    Examples
-    --------
-    >>> defaults("fedglb-auto")["choice"], defaults("fedglb-ucb")["clock"], defaults("mine")
-    ('bayes', 'steps', {})
     """
     if preset not in ALGORITHMS:
         return {}
@@ -234,8 +207,8 @@ def defaults(preset: str) -> dict[str, float | int | str | None]:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """The settings of one algorithm, by rising communication."""
+class TradeOff:
+    """The settings of one algorithm, by rising communication: a curve of regret against it."""
 
     name: str
     algorithm: str
@@ -243,19 +216,90 @@ class Curve:
     rows: tuple[Row, ...]
 
 
-def curves(rows: tuple[Row, ...], measure: str) -> tuple[Curve, ...]:
+def trade_offs(rows: tuple[Row, ...], measure: str) -> tuple[TradeOff, ...]:
     """Return the algorithms that have a trade-off to set, each with its settings."""
     grouped: dict[str, list[Row]] = {}
     for row in rows:
         if row.algorithm not in REFERENCES:
             grouped.setdefault(row.curve, []).append(row)
     return tuple(
-        Curve(name, g[0].algorithm, g[0].variation,
-              tuple(sorted(g, key=lambda r: (r.cost(measure), r.regret))))
+        TradeOff(name, g[0].algorithm, g[0].variation,
+                 tuple(sorted(g, key=lambda r: (r.cost(measure), r.regret))))
         for name, g in grouped.items()
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StudyNumbers:
+    """A study of one sweep, summarised: what claims and figures are made of."""
+
+    study: Study
+    measure: str
+    rows: tuple[Row, ...]
+    curves: tuple[TradeOff, ...]
+    runs: pl.DataFrame = field(repr=False)
+    traces: pl.DataFrame = field(repr=False)
+
+    @classmethod
+    def of_study(cls, study: Study) -> StudyNumbers:
+        """Summarise a study."""
+        rows, result = summarise(study), study.result
+        curves = trade_offs(rows, study.measure)
+        return cls(study, study.measure, rows, curves, result.runs, result.traces)
+
+    @property
+    def seeds(self) -> int:
+        """The least number of seeds that a configuration has."""
+        return min(row.seeds for row in self.rows)
+
+    @property
+    def few_seeds(self) -> bool:
+        """Whether there are too few seeds for intervals and verdicts."""
+        return self.seeds < ENOUGH
+
+    def of(self, *algorithms: str) -> tuple[TradeOff, ...]:
+        """Return the curves of some algorithms; of FedGLB-UCB those that are the paper's."""
+        return tuple(
+            c for c in self.curves if c.algorithm in algorithms and all(r.in_paper for r in c.rows)
+        )
+
+    def settings_of(self, *algorithms: str) -> list[Row]:
+        """Return the settings of these curves."""
+        return [row for curve in self.of(*algorithms) for row in curve.rows]
 
 
 def reference(rows: tuple[Row, ...], algorithm: str) -> Row | None:
     """Return the row of an algorithm with nothing to set; the best one if there are several."""
     return min((r for r in rows if r.algorithm == algorithm), key=lambda r: r.regret, default=None)
+
+
+def by_seed(runs: pl.DataFrame, ours: str, theirs: str) -> tuple[FloatArray, FloatArray]:
+    """Return the regrets of two labels at the seeds that both have: same arms, same noise."""
+    first, second = (
+        runs.filter(pl.col("label") == label).select("seed", "regret") for label in (ours, theirs)
+    )
+    pairs = first.join(second, on="seed", suffix="_other").sort("seed")
+    return pairs["regret"].to_numpy(), pairs["regret_other"].to_numpy()
+
+
+def standard_error(values: FloatArray) -> FloatArray:
+    """Return the standard error of the mean over the last axis; nan with one value."""
+    n = values.shape[-1]
+    if n < 2:
+        return np.full(values.shape[:-1], math.nan)
+    return np.asarray(values.std(axis=-1, ddof=1) / math.sqrt(n))
+
+
+def paired_ratio(
+    above: FloatArray, below: FloatArray, enough: int = ENOUGH
+) -> tuple[float | None, float | None]:
+    """Return the ratio of two means over the same seeds, and its standard error, to first order.
+
+    The ratio is None where the mean below is 0, the error also with fewer than `enough` seeds.
+    """
+    if len(below) == 0 or below.mean() == 0:
+        return None, None
+    ratio = float(above.mean() / below.mean())
+    if len(above) < enough:
+        return ratio, None
+    return ratio, float(standard_error(above - ratio * below) / abs(below.mean()))

@@ -1,6 +1,8 @@
-"""A sweep as a small piece of HTML for notebooks: its settings, and their regret over time."""
+"""A sweep at a glance: its Pareto front, and a small piece of HTML for notebooks."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -9,16 +11,20 @@ from fedglb.simulation.card import MOST, Curve, card, short
 _ROWS = 12  # of the table: more are counted
 
 
-def sweep_card(name: str, runs: pl.DataFrame, traces: pl.DataFrame) -> str:
-    """Return the HTML: settings in the order of mean regret, the best ones with a curve.
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:
+    """Return which of the points (communication, regret) are on the front, cheapest first.
 
-    Parameters
-    ----------
-    name
-        What the sweep is called.
-    runs, traces
-        As `SweepResult` has them.
+    No other point is better in both. Of points that are equal in both, the first one counts.
     """
+    front: list[int] = []
+    for i in sorted(range(len(points)), key=lambda i: points[i]):
+        if not front or points[i][1] < points[front[-1]][1]:  # it costs more: regret has to fall
+            front.append(i)
+    return front
+
+
+def sweep_card(name: str, runs: pl.DataFrame, traces: pl.DataFrame) -> str:
+    """Return the HTML: settings in the order of mean regret, the best ones with a curve."""
     settings = (
         runs.group_by("label", maintain_order=True)
         .agg(

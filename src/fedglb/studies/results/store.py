@@ -31,30 +31,30 @@ from fedglb.io.atomic import (
     remove_unfinished,
 )
 from fedglb.provenance import machine, software
-from fedglb.studies.results.parts import from_bytes, no_parts, to_bytes
-from fedglb.studies.results.tables import Outline, runs_table, traces_table
+from fedglb.studies.results.card import sweep_card
+from fedglb.studies.results.tables import from_bytes, no_parts, runs_table, to_bytes, traces_table
 from fedglb.studies.spec.experiment import Experiment
 
 MANIFEST, PARTS, RUNS, TRACES = "manifest.json", "parts", "runs.parquet", "traces.parquet"
 #: The version of these files. A folder of another version is refused: run the sweep again.
 FORMAT = 1
-_KEYS = {"name", "identity", "complete", "document", "sessions", "files"}
+_KEYS = {
+    "name", "identity", "complete", "started", "wall_seconds", "run_seconds", "software", "horizon",
+    "clients", "arms", "problem", "seeds", "configurations", "document", "own", "data", "sessions",
+    "files",
+}  # fmt: skip
 
 
 @dataclass
 class Store:
-    """The folder of a running sweep; got from `opened`."""
+    """The folder of a running sweep; made by `opened`."""
 
     folder: Path
     experiment: Experiment
     manifest: dict[str, Any]
+    complete: SweepResult | None  # the result, if it is complete and undamaged
     _since: float = field(default_factory=time.monotonic)
     _parts: list[pl.DataFrame] = field(default_factory=list)
-
-    @property
-    def complete(self) -> bool:
-        """Whether the result is complete and undamaged."""
-        return bool(self.manifest["complete"]) and not _damaged(self.folder, self.manifest)
 
     def kept(self) -> pl.DataFrame:
         """Read the runs that earlier sessions have finished."""
@@ -70,9 +70,9 @@ class Store:
 
     def finish(self) -> SweepResult:
         """Write the result, then mark it complete, then remove the parts."""
-        parts, outline = _each_once(self._parts), Outline.of(self.experiment)
-        runs, traces = runs_table(outline, parts), traces_table(outline, parts)
-        files = {RUNS: to_bytes(runs), TRACES: to_bytes(traces)}
+        parts = _each_once(self._parts)
+        result = _result(self.manifest, parts)
+        files = {RUNS: to_bytes(result.runs), TRACES: to_bytes(result.traces)}
         for name, content in files.items():
             atomic_write(self.folder / name, content)
         self.manifest["files"] = {name: checksum(content) for name, content in files.items()}
@@ -80,7 +80,7 @@ class Store:
         self.manifest["complete"] = True
         self.note_time()
         shutil.rmtree(self.folder / PARTS, ignore_errors=True)
-        return SweepResult(runs, traces, self.manifest)
+        return result
 
     def note_time(self) -> None:
         """Record the wall time of this session."""
@@ -89,11 +89,6 @@ class Store:
         known = (s["wall_seconds"] for s in self.manifest["sessions"])
         self.manifest["wall_seconds"] = math.fsum(s for s in known if s is not None)
         self.save()
-
-    def note_time_if_possible(self) -> None:
-        """Record the wall time of this session; ignore a failure to do so."""
-        with contextlib.suppress(OSError):
-            self.note_time()
 
     def save(self) -> None:
         """Write the manifest."""
@@ -135,8 +130,6 @@ class SweepResult:
 
     def _repr_html_(self) -> str:
         """Return what notebooks show."""
-        from fedglb.studies.results.card import sweep_card
-
         return sweep_card(self.manifest["name"], self.runs, self.traces)
 
 
@@ -154,7 +147,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
     strangers = [p.name for p in folder.iterdir() if p.name not in ours]
     strangers = [name for name in strangers if not name.startswith(UNFINISHED)]
     if strangers and not (folder / MANIFEST).exists():
-        allowed = f"an empty folder: this one holds {sorted(strangers)[0]!r} and no sweep"
+        allowed = f"an empty folder: this one holds {min(strangers)!r} and no sweep"
         raise InvalidInput("folder", str(folder), allowed)
     with exclusive_lock(folder):
         manifest = _manifest(folder)
@@ -162,8 +155,11 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
             manifest = _new_manifest(experiment)
         elif manifest["identity"] != experiment.identity:
             raise InvalidInput("folder", str(folder), _another(manifest, experiment))
-        store = Store(folder, experiment, manifest)
-        if store.complete:
+        found = _complete_result(folder, manifest) if manifest["complete"] else None
+        store = Store(
+            folder, experiment, manifest, found if isinstance(found, SweepResult) else None
+        )
+        if store.complete is not None:
             shutil.rmtree(folder / PARTS, ignore_errors=True)
         else:
             manifest |= {"complete": False, "files": {}}
@@ -214,31 +210,37 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
     manifest = _manifest(path)
     if manifest is None:
         raise InvalidInput("folder", str(folder), f"the folder of a sweep: it has no {MANIFEST}")
-    damaged = _damaged(path, manifest) if manifest["complete"] else None
-    if damaged is not None:
-        allowed = f"an undamaged one: {damaged} is damaged; running the sweep again repairs it"
-        raise InvalidInput("folder", str(folder), allowed)
     if manifest["complete"]:
-        runs, traces = (from_bytes((path / name).read_bytes()) for name in (RUNS, TRACES))
-        return SweepResult(runs, traces, manifest)
+        found = _complete_result(path, manifest)
+        if isinstance(found, SweepResult):
+            return found
+        allowed = f"an undamaged one: {found} is damaged; running the sweep again repairs it"
+        raise InvalidInput("folder", str(folder), allowed)
     if not partial:
         allowed = "a complete sweep: this one was interrupted, and running it again resumes it"
         raise InvalidInput("folder", str(folder), allowed)
-    outline = _outline(manifest)
     parts = _parts(path, manifest)
     now = _manifest(path)
     if now is None or now["complete"]:  # finished meanwhile, and the parts are gone
         return load(folder, partial=partial)
-    return SweepResult(runs_table(outline, parts), traces_table(outline, parts), manifest)
+    return _result(manifest, parts)
 
 
-def _outline(manifest: dict[str, Any]) -> Outline:
-    """Return what tables say of an experiment, without building its objects."""
-    constants = {key: manifest[key] for key in ("clients", "arms", "horizon")}
-    return Outline(
-        tuple(manifest["configurations"]), manifest["problem"] | constants,
-        tuple(manifest["seeds"]),
-    )  # fmt: skip
+def _result(manifest: dict[str, Any], parts: pl.DataFrame) -> SweepResult:
+    return SweepResult(runs_table(manifest, parts), traces_table(manifest, parts), manifest)
+
+
+def _complete_result(folder: Path, manifest: dict[str, Any]) -> SweepResult | str:
+    """Return the result, or the name of a file that is missing or has changed."""
+    frames = []
+    for name in (RUNS, TRACES):
+        path = folder / name
+        content = path.read_bytes() if path.is_file() else b""
+        if checksum(content) != manifest["files"].get(name):
+            return name
+        frames.append(from_bytes(content))
+    runs, traces = frames
+    return SweepResult(runs, traces, manifest)
 
 
 def _part_name(manifest: dict[str, Any], content: bytes) -> str:
@@ -263,15 +265,6 @@ def _each_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat(frames).unique(["configuration", "seed"], keep="first", maintain_order=True)
 
 
-def _damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
-    """Return the name of a result file whose content has changed since it was written."""
-    for name, expected in manifest["files"].items():
-        path = folder / name
-        if not path.is_file() or checksum(path.read_bytes()) != expected:
-            return str(name)
-    return None
-
-
 def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -289,7 +282,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _new_manifest(experiment: Experiment) -> dict[str, Any]:
-    outline = Outline.of(experiment)
+    env, problem = experiment.env, experiment.env.problem
     return {
         "format": FORMAT,
         "name": experiment.name,
@@ -300,21 +293,24 @@ def _new_manifest(experiment: Experiment) -> dict[str, Any]:
         "run_seconds": None,
         "software": software(),
         "horizon": experiment.horizon,
-        "clients": experiment.env.clients,
-        "arms": experiment.env.arms,
+        "clients": env.clients,
+        "arms": env.arms,
         "problem": {
-            key: outline.constants[key] for key in ("link", "dim", "radius", "noise", "curvature")
+            "link": problem.link.name, "dim": problem.dim, "radius": problem.S,
+            "noise": problem.R, "curvature": problem.c_mu,
         },
         "seeds": list(experiment.seeds),
         "configurations": [
-            {key: _plain(value) for key, value in each.items()} for each in outline.configurations
+            {"label": c.label, "algorithm": c.preset}
+            | {key: _plain(value) for key, value in c.parameters.items()}
+            for c in experiment.configurations
         ],
         "document": experiment.document,
         "own": experiment.own,
-        "data": experiment.env.facts(),
+        "data": env.facts(),
         "sessions": [],
         "files": {},
-    }
+    }  # fmt: skip
 
 
 def _plain(value: float | int | str | None) -> float | int | str | None:
@@ -324,15 +320,17 @@ def _plain(value: float | int | str | None) -> float | int | str | None:
 
 def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
     """Say which sweep the folder holds, and what to do."""
+
+    def differing(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
+        return " and ".join(k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k))
+
     if manifest["document"] != experiment.document:
-        theirs, ours = json.loads(manifest["document"]), json.loads(experiment.document)
-        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
-        what = f"it holds another experiment, {manifest['name']!r}, with other {' and '.join(keys)}"
-    elif manifest.get("own", {}) != experiment.own:
-        theirs, ours = manifest.get("own", {}), experiment.own
-        keys = [k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k)]
-        what = f"it was begun with another version of {' and '.join(keys)}"
-    elif manifest.get("data", {}) != experiment.env.facts():
+        keys = differing(json.loads(manifest["document"]), json.loads(experiment.document))
+        what = f"it holds another experiment, {manifest['name']!r}, with other {keys}"
+    elif manifest["own"] != experiment.own:
+        keys = differing(manifest["own"], experiment.own)
+        what = f"it was begun with another version of {keys}"
+    elif manifest["data"] != experiment.env.facts():
         what = "it was begun with other data, or with other clusters of the same data"
     else:
         what = "it was begun with another version of fedglb, NumPy, SciPy or numba"

@@ -11,107 +11,48 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from fedglb.errors import InvalidInput, one_of
+from fedglb.errors import InvalidInput
 from fedglb.studies.results.store import SweepResult, load
 from fedglb.studies.results.tables import BASELINES
-from fedglb.studies.spec.plan import MEASURES
+from fedglb.studies.spec.plan import Measure
 
 STUDY, SWEEPS, RACES, FIXED = "study.json", "sweeps", "races", "fixed-models"
-_NEEDED = {
-    "runs": ("label", "algorithm", "seed", "regret", "reward", "syncs", "rounds", "transfers",
-             "scalars"),
-    "traces": ("label", "seed", "t", "regret", "reward", "syncs", "transfers", "scalars"),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One sweep of a study.
+    """One sweep of a study."""
 
-    Attributes
-    ----------
-    panel
-        The panel's title; "" in a study without panels.
-    value
-        Of the varied key of `[environment]`; None where no such key is varied.
-    result
-        Runs, traces, manifest.
-    """
-
-    panel: str
-    value: float | None
+    panel: str  # the panel's title; "" in a study without panels
+    value: float | None  # of the varied key of `[environment]`; None where no such key is varied
     result: SweepResult = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Study:
-    """What a report is made of: sweeps, panels × values of an axis; at the least one sweep.
-
-    Attributes
-    ----------
-    name, title
-        A name, such as "synthetic", and one line, such as "The paper's synthetic problem".
-    profile
-        How much was run: "quick", "full", …; may be empty.
-    measure
-        The communication axis: "transfers" or "scalars".
-    cells
-        The sweeps, panel by panel, with increasing values.
-    axis, against
-        What is on the axis: a key of `[environment]` or a parameter of algorithms; and the
-        algorithm that ratios are to. "" where there is none.
-    baselines
-        Columns name ("random play", "best-fitting logistic model", "best-fitting linear model"),
-        seed, regret, reward; may have no rows.
-    choice
-        How the parameters were chosen, or None. Its keys: rule, seeds, horizon, chosen, algorithms,
-        candidates, and optionally not_searched: labels that took no part in the search, and
-        stopped: how many candidates were not run to the end.
-    full
-        Of a quick study: the full one's size (seeds, horizon, clients, configurations) and command.
-    own
-        Whether this is a sweep without a study's file: the page is then about what it varies.
-    """
-
-    name: str
-    title: str
-    profile: str
-    measure: str
-    cells: tuple[Cell, ...]
-    axis: str = ""
-    against: str = ""
-    baselines: pl.DataFrame = field(default_factory=lambda: no_baselines(), repr=False)
-    choice: dict[str, Any] | None = field(default=None, repr=False)
-    full: dict[str, Any] = field(default_factory=dict, repr=False)
-    own: bool = False
-
-    def __post_init__(self) -> None:
-        one_of("measure", self.measure, MEASURES)
-        for result in (cell.result for cell in self.cells):
-            for table, columns in _NEEDED.items():
-                frame: pl.DataFrame = getattr(result, table)
-                for column in columns:
-                    if column not in frame.columns:
-                        allowed = f"a table with the column {column!r}, as a sweep leaves it"
-                        raise InvalidInput(f"result.{table}", frame.columns, allowed)
-            if result.runs.is_empty():
-                allowed = "at least one finished run"
-                raise InvalidInput("result.runs", "a table without rows", allowed)
-
-    @property
-    def result(self) -> SweepResult:
-        """The first sweep: the only one of a study without an axis."""
-        return self.cells[0].result
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What is known about the data: dataset, checksum, mode, …; may be empty."""
-        return dict(self.result.manifest.get("data", {}))
 
 
 def no_baselines() -> pl.DataFrame:
     """Return the table of baselines without rows."""
     return pl.DataFrame(schema=BASELINES)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What a report is made of: sweeps, panels × values of an axis; at least one sweep."""
+
+    name: str
+    title: str
+    profile: str  # "quick", "full", …; may be empty
+    measure: Measure  # the unit of communication
+    cells: tuple[Cell, ...]  # panel by panel, with increasing values
+    axis: str = ""  # a key of `[environment]`, or a parameter of algorithms; "" for none
+    against: str = ""  # the algorithm that ratios are to; "" for none
+    baselines: pl.DataFrame = field(default_factory=no_baselines, repr=False)
+    choice: dict[str, Any] | None = field(default=None, repr=False)  # what `search.choose` returns
+    full: dict[str, Any] = field(default_factory=dict, repr=False)  # a quick study's full size
+    own: bool = False  # a sweep without a study's file: the page is about what it varies
+
+    @property
+    def result(self) -> SweepResult:
+        """The first sweep: the only one of a study without an axis."""
+        return self.cells[0].result
 
 
 class CellFile(msgspec.Struct, frozen=True):
@@ -128,7 +69,7 @@ class StudyFile(msgspec.Struct, frozen=True):
     name: str
     title: str
     profile: str
-    measure: str
+    measure: Measure
     axis: str
     against: str
     cells: list[CellFile]
@@ -179,7 +120,7 @@ def study_of_sweep(folder: str | Path) -> Study:
     """
     result = load(folder)
     name = str(result.manifest["name"])
-    measure = "scalars" if "dislinucb" in result.runs["algorithm"] else "transfers"
+    measure: Measure = "scalars" if "dislinucb" in result.runs["algorithm"] else "transfers"
     return Study(name, f"The sweep “{name}”", "", measure, (Cell("", None, result),), own=True)
 
 

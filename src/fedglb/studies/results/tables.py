@@ -1,67 +1,85 @@
-"""The two tables of a result, in the order of the experiment: configuration, seed, step."""
+"""Results as frames: a part, which a task leaves, and the two tables of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fedglb.algorithms.catalog import all_parameters
-from fedglb.studies.results.parts import TOTALS, TRACE
-from fedglb.studies.spec.experiment import Experiment
+from fedglb.simulation import Run
+from fedglb.typing import IntArray
 
+#: The most points of a trace that are kept.
+TRACE_POINTS = 500
+TOTALS = {
+    "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64, "rounds": pl.Int64,
+    "transfers": pl.Int64, "scalars": pl.Int64,
+}  # fmt: skip
+TRACE = {"t": pl.Int32, **TOTALS}
+#: One row per finished run, its trace in lists.
+_PART: dict[str, pl.DataType | type[pl.DataType]] = {
+    "configuration": pl.Int32, "seed": pl.Int64, **TOTALS, "interactions": pl.Int64,
+    "caveats": pl.List(pl.String), "seconds": pl.Float64,
+    **{f"trace_{name}": pl.List(kind) for name, kind in TRACE.items()},
+}  # fmt: skip
 #: The columns of what plays without learning: see `run/fixed_models.py`.
 BASELINES = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}
 _KINDS: dict[type, type[pl.DataType]] = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What tables say of an experiment: text and numbers, without its objects.
+def recorded_steps(horizon: int) -> IntArray:
+    """Return the steps of a trace that are kept: at most 500, evenly spaced, both ends included."""
+    points = min(horizon, TRACE_POINTS)
+    return np.unique(np.rint(np.linspace(1, horizon, points)).astype(np.int64))
 
-    Attributes
-    ----------
-    configurations
-        For each its label, the name of its algorithm, and its parameters.
-    constants
-        What is the same for all runs: the problem, N, K and T.
-    seeds
-        The seeds, in the order of the results.
-    """
 
-    configurations: tuple[dict[str, Any], ...]
-    constants: dict[str, Any]
-    seeds: tuple[int, ...]
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> Outline:
-        """Return the outline of an experiment."""
-        env, problem = experiment.env, experiment.env.problem
-        return cls(
-            tuple(
-                {"label": c.label, "algorithm": c.preset, **c.parameters}
-                for c in experiment.configurations
-            ),
+def part(indices: Sequence[int], seed: int, runs: Sequence[Run], seconds: float) -> pl.DataFrame:
+    """Return the frame of some finished runs; `indices` are those of their configurations."""
+    rows = []
+    for index, run in zip(indices, runs, strict=True):
+        kept = run.trace[recorded_steps(run.trace.height) - 1]
+        rows.append(
             {
-                "link": problem.link.name, "dim": problem.dim, "radius": problem.S,
-                "noise": problem.R, "curvature": problem.c_mu, "clients": env.clients,
-                "arms": env.arms, "horizon": experiment.horizon,
-            },
-            experiment.seeds,
+                "configuration": index, "seed": seed, "caveats": list(run.caveats),
+                "interactions": int((run.choices >= 0).sum()), "seconds": seconds / len(runs),
+                **{name: getattr(run, name) for name in TOTALS},
+                **{f"trace_{name}": kept[name].to_list() for name in TRACE},
+            }
         )  # fmt: skip
+    return pl.DataFrame(rows, schema=_PART)
 
 
-def runs_table(outline: Outline, parts: pl.DataFrame) -> pl.DataFrame:
+def no_parts() -> pl.DataFrame:
+    """Return a part without runs."""
+    return pl.DataFrame(schema=_PART)
+
+
+def to_bytes(frame: pl.DataFrame) -> bytes:
+    """Return the frame as a Parquet file."""
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def from_bytes(content: bytes) -> pl.DataFrame:
+    """Return the frame of a Parquet file."""
+    return pl.read_parquet(io.BytesIO(content))
+
+
+def runs_table(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame:
     """Return one row per run; without times, so that an interrupted sweep gives the same table."""
+    every: list[dict[str, Any]] = manifest["configurations"]
     kinds = {name: _KINDS[kind] for name, kind in all_parameters().items()}
-    for name in dict.fromkeys(key for each in outline.configurations for key in each):
+    for name in dict.fromkeys(key for each in every for key in each):
         if name not in ("label", "algorithm", *kinds):  # of a user-defined function
-            kinds[name] = _KINDS[_kind([c[name] for c in outline.configurations if name in c])]
+            kinds[name] = _KINDS[_kind([each[name] for each in every if name in each])]
     rows: list[dict[str, Any]] = [
         {"configuration": i, **{k: _as(kinds.get(k), v) for k, v in each.items()}}
-        for i, each in enumerate(outline.configurations)
+        for i, each in enumerate(every)
     ]
     configurations = pl.DataFrame(
         rows,
@@ -69,42 +87,44 @@ def runs_table(outline: Outline, parts: pl.DataFrame) -> pl.DataFrame:
             "configuration": pl.Int32, "label": pl.String, "algorithm": pl.String, **kinds,
         },
     )  # fmt: skip
-    merged = _ordered(outline, parts).join(
+    constants = manifest["problem"] | {k: manifest[k] for k in ("clients", "arms", "horizon")}
+    merged = _ordered(manifest, parts).join(
         configurations, on="configuration", how="left", maintain_order="left"
     )
     return merged.select(
         *configurations.columns[1:],
-        *(pl.lit(value).alias(name) for name, value in outline.constants.items()),
+        *(pl.lit(value).alias(name) for name, value in constants.items()),
         "seed", *TOTALS, "interactions", "caveats",
     )  # fmt: skip
 
 
 def _kind(values: Sequence[object]) -> type:
     """Return what a column of these values holds: whole numbers, numbers, or else text."""
-    given = {type(value) for value in values if value is not None}
+    not_finite = ("inf", "-inf", "nan")  # text in the manifest: JSON has no such numbers
+    given = {float if v in not_finite else type(v) for v in values if v is not None}
     return int if given == {int} else float if given and given <= {int, float} else str
 
 
 def _as(kind: type[pl.DataType] | None, value: Any) -> Any:
-    """Return a value for a column of this kind; JSON has infinity as text."""
+    """Return a value for a column of this kind."""
     if value is None or kind is None or kind is pl.Int64:
         return value
     return float(value) if kind is pl.Float64 else str(value)
 
 
-def traces_table(outline: Outline, parts: pl.DataFrame) -> pl.DataFrame:
+def traces_table(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame:
     """Return one row per recorded step."""
-    labels = [each["label"] for each in outline.configurations]
+    labels = [each["label"] for each in manifest["configurations"]]
     lists = [f"trace_{name}" for name in TRACE]
     label = pl.col("configuration").replace_strict(
         list(range(len(labels))), labels, return_dtype=pl.String
     )
-    frame = _ordered(outline, parts).select(label.alias("label"), "seed", *lists)
+    frame = _ordered(manifest, parts).select(label.alias("label"), "seed", *lists)
     return frame.explode(lists).rename({f"trace_{name}": name for name in TRACE})
 
 
-def _ordered(outline: Outline, parts: pl.DataFrame) -> pl.DataFrame:
-    rank = pl.col("seed").replace_strict(
-        list(outline.seeds), list(range(len(outline.seeds))), return_dtype=pl.Int64
-    )
+def _ordered(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame:
+    """Return parts in the order of the experiment: configuration, seed."""
+    seeds = manifest["seeds"]
+    rank = pl.col("seed").replace_strict(seeds, list(range(len(seeds))), return_dtype=pl.Int64)
     return parts.sort("configuration", rank)

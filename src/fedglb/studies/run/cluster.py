@@ -16,9 +16,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from fedglb.errors import InvalidInput
-from fedglb.studies.run.progress import Watch
-from fedglb.studies.run.shipping import lacking, packed
-from fedglb.studies.run.task import Outcome, Sources, Task, work
+from fedglb.studies.run.task import Outcome, Sources, Task, lacking, packed, work
 from fedglb.studies.spec.experiment import Experiment
 
 _CONNECT = 5.0  # seconds
@@ -107,7 +105,7 @@ def threads(client: Any) -> int:
 
 
 def run_on_cluster(
-    client: Any, experiment: Experiment, tasks: Sequence[Task], watch: Watch
+    client: Any, experiment: Experiment, tasks: Sequence[Task]
 ) -> Generator[Outcome, None, None]:
     """Yield outcomes as they arrive; Dask itself gives a dead worker's tasks to another one."""
     done: queue.Queue[tuple[Any, Outcome | Exception]] = queue.Queue()

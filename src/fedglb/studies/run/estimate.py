@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedglb.errors import integer, under
+from fedglb.errors import integer
 from fedglb.provenance import cores
-from fedglb.simulation import compare
-from fedglb.studies.results.parts import part, recorded_steps, to_bytes
+from fedglb.studies.results.tables import recorded_steps
 from fedglb.studies.run.search import candidates, with_choice
-from fedglb.studies.run.task import LARGEST
-from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.run.sweep import SweepFailed
+from fedglb.studies.run.task import LARGEST, Task, run_task
+from fedglb.studies.spec.experiment import Experiment
 from fedglb.studies.spec.grid import values
 from fedglb.studies.spec.plan import Plan, read_plan
 
@@ -27,41 +27,25 @@ _PAGE = 3_000_000
 _POWERS = (1.0, 2.0)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What a study would take.
+def _say_nothing(text: str) -> None:
+    """Where data is fetched: an estimate is one answer, without lines before it."""
 
-    Attributes
-    ----------
-    name, profile
-        Which study.
-    configurations, seeds
-        What it reports: their product is the number of runs.
-    interactions
-        How many each of these runs has, at most.
-    search_runs, search_interactions
-        The most runs that the search for parameters makes, and how many interactions each has.
-    jobs
-        Worker processes.
-    seconds
-        About how long it takes with these, the search included as if it stopped nothing.
-    bytes
-        About what the folder takes.
-    probe_runs, probe_steps, probe_seconds
-        What was measured: the number of runs side by side, their steps, and the time they took.
-    """
+
+@dataclass(frozen=True)
+class StudyEstimate:
+    """What a study would take."""
 
     name: str
     profile: str
     configurations: int
     seeds: int
-    interactions: int
-    search_runs: int
+    interactions: int  # the most that a run has
+    search_runs: int  # at most, and the interactions of each
     search_interactions: int
     jobs: int
-    seconds: float
-    bytes: int
-    probe_runs: int
+    seconds: float  # with these jobs; the search as if it stopped nothing
+    bytes: int  # of the folder
+    probe_runs: int  # what was measured: runs side by side, their steps, their time
     probe_steps: int
     probe_seconds: float
 
@@ -73,30 +57,13 @@ class Estimate:
 
 def estimate(
     source: str | Path | Mapping[str, Any], profile: str | None = None, jobs: int | None = None
-) -> Estimate:
-    """Estimate what `reproduce` takes; this plays some seconds of its runs.
-
-    Parameters
-    ----------
-    source, profile, jobs
-        As in `reproduce`.
-
-    Examples
-    --------
-    >>> tables = {
-    ...     "name": "example", "horizon": 20, "seeds": 2,
-    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
-    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
-    ... }
-    >>> made = estimate(tables, jobs=1)
-    >>> made.runs, made.interactions, made.search_runs
-    (6, 40, 0)
-    """
+) -> StudyEstimate:
+    """Estimate what `reproduce` takes; this plays some seconds of its runs."""
     plan = read_plan(source, profile)
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
     tables = [with_choice(plan.tables, every[0])] if every else [c.tables for c in plan.cells]
-    wholes = [_read(plan, each) for each in tables]
+    wholes = [plan.read(each, _say_nothing) for each in tables]
     probes: dict[str, _Probe] = {}  # one for each panel: the value of the axis matters little
     seconds, size = 0.0, float(_PAGE)
     for cell, each, whole in zip(plan.cells, tables, wholes, strict=True):
@@ -111,7 +78,7 @@ def estimate(
         search_steps = plan.search.horizon or whole.horizon
         seconds += search_runs * probe.seconds(search_steps)
         size += search_runs * len(recorded_steps(search_steps)) * probe.bytes_per_point
-    return Estimate(
+    return StudyEstimate(
         plan.name, plan.profile, sum(len(each.configurations) for each in wholes),
         len(whole.seeds), max(each.interactions for each in wholes), search_runs,
         search_steps * whole.env.clients, count, seconds / count, int(size), probe.runs,
@@ -137,10 +104,10 @@ class _Probe:
 def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
     """Play some of the runs for a few steps, twice as many each time; in CPU seconds."""
     steps = min(max(horizon // 64, 8), horizon)
-    _play(_read(plan, shortened(tables, steps)))  # compiles what is needed
+    _play(plan.read(shortened(tables, steps), _say_nothing))  # compiles what is needed
     before: tuple[int, float] | None = None
     while True:
-        runs, took, size = _play(_read(plan, shortened(tables, steps)))
+        runs, took, size = _play(plan.read(shortened(tables, steps), _say_nothing))
         power = _POWERS[0]
         if before is not None:
             power = math.log(took / before[1]) / math.log(steps / before[0])
@@ -152,24 +119,19 @@ def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
 
 def _play(experiment: Experiment) -> tuple[int, float, int]:
     """Run up to 16 configurations side by side; return how many, seconds and bytes."""
-    every = experiment.configurations
-    count = min(len(every), LARGEST)
-    some = [every[i * len(every) // count].algorithm for i in range(count)]
+    every = len(experiment.configurations)
+    count = min(every, LARGEST)
+    task = Task(experiment.seeds[0], tuple(i * every // count for i in range(count)))
     begin = time.process_time()  # of this process: what others do on the machine does not count
-    runs = compare(some, experiment.env, experiment.horizon, experiment.seeds[0])
+    outcome = run_task(experiment, task, None)
     took = time.process_time() - begin
-    return count, max(took, 1e-6), len(to_bytes(part(range(count), 1, runs, took)))
+    if outcome.part is None or outcome.failures:
+        raise SweepFailed("; ".join(outcome.failures))
+    return count, max(took, 1e-6), len(outcome.part)
 
 
 def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:
-    """Return a sweep's tables for fewer steps, with fewer global updates B in proportion.
-
-    Examples
-    --------
-    >>> short = shortened({"horizon": 100, "algorithm": [{"name": "a", "updates": [1, 20]}]}, 10)
-    >>> short["horizon"], short["algorithm"]
-    (10, [{'name': 'a', 'updates': [1, 2]}])
-    """
+    """Return a sweep's tables for fewer steps, with fewer global updates B in proportion."""
     share = steps / tables["horizon"]
 
     def fewer(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,8 +146,3 @@ def shortened(tables: Mapping[str, Any], steps: int) -> dict[str, Any]:
         "algorithm": [fewer(table) for table in tables["algorithm"]],
         **({"defaults": fewer(tables["defaults"])} if "defaults" in tables else {}),
     }  # fmt: skip
-
-
-def _read(plan: Plan, tables: Mapping[str, Any]) -> Experiment:
-    with under(source=plan.source):
-        return read_experiment(tables, progress=lambda text: None)

@@ -33,27 +33,7 @@ _MOST_STEPS = 100
 def fixed_models(
     env: Environment, horizon: int, seeds: Iterable[int], jobs: int | None = None
 ) -> pl.DataFrame:
-    """Return regret and reward of random play and of the best-fitting fixed models.
-
-    Parameters
-    ----------
-    env, horizon, seeds
-        Those of the sweep that they are compared with, so that they see the same arms.
-    jobs
-        Worker processes; None: one per core.
-
-    Returns
-    -------
-    DataFrame
-        One row per name and seed.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> env = fg.Synthetic(fg.Problem(dim=3), clients=2, arms=5)
-    >>> fixed_models(env, 50, [1], jobs=1)["name"].to_list()
-    ['random play', 'best-fitting logistic model', 'best-fitting linear model']
-    """
+    """Return regret and reward of random play and of the best-fitting fixed models."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -80,13 +60,7 @@ def _of_seed(env: Environment, horizon: int, seed: int) -> list[tuple[str, int, 
 
 
 def model_name(link: Link) -> str:
-    """Return what the best-fitting model of a class is called.
-
-    Examples
-    --------
-    >>> model_name(Identity())
-    'best-fitting linear model'
-    """
+    """Return what the best-fitting model of a class is called."""
     return f"best-fitting {'linear' if isinstance(link, Identity) else link.name} model"
 
 
@@ -105,16 +79,7 @@ def _offered(blocks: Iterable[Block]) -> tuple[FloatArray, FloatArray]:
 
 
 def fit(link: Link, X: FloatArray, y: FloatArray) -> FloatArray:
-    """Return the maximum-likelihood θ for mean rewards y of the arms X, by damped Newton steps.
-
-    Examples
-    --------
-    >>> from fedglb.links import Logistic
-    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
-    >>> theta = np.array([0.5, -1.0])
-    >>> fit(Logistic(), X, Logistic().mean(X @ theta)).round(3).tolist()
-    [0.5, -1.0]
-    """
+    """Return the maximum-likelihood θ for mean rewards y of the arms X, by damped Newton steps."""
     n, d = X.shape
     ridge = _RIDGE * n
     theta = np.zeros(d)

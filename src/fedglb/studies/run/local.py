@@ -6,15 +6,12 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
-from typing import Any, TypeAlias
+from typing import Any
 
 from fedglb.kernels.cache import say_if_not_kept
 from fedglb.studies.run.progress import Watch
 from fedglb.studies.run.task import Outcome, Sources, Task, run_task, work
 from fedglb.studies.spec.experiment import Experiment
-
-#: A function and its arguments.
-Call: TypeAlias = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class WorkerDied(Exception):
@@ -35,8 +32,10 @@ def run_locally(
     )
 
 
-def run_calls(calls: Iterable[Call], jobs: int) -> Generator[Any, None, None]:
-    """Yield the results of calls in worker processes as they arrive; raise `WorkerDied`."""
+def run_calls(
+    calls: Iterable[tuple[Callable[..., Any], tuple[Any, ...]]], jobs: int
+) -> Generator[Any, None, None]:
+    """Yield the results of (function, arguments) in worker processes as they arrive."""
     import joblib
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 

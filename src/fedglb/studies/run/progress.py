@@ -33,27 +33,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """How far a sweep is.
+    """How far a sweep is."""
 
-    Attributes
-    ----------
-    runs
-        How many runs there are in all.
-    finished
-        The finished runs, of this session and of earlier ones.
-    interactions
-        How many interactions this session has done, those of running tasks included.
-    left
-        How many interactions it still has to do.
-    seconds
-        For how long it has been running.
-    """
-
-    runs: int
-    finished: tuple[Finished, ...]
-    interactions: int
-    left: int
-    seconds: float
+    runs: int  # in all
+    finished: tuple[Finished, ...]  # of this session and of earlier ones
+    interactions: int  # of this session, those of running tasks included
+    left: int  # interactions still to do
+    seconds: float  # of this session
 
 
 #: Called now and then, possibly from another thread, but never by two at the same time.

@@ -1,7 +1,7 @@
 """Candidates of a search that are run only for as long as they can still win.
 
 All runs of a candidate, every algorithm on every seed, are played side by side. Now and then its
-score so far (`rule.score`) is compared with a limit, the final score of another candidate: above
+score so far is compared with a limit, the final score of another candidate: above
 it the candidate is stopped. The limit is fixed beforehand, so that where a candidate stops depends
 neither on the number of workers nor on who is first.
 """
@@ -9,6 +9,7 @@ neither on the number of workers nor on who is first.
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,33 +22,24 @@ from fedglb.provenance import cores, identity
 from fedglb.simulation.compiled import CompiledEngine
 from fedglb.simulation.simulate import advance
 from fedglb.studies.run.local import WorkerDied, run_calls
-from fedglb.studies.run.rule import mean, score
 from fedglb.studies.run.schedule import MOST_DEATHS
 from fedglb.studies.run.sweep import SweepFailed
 from fedglb.studies.run.task import LARGEST, Sources, experiment_here, leave_with
 from fedglb.studies.spec.experiment import Experiment
 
-#: How often a candidate is looked at, in all its steps.
+#: How often a candidate's score is compared with the limit, over the whole horizon.
 LOOKS = 50
+#: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
+_LEAST = 1.0
 _FORMAT = 1  # of the files
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A candidate that takes part.
-
-    Attributes
-    ----------
-    experiment
-        Its algorithms, on the seeds that it has not been run on yet.
-    before
-        For each algorithm the regrets on the seeds that it has been run on.
-    limit
-        The score that it must not exceed.
-    """
+    """A candidate, the seeds that it has not been run on yet, and the score it must not exceed."""
 
     experiment: Experiment
-    before: tuple[tuple[float, ...], ...]
+    before: tuple[tuple[float, ...], ...]  # by algorithm, the regrets on the seeds before
     limit: float
 
     def file(self) -> str:
@@ -60,17 +52,29 @@ class Entrant:
 class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far a candidate came.
 
-    Attributes
-    ----------
-    regrets
-        For each algorithm the mean regret over all seeds; of a stopped one, the regret so far.
-    steps
-        The steps that it was run for, over all seeds: the horizon times their number, unless it
-        was stopped.
+    By algorithm the mean regret over all seeds, of a stopped one so far; and the steps that it was
+    run for, over all seeds: the horizon times their number, unless it was stopped.
     """
 
     regrets: list[float]
     steps: int
+
+
+def score(regrets: Sequence[float]) -> float:
+    """Return what the search minimises: the mean of log(regret), a regret below 1 counting as 1.
+
+    `search.RULE` speaks of ratios to each algorithm's least regret; these least regrets are the
+    same for all candidates, so they do not change which one is the best. Hence the score needs
+    nothing of other candidates. It never falls where a regret grows, and a run's regret never
+    falls: at any moment of a run, the score of the regrets so far is at most the final one. A
+    candidate whose score so far is above the final one of another candidate is not the best.
+    """
+    return math.fsum(math.log(max(r, _LEAST)) for r in regrets) / len(regrets)
+
+
+def mean(regrets: Sequence[float]) -> float:
+    """Return the mean over seeds; rounded once, so that it never falls where a regret grows."""
+    return math.fsum(regrets) / len(regrets)
 
 
 def race(
@@ -78,16 +82,7 @@ def race(
 ) -> list[Raced]:
     """Run the candidates, each for as long as it can still win; what was run before is read.
 
-    Parameters
-    ----------
-    entrants
-        The candidates; those first that will take longest.
-    folder
-        Where results are kept, a file for each.
-    jobs
-        Worker processes; None: one per core.
-    ended
-        Called with how many have ended, each time that one has.
+    Those come first that will take longest; `ended` is called with how many have ended.
     """
     count = cores() if jobs is None else jobs
     folder.mkdir(exist_ok=True)

@@ -10,7 +10,6 @@ from fedglb.errors import InvalidInput, relocated, under
 from fedglb.io.atomic import atomic_write, exclusive_lock
 from fedglb.simulation.compiled import is_compiled
 from fedglb.studies.report import Report, write_report
-from fedglb.studies.results.parts import to_bytes
 from fedglb.studies.results.store import SweepResult
 from fedglb.studies.results.study import (
     FIXED,
@@ -23,20 +22,23 @@ from fedglb.studies.results.study import (
     joined,
     read_fixed,
 )
+from fedglb.studies.results.tables import to_bytes
 from fedglb.studies.run.fixed_models import fixed_models
 from fedglb.studies.run.progress import SweepStatus
 from fedglb.studies.run.race import Entrant, Raced, race
 from fedglb.studies.run.search import (
+    Candidate,
+    Sweep,
     candidates,
     choose,
-    choose_for_each,
     in_search,
     searches,
+    separate,
     with_choice,
 )
 from fedglb.studies.run.sweep import run_sweep
-from fedglb.studies.spec.experiment import Experiment, read_experiment
-from fedglb.studies.spec.plan import FOR_EACH, Plan, check_axis, read_plan
+from fedglb.studies.spec.experiment import Experiment
+from fedglb.studies.spec.plan import Plan, check_axis, read_plan
 
 #: Called with what is being done and, while a sweep runs, with how far it is.
 Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
@@ -53,92 +55,64 @@ def reproduce(
 
     Work that was finished before, for the same file and version of the package, is not repeated;
     work that was stopped resumes.
-
-    Parameters
-    ----------
-    source
-        The name of an experiment that comes with the package ("synthetic", "covertype",
-        "magic", "mushroom", "solvers"; "heterogeneity", "drift", "delay", "participation";
-        "privacy"), a TOML file, its tables (which may hold objects), or an `Experiment` of
-        objects.
-    profile
-        "quick", "full", or another of the file's; None: "quick" where the file has it.
-    folder
-        Where results and report are kept; None: results/NAME-PROFILE.
-    jobs
-        Worker processes; None: one per core.
-    progress
-        Called with what is being done.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> tables = {
-    ...     "name": "example", "horizon": 20, "seeds": 2,
-    ...     "problem": {"dim": 3}, "environment": {"clients": 2, "arms": 4},
-    ...     "algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, 1.0]}, {"name": "n-ons-glm"}],
-    ...     "search": {"seeds": [101], "exploration": [0.1, 1.0],
-    ...                "algorithm": [{"name": "fedglb-ucb", "threshold": 1.0}]},
-    ... }
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report = reproduce(tables, "full", folder, jobs=1)
-    >>> report.page.name
-    'report.html'
     """
     plan = read_plan(source, profile)
-    work = _Work(plan, Path(), jobs, progress or (lambda text, status: None))
-    experiments = work.validated()
+    work = _Work(plan, jobs, progress or (lambda text, status: None))
+    groups = work.validated()
     work.place = Path("results") / f"{plan.name}-{plan.profile}" if folder is None else Path(folder)
     try:
         work.place.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise InvalidInput("folder", str(work.place), "a folder: this is a file") from None
     with exclusive_lock(work.place):
-        return work.completed(experiments)
+        return work.completed(groups)
 
 
 class _Work:
-    """A plan, and where, with how many workers and in whose sight it is carried out."""
+    """Carries out a plan: in a folder, with worker processes, telling the user what it does."""
 
-    def __init__(self, plan: Plan, place: Path, jobs: int | None, tell: Stage) -> None:
-        self.plan, self.place, self.jobs, self.tell = plan, place, jobs, tell
+    def __init__(self, plan: Plan, jobs: int | None, tell: Stage) -> None:
+        self.plan, self.jobs, self.tell = plan, jobs, tell
+        self.place = Path()
 
-    def validated(self) -> list[Experiment]:
+    def validated(self) -> list[list[Experiment]]:
         """Read every sweep: a mistake in the last one is refused before the first is run.
 
-        With a search, the sweeps are known only after it: then this reads what it tries.
+        With a search, the sweeps are known only after it. Then this reads what each search begins
+        with.
         """
         plan = self.plan
         if plan.search is None:
             experiments = [self._read(cell.tables) for cell in plan.cells]
             check_axis(plan, experiments)
-            return experiments
+            return [[experiment] for experiment in experiments]
         every = candidates(plan.search)
         self._read(with_choice(plan.tables, every[0]))
-        sweeps = searches(plan, every, plan.search.seeds)
+        return [self._begun(part, every, i) for i, part in enumerate(separate(plan))]
+
+    def _begun(self, plan: Plan, every: Sequence[Candidate], first: int) -> list[Experiment]:
+        """Read a search's sweeps on its first seed; `first` as in `in_search`."""
+        assert plan.search is not None
+        sweeps = searches(plan, every, plan.search.seeds[:1])
         each = len(every) // len(sweeps)
+        made = []
         for tables in sweeps:
-            with relocated(lambda path: in_search(path, each)):
-                read = self._read(tables)
-            for i, made in enumerate(read.configurations):
-                if not is_compiled(made.algorithm):
-                    where = ("search", "algorithm", i // each, "name")
+            with relocated(lambda path: in_search(path, each, first)):
+                made.append(self._read(tables))
+            for i, one in enumerate(made[-1].configurations):
+                if not is_compiled(one.algorithm):
+                    where = ("search", "algorithm", first + i // each, "name")
                     allowed = "an algorithm of kernels only: the search stops runs on their way"
                     with under(source=plan.source):
-                        raise InvalidInput(where, made.preset, allowed)
-        return []
+                        raise InvalidInput(where, one.preset, allowed)
+        return made
 
-    def completed(self, experiments: Sequence[Experiment]) -> Report:
-        """Run what is missing, and write the report."""
+    def completed(self, groups: list[list[Experiment]]) -> Report:
+        """Run what is missing, and write the report; `groups` as `validated` returns them."""
         plan = self.plan
         how: dict[str, Any] | None = None
-        groups = [[experiment] for experiment in experiments]
         if plan.search is not None:
-            if plan.search.choose == FOR_EACH:
-                every, how = choose_for_each(plan, self._run_tables, self._race)
-            else:
-                tables, how = choose(plan, self._run_tables, self._race)
-                every = [tables]
+            every, how = choose(plan, groups, self._run, self._race)
             groups = [[self._read(tables) for tables in every]]
         cells: list[Cell] = []
         written: list[CellFile] = []
@@ -172,17 +146,13 @@ class _Work:
         return write_report(about.study(cells, baselines), self.place)
 
     def _read(self, tables: dict[str, Any]) -> Experiment:
-        """Read a sweep's tables; an error names the file they come from."""
-        with under(source=self.plan.source):
-            return read_experiment(tables, progress=lambda text: self.tell(text, None))
+        return self.plan.read(tables, lambda text: self.tell(text, None))
 
-    def _run(self, experiment: Experiment, text: str) -> SweepResult:
+    def _run(self, sweep: Sweep, text: str) -> SweepResult:
         self.tell(text, None)
+        experiment = sweep if isinstance(sweep, Experiment) else self._read(sweep)
         home = self.place / SWEEPS / _short_identity(experiment)
         return run_sweep(experiment, home, self.jobs, None, lambda status: self.tell(text, status))
-
-    def _run_tables(self, tables: dict[str, Any], text: str) -> SweepResult:
-        return self._run(self._read(tables), text)
 
     def _race(
         self,

@@ -28,13 +28,6 @@ class TaskSchedule:
     the cause. So the tasks of several runs are split into tasks of one run, and those that had one
     run already are run with nothing beside them: if a worker dies then, the cause is known and
     nothing else is lost.
-
-    Parameters
-    ----------
-    experiment
-        The experiment.
-    done
-        The runs (index of the configuration, seed) that are finished already.
     """
 
     def __init__(self, experiment: Experiment, done: Iterable[tuple[int, int]]) -> None:

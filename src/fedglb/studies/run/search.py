@@ -3,7 +3,7 @@
 Each candidate is one setting for all algorithms. The rule takes the candidate at which the
 algorithms lose least, on average, against the candidate that would be best for each of them
 alone: it minimises the mean over algorithms of log(regret / the algorithm's own least regret).
-`rule.py` has the rule, `race.py` stops candidates that cannot win any more.
+`race.py` stops candidates that cannot win any more.
 """
 
 from __future__ import annotations
@@ -19,13 +19,29 @@ import polars as pl
 from fedglb.algorithms.catalog import parameters
 from fedglb.errors import Place
 from fedglb.studies.results.store import SweepResult
-from fedglb.studies.run.race import Raced
-from fedglb.studies.run.rule import FOR_EACH_RULE, RULE, STOPPED, loss, mean, score
-from fedglb.studies.spec.algorithms import as_tables, family
-from fedglb.studies.spec.plan import INFIMUM, Plan, SearchTable, left_alone
+from fedglb.studies.run.race import Raced, mean, score
+from fedglb.studies.spec.experiment import Experiment
+from fedglb.studies.spec.grid import as_tables, family
+from fedglb.studies.spec.plan import INFIMUM, JOINTLY, Plan, SearchTable, left_alone
 
-#: Runs the sweep of these tables and returns its result; the text describes it to the user.
-RunSweep: TypeAlias = Callable[[dict[str, Any], str], SweepResult]
+RULE = (
+    "One setting for all algorithms: of all candidates the one with the least mean, over the "
+    "algorithms of the search, of log(regret / least regret of this algorithm over all "
+    "candidates); regrets are means over the search's seeds, none of which is reported, and "
+    "count as 1 where they are less."
+)
+FOR_EACH_RULE = (
+    "Each algorithm has its own setting: of all candidates the one with its least regret, a mean "
+    "over the search's seeds, none of which is reported."
+)
+STOPPED = (
+    "A candidate is stopped where its regret so far, which can only grow, already puts it behind "
+    "one that was run to the end: it cannot win any more. Its regret is then a lower bound."
+)
+#: A sweep: read, or its tables.
+Sweep: TypeAlias = Experiment | dict[str, Any]
+#: Runs a sweep and returns its result; the text describes it to the user.
+RunSweep: TypeAlias = Callable[[Sweep, str], SweepResult]
 #: Runs candidates for as long as they can win: their sweeps' tables, for each its regrets so far by
 #: algorithm and seed, and the limit.
 RunRace: TypeAlias = Callable[
@@ -35,27 +51,13 @@ RunRace: TypeAlias = Callable[
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting that the search tries; None: the file's value, or the default.
+    """One setting that the search tries; None: the file's value, or the default."""
 
-    Attributes
-    ----------
-    radius
-        S.
-    curvature
-        c_μ; "infimum": the link's own infimum on the ball.
-    ridge
-        λ.
-    exploration
-        The factor on the lemmas' radii; None: α is fixed.
-    alpha
-        A fixed α; None: the lemmas' radii.
-    """
-
-    radius: float | None = None
-    curvature: float | str | None = None
-    ridge: float | None = None
-    exploration: float | None = None
-    alpha: float | None = None
+    radius: float | None = None  # S
+    curvature: float | str | None = None  # c_μ; "infimum": the link's own infimum on the ball
+    ridge: float | None = None  # λ
+    exploration: float | None = None  # the factor on the lemmas' radii; None: α is fixed
+    alpha: float | None = None  # a fixed α; None: the lemmas' radii
 
     def of_problem(self) -> dict[str, Any]:
         """Return its values for `[problem]`."""
@@ -71,14 +73,7 @@ class Candidate:
 
 
 def candidates(search: SearchTable) -> list[Candidate]:
-    """Return all candidates; those with the same problem are neighbours.
-
-    Examples
-    --------
-    >>> search = SearchTable([101], [{"name": "n-ons-glm"}], ridge=[1.0], exploration=[0.1, 1.0])
-    >>> [c.exploration for c in candidates(search)]
-    [0.1, 1.0]
-    """
+    """Return all candidates; those with the same problem are neighbours."""
     none = (None,)
     explorations = [(e, None) for e in search.exploration] + [(None, a) for a in search.alpha]
     return [
@@ -90,100 +85,99 @@ def candidates(search: SearchTable) -> list[Candidate]:
     ]
 
 
-def choose(plan: Plan, run: RunSweep, race: RunRace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Search; return the tables with the chosen values, and how they were chosen.
+def separate(plan: Plan) -> list[Plan]:
+    """Return the searches that a plan has: one for all algorithms, or one for each."""
+    assert plan.search is not None
+    if plan.search.choose == JOINTLY:
+        return [plan]
+    made = []
+    for table in plan.search.algorithm:
+        every = [t for t in as_tables(plan.tables["algorithm"]) if not left_alone(t)]
+        own = [t for t in every if t.get("name") == table.get("name")]
+        takes = parameters(str(table.get("name")))
+        defaults = {k: v for k, v in plan.tables.get("defaults", {}).items() if k in takes}
+        tables = {**plan.tables, "algorithm": own or [table], "defaults": defaults}
+        search = msgspec.structs.replace(plan.search, algorithm=[table])
+        made.append(replace(plan, tables=tables, search=search))
+    return made
+
+
+def choose(
+    plan: Plan, begun: Sequence[Sequence[Sweep]], run: RunSweep, race: RunRace
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Search; return the tables of sweeps with the chosen values, and how they were chosen.
+
+    `begun` has, for each of the searches that are `separate`, its sweeps on the first seed. The
+    second result is for the report: the rule, the choice, and for each algorithm its regret at the
+    choice and at the candidate that is best for it alone.
+    """
+    search = plan.search
+    assert search is not None
+    found = [
+        _chosen(each, *_tried(each, own, run, race))
+        for each, own in zip(separate(plan), begun, strict=True)
+    ]
+    if search.choose == JOINTLY:
+        ((tables, how),) = found
+        return [tables], how
+    made, each = [tables for tables, _ in found], [how for _, how in found]
+    others = [table for table in as_tables(plan.tables["algorithm"]) if left_alone(table)]
+    if others:  # as the file has them
+        made.append({**plan.tables, "algorithm": others, "defaults": {}})
+    return made, {
+        "rule": f"{FOR_EACH_RULE} {STOPPED}" if len(search.seeds) > 1 else FOR_EACH_RULE,
+        "seeds": search.seeds, "horizon": each[0]["horizon"],
+        "candidates": each[0]["candidates"], "stopped": sum(how["stopped"] for how in each),
+        "chosen": {}, "algorithms": [a for how in each for a in how["algorithms"]],
+        "not_searched": _not_searched(plan, search),
+        "tried": [{"algorithm": how["algorithms"][0]["label"], **t}
+                  for how in each for t in how["tried"]],
+    }  # fmt: skip
+
+
+def _tried(
+    plan: Plan, begun: Sequence[Sweep], run: RunSweep, race: RunRace
+) -> tuple[list[str], list[Raced]]:
+    """Return the names of the algorithms, and how far each candidate came.
 
     All candidates are run on the first seed. The one that leads there is run on the others too, and
     then every other candidate, for as long as it can still beat that one.
-
-    The second result is for the report: the rule, the choice, and for each algorithm its regret at
-    the choice and at the candidate that is best for it alone.
     """
     search = plan.search
     assert search is not None
-    every = candidates(search)
-    first, *rest = search.seeds
-    sweeps = searches(plan, every, [first])
-    begun: list[list[list[float]]] = []  # regrets: by candidate, algorithm, seed
+    every, rest = candidates(search), search.seeds[1:]
+    first: list[list[list[float]]] = []  # regrets: by candidate, algorithm, seed
     labels: list[str] = []
-    for i, tables in enumerate(sweeps):
-        result = run(tables, f"search {i + 1} of {len(sweeps)}")
+    for i, sweep in enumerate(begun):
+        result = run(sweep, f"search {i + 1} of {len(begun)}")
         regrets, labels = _regrets(result, len(search.algorithm))
-        begun += regrets
-    horizon = int(sweeps[0]["horizon"])
-    tried = [Raced([mean(seeds) for seeds in row], horizon) for row in begun]
+        first += regrets
+    horizon = _horizon(plan)
+    tried = [Raced([mean(seeds) for seeds in row], horizon) for row in first]
     if rest:
-        order = sorted(range(len(every)), key=lambda c: score(tried[c].regrets))
-        leader, *others = order
-        ((ended,), _) = _regrets(
-            run(searches(plan, [every[leader]], rest)[0], "search, the first to be completed"),
-            len(search.algorithm),
+        leader, *others = sorted(range(len(every)), key=lambda c: score(tried[c].regrets))
+        completed = run(
+            searches(plan, [every[leader]], rest)[0], "search, the first to be completed"
         )
-        both = [[*one, *more] for one, more in zip(begun[leader], ended, strict=True)]
+        ((ended,), _) = _regrets(completed, len(search.algorithm))
+        both = [[*one, *more] for one, more in zip(first[leader], ended, strict=True)]
         tried[leader] = Raced([mean(seeds) for seeds in both], horizon * len(search.seeds))
-        limit = score(tried[leader].regrets)
-        tables_of = [searches(plan, [every[c]], rest)[0] for c in others]
-        raced = race(tables_of, [begun[c] for c in others], limit)
+        tables = [searches(plan, [every[c]], rest)[0] for c in others]
+        raced = race(tables, [first[c] for c in others], score(tried[leader].regrets))
         for c, made in zip(others, raced, strict=True):
             tried[c] = made
-    return _chosen(plan, every, labels, tried, horizon)
-
-
-def choose_for_each(
-    plan: Plan, run: RunSweep, race: RunRace
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Search for each algorithm alone; return a sweep's tables for each, and how they were chosen.
-
-    Algorithms that a search does not touch come last, as the file has them.
-    """
-    assert plan.search is not None
-    made, found = [], []
-    for table in plan.search.algorithm:
-        alone = _only(plan, table)
-        tables, how = choose(alone, run, race)
-        made.append(tables)
-        found.append(how)
-    others = [table for table in as_tables(plan.tables["algorithm"]) if left_alone(table)]
-    if others:
-        made.append({**plan.tables, "algorithm": others, "defaults": {}})
-    joined = {
-        "rule": f"{FOR_EACH_RULE} {STOPPED}" if len(plan.search.seeds) > 1 else FOR_EACH_RULE,
-        "seeds": plan.search.seeds, "horizon": found[0]["horizon"],
-        "candidates": found[0]["candidates"], "stopped": sum(how["stopped"] for how in found),
-        "chosen": {}, "algorithms": [a for how in found for a in how["algorithms"]],
-        "not_searched": _not_searched(plan, plan.search),
-        "tried": [{"algorithm": how["algorithms"][0]["label"], **t}
-                  for how in found for t in how["tried"]],
-    }  # fmt: skip
-    return made, joined
-
-
-def _only(plan: Plan, table: dict[str, Any]) -> Plan:
-    """Return the plan of one algorithm of the search."""
-    assert plan.search is not None
-    every = [t for t in as_tables(plan.tables["algorithm"]) if not left_alone(t)]
-    own = [t for t in every if t.get("name") == table.get("name")]
-    takes = parameters(str(table.get("name")))
-    defaults = {k: v for k, v in plan.tables.get("defaults", {}).items() if k in takes}
-    tables = {**plan.tables, "algorithm": own or [table], "defaults": defaults}
-    return replace(
-        plan, tables=tables, search=msgspec.structs.replace(plan.search, algorithm=[table])
-    )
+    return labels, tried
 
 
 def _chosen(
-    plan: Plan,
-    every: Sequence[Candidate],
-    labels: Sequence[str],
-    tried: Sequence[Raced],
-    horizon: int,
+    plan: Plan, labels: Sequence[str], tried: Sequence[Raced]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what `choose` does, from how far each candidate came."""
+    """Return the tables of the best candidate, and how it was chosen."""
     search = plan.search
     assert search is not None
+    every, horizon = candidates(search), _horizon(plan)
     whole = [c for c, made in enumerate(tried) if made.steps == horizon * len(search.seeds)]
     chosen = min(whole, key=lambda c: score(tried[c].regrets))
-    stopped = len(every) - len(whole)
     algorithms, best = [], []
     for a, label in enumerate(labels):
         own = min(whole, key=lambda c: tried[c].regrets[a])
@@ -196,18 +190,24 @@ def _chosen(
                 "own_best_is_sure": best[a] <= min(made.regrets[a] for made in tried),
             }
         )  # fmt: skip
-    how = {
+    return with_choice(plan.tables, every[chosen]), {
         "rule": f"{RULE} {STOPPED}" if len(search.seeds) > 1 else RULE,
         "seeds": search.seeds, "horizon": horizon,
-        "candidates": len(every), "stopped": stopped, "chosen": asdict(every[chosen]),
-        "mean_log_loss": loss(tried[chosen].regrets, best), "algorithms": algorithms,
+        "candidates": len(every), "stopped": len(every) - len(whole),
+        "chosen": asdict(every[chosen]),
+        "mean_log_loss": score(tried[chosen].regrets) - score(best), "algorithms": algorithms,
         "not_searched": _not_searched(plan, search),
         "tried": [
             {**asdict(c), "regrets": made.regrets, "steps": made.steps}
             for c, made in zip(every, tried, strict=True)
         ],
     }  # fmt: skip
-    return with_choice(plan.tables, every[chosen]), how
+
+
+def _horizon(plan: Plan) -> int:
+    """Return the horizon of a search: its own, or the file's."""
+    assert plan.search is not None
+    return int(plan.tables["horizon"] if plan.search.horizon is None else plan.search.horizon)
 
 
 def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> li
             **plan.tables,
             "name": f"{plan.name}-search",
             "seeds": list(seeds),
-            "horizon": plan.tables["horizon"] if search.horizon is None else search.horizon,
+            "horizon": _horizon(plan),
             **_problem(plan.tables, group[0]),
             "algorithm": [
                 {**algorithm, **candidate.of_algorithm()}
@@ -253,17 +253,14 @@ def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> li
     ]
 
 
-def in_search(path: Place, candidates_each: int) -> Place:
+def in_search(path: Place, candidates_each: int, first: int = 0) -> Place:
     """Turn a place in the tables of a search's sweep into the place in the file.
 
-    Examples
-    --------
-    >>> in_search(("algorithm", 5, "threshold"), candidates_each=2)
-    ('search', 'algorithm', 2, 'threshold')
+    `first` is the place of the sweep's first algorithm among those of the search.
     """
     match path:
         case ("algorithm", int(index), *inner):
-            return ("search", "algorithm", index // candidates_each, *inner)
+            return ("search", "algorithm", first + index // candidates_each, *inner)
         case ("seeds" | "horizon" | "algorithm", *_):
             return ("search", *path)
     return path

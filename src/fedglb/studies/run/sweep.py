@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from fedglb.errors import InvalidInput, integer
 from fedglb.provenance import cores
-from fedglb.studies.results.store import Store, SweepResult, load, opened
+from fedglb.studies.results.store import Store, SweepResult, opened
 from fedglb.studies.run.cluster import (
     ClusterLost,
     check_parts,
@@ -21,7 +21,6 @@ from fedglb.studies.run.cluster import (
 from fedglb.studies.run.local import WorkerDied, run_locally
 from fedglb.studies.run.progress import OnStatus, Watch, status_bar
 from fedglb.studies.run.schedule import TaskSchedule
-from fedglb.studies.run.task import Outcome, Task
 from fedglb.studies.spec.description import described
 from fedglb.studies.spec.experiment import Experiment, read_experiment
 
@@ -126,13 +125,14 @@ def run_sweep(
         if cluster is not None:
             check_parts(client, cluster, made)
         store = stack.enter_context(opened(Path(folder), made, how))
-        if store.complete:
-            return load(folder)
+        if store.complete is not None:
+            return store.complete
         try:
             with status_bar(progress, made.name) as tell:
                 _complete(store, count, client, tell)
         except BaseException as error:
-            store.note_time_if_possible()
+            with suppress(OSError):
+                store.note_time()
             if isinstance(error, ClusterLost):
                 raise SweepFailed(str(error)) from None
             raise
@@ -160,8 +160,12 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     with watch.watching():
         while schedule:
             tasks = schedule.tasks(jobs if client is None else threads(client))
+            if client is None:
+                running = run_locally(experiment, tasks, jobs, watch)
+            else:
+                running = run_on_cluster(client, experiment, tasks)
             try:
-                with closing(_outcomes(experiment, tasks, jobs, client, watch)) as outcomes:
+                with closing(running) as outcomes:
                     for outcome in outcomes:
                         failures += outcome.failures
                         schedule.finished(outcome.task)
@@ -176,11 +180,3 @@ def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -
     if failures:
         more = f"; and {len(failures) - 3} more" if failures[3:] else ""
         raise SweepFailed("; ".join(failures[:3]) + more)
-
-
-def _outcomes(
-    experiment: Experiment, tasks: Sequence[Task], jobs: int, client: Any, watch: Watch
-) -> Generator[Outcome, None, None]:
-    if client is None:
-        return run_locally(experiment, tasks, jobs, watch)
-    return run_on_cluster(client, experiment, tasks, watch)

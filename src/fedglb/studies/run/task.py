@@ -1,11 +1,13 @@
-"""What a worker does: some configurations on the arms and noise of one seed."""
+"""How an experiment gets to a worker, and what it does: some configurations on one seed."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import importlib
+import io
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -13,13 +15,19 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
+from typing import Any
 
+import cloudpickle
+
+from fedglb.errors import InvalidInput
+from fedglb.kernels.compile import Kernel
 from fedglb.provenance import code_digest, data_digest
 from fedglb.simulation import EngineName, Run, compare, simulate
 from fedglb.simulation.compiled import is_compiled
-from fedglb.studies.results.parts import part, to_bytes
-from fedglb.studies.run.shipping import lacking, packed, unpacked
+from fedglb.studies.results.tables import part, to_bytes
 from fedglb.studies.spec.experiment import Experiment, read_experiment
+from fedglb.studies.spec.own_code import digests, forget_edited, importable, name_of
 
 #: The most configurations per task. They share the drawing of arms and noise; more save little.
 LARGEST = 16
@@ -55,11 +63,6 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
     the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
     dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
-
-    Examples
-    --------
-    >>> deal([(0, 1), (1, 1), (2, 1), (3, 1)], jobs=1)
-    [Task(seed=1, configurations=(0, 2)), Task(seed=1, configurations=(1, 3))]
     """
     of_seed: dict[int, list[int]] = {}
     for configuration, seed in pending:
@@ -73,10 +76,65 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     return tasks
 
 
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Notes what is sent as code."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.as_code: list[str] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, Kernel) and importable(value):
+            # by its name, as a function is: see `object.__reduce__`
+            return vars(value)["__qualname__"]
+        if isinstance(value, FunctionType | type) and not importable(value):
+            self.as_code.append(name_of(value))
+        return super().reducer_override(value)
+
+
+def packed(tables: Mapping[str, Any]) -> tuple[bytes, list[str]]:
+    """Return tables as bytes, and the names of what they hold as code.
+
+    What a worker can import is sent by its name, and the worker's own sources count. Other classes
+    and functions (of a script, a notebook, inside a function) are sent as code. That is right for
+    processes that the sweep itself has started; a cluster's workers get no code.
+    """
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer)
+    try:
+        pickler.dump(dict(tables))
+    except Exception as error:
+        allowed = f"objects that can be sent to another process ({type(error).__name__}: {error})"
+        raise InvalidInput("experiment", str(tables.get("name")), allowed) from error
+    names = list(dict.fromkeys(pickler.as_code))
+    # a class brings its methods along: it is enough to name the class
+    outer = [n for n in names if not any(n.startswith(f"{other}.") for other in names)]
+    return buffer.getvalue(), outer
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a worker must share with the process that collects the results."""
+
+    content: bytes  # the tables, packed
+    code: str  # digests: of the package and its numerics, of the data, of user-defined code
+    data: str
+    own: Mapping[str, str]
+    path: tuple[str, ...] = ()  # where Python looks for modules, for processes of this machine
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Sources:
+        """Return the sources as this process has them."""
+        content, _ = packed(experiment.tables)
+        facts = data_digest(experiment.env.facts())
+        path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
+        return cls(content, code_digest(), facts, experiment.own, path)
+
+
 @functools.lru_cache(maxsize=4)
 def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
-    """Return the experiment of these tables; `own` tells apart what one text means after edits."""
-    return read_experiment(unpacked(content), progress=lambda text: None)
+    """Return the experiment of these tables; after an edit of user-defined code `own` differs."""
+    return read_experiment(pickle.loads(content), progress=lambda text: None)
 
 
 def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
@@ -97,49 +155,23 @@ def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
     return experiment
 
 
-@dataclass(frozen=True)
-class Sources:
-    """What a worker must share with the process that collects the results.
-
-    Attributes
-    ----------
-    content
-        The tables of the experiment, packed.
-    code, data, own
-        Digests of the package and its numerics, of the data, and of code that is not the package's.
-    path
-        Where Python looks for modules: for processes of this machine, which may be of a sweep
-        that was run before.
-    """
-
-    content: bytes
-    code: str
-    data: str
-    own: Mapping[str, str]
-    path: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, experiment: Experiment) -> Sources:
-        """Return the sources as this process has them."""
-        content, _ = packed(experiment.tables)
-        facts = data_digest(experiment.env.facts())
-        path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
-        return cls(content, code_digest(), facts, experiment.own, path)
+def lacking(own: Mapping[str, str]) -> str | None:
+    """Return which of these modules and packages this process lacks, or has another version of."""
+    modules = {name: digest for name, digest in own.items() if ":" not in name}
+    forget_edited(modules)
+    found = digests(modules)
+    for name, digest in modules.items():
+        if name not in found:
+            return f"cannot import {name}"
+        if found[name] != digest:
+            return f"has another version of {name}"
+    return None
 
 
 def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
-    """Run a task.
+    """Run a task in a worker, which ends with the process `parent`, if there is one.
 
-    Parameters
-    ----------
-    sources
-        The experiment, and what its results depend on.
-    task
-        Which runs of it.
-    report
-        A file to write the number of finished steps to, for the progress view.
-    parent
-        The id of the process that takes the result: the worker ends with it. None: no such one.
+    To the file `report` it writes the number of finished steps, for the progress view.
     """
     experiment = experiment_here(sources, parent)
     if isinstance(experiment, str):

@@ -25,7 +25,7 @@ from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import Kernel
 from fedglb.studies.spec.own_code import found_at, importable, name_of
 
-#: What every class has, or what says nothing of what it does.
+#: Attributes of a class that do not change what it does.
 _NOT_SAID = {
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
     "__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",
@@ -35,33 +35,7 @@ _NOT_SAID = {
 
 
 def described(value: object, modules: set[str]) -> Any:
-    """Return a description of an object.
-
-    Parameters
-    ----------
-    value
-        Any object that can be pickled.
-    modules
-        To this the modules are added that define what workers import.
-
-    Returns
-    -------
-    object
-        Numbers, text, lists and dictionaries.
-
-    Raises
-    ------
-    InvalidInput
-        If the object holds something that cannot be pickled.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> described(fg.Sigma(3.0), set())
-    {'fedglb.parts.choice.index:Sigma': {'width': 3.0}}
-    >>> described(np.zeros(2), set())["array"][:2]
-    ['<f8', [2]]
-    """
+    """Return a description of an object."""
     return _Describer(modules).of(value)
 
 
@@ -217,14 +191,7 @@ def _globals_of(code: types.CodeType) -> Iterator[str]:
 
 
 def in_tables(value: Any, modules: set[str]) -> Any:
-    """Return the tables of an experiment with each object in them replaced by its description.
-
-    Examples
-    --------
-    >>> import fedglb as fg
-    >>> in_tables({"choice": [fg.Sigma(3.0), "bayes"]}, set())
-    {'choice': [{'fedglb.parts.choice.index:Sigma': {'width': 3.0}}, 'bayes']}
-    """
+    """Return the tables of an experiment with each object in them replaced by its description."""
     if isinstance(value, Mapping):
         return {key: in_tables(inner, modules) for key, inner in value.items()}
     if isinstance(value, list):

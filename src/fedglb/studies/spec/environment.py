@@ -1,51 +1,92 @@
-"""The environment of an experiment: one of the package's, or user-defined."""
+"""The environment of an experiment: `[environment]`, one of the package's or user-defined."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from fedglb.algorithms.own import call, find, is_own, takes
-from fedglb.environments import Classification, Environment, Synthetic, clustered
+from fedglb.environments import (
+    Classification,
+    Delayed,
+    Drifting,
+    Environment,
+    Heterogeneous,
+    Partial,
+    Synthetic,
+    clustered,
+)
 from fedglb.environments.datasets import DATASETS, Progress
 from fedglb.errors import InvalidInput, Place, instance, integer, one_of, relocated, under
 from fedglb.io.toml import convert
 from fedglb.links import LINKS, Link
 from fedglb.problem import Problem
 from fedglb.problem_table import ProblemTable
-from fedglb.studies.spec.document import (
-    CHANGES,
-    AnyDocument,
-    ClassificationTable,
-    OwnDocument,
-    SyntheticTable,
-)
 
 _PROBLEM, _EXAMPLE = "fg.Problem(dim=10)", "fg.Synthetic(problem, clients=200, arms=25)"
 
 
-def environment(document: AnyDocument, progress: Progress | None) -> Environment:
-    """Build the environment; data that is not on this machine yet is fetched."""
-    table = document.environment
-    if not isinstance(document, OwnDocument):
-        return _ours(table, document.problem, progress)
+class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[environment]`: the parameters of `fg.Synthetic`, and what is changed (`CHANGES`)."""
+
+    clients: int
+    arms: int
+    heterogeneity: float | None = None
+    drift: float | None = None
+    delay: int | None = None
+    participation: float | None = None
+
+
+class ClassificationTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[environment]` with a `dataset`: parameters of `fg.clustered` and `fg.Classification`."""
+
+    dataset: str
+    clients: int
+    clusters: int = 32
+    offered: int | None = None
+    mode: str = "centroid"
+    scale: str = "largest"
+    constant: bool = True
+    columns: str = "all"
+    axes: str = "features"
+    delay: int | None = None
+    participation: float | None = None
+
+
+#: Keys of `[environment]` that change it: the class and its parameter, applied in this order.
+#: `fedglb reproduce` takes a list of values for one of them.
+CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
+    "heterogeneity": (Heterogeneous, "spread"),
+    "drift": (Drifting, "speed"),
+    "participation": (Partial, "participation"),
+    "delay": (Delayed, "steps"),
+}
+
+
+def environment(table: Any, problem: Any, progress: Progress | None) -> Environment:
+    """Build the environment of `[environment]` and `[problem]`: tables, objects, or functions.
+
+    Data that is not on this machine yet is fetched.
+    """
     if isinstance(table, Environment):
-        if document.problem is not None:
-            allowed = "no such key: the environment has its problem"
-            raise InvalidInput("problem", document.problem, allowed)
+        if problem is not None:
+            raise InvalidInput("problem", problem, "no such key: the environment has its problem")
         return _checked(table)
-    said = {"name": table} if isinstance(table, str) else table
+    said = {"name": table} if is_own(table) else table
     if isinstance(said, Mapping) and "name" in said:
-        return _checked(_from_function(dict(said), document.problem))
+        return _checked(_from_function(dict(said), problem))
     real = isinstance(table, Mapping) and "dataset" in table
-    kind = ClassificationTable if real else SyntheticTable
     with under("environment"):
-        known: Any = convert(table, kind, "environment")
-    return _ours(known, _problem(document.problem), progress)
+        for key in CHANGES if isinstance(table, Mapping) else ():
+            if isinstance(table.get(key), list):
+                allowed = "one number for a sweep: only `fedglb reproduce` takes a list of them"
+                raise InvalidInput(key, table[key], allowed)
+        known: Any = convert(table, ClassificationTable if real else SyntheticTable, "environment")
+    return _ours(known, _problem(problem), progress)
 
 
 def _from_function(table: dict[str, Any], problem: Any) -> Environment:

@@ -10,25 +10,46 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.environments import Environment
 from fedglb.environments.datasets import Progress
 from fedglb.errors import InvalidInput, Place, instance, integer, relocated, under
-from fedglb.io.toml import read_file
+from fedglb.io.toml import convert, read_file
 from fedglb.problem_table import ProblemTable
 from fedglb.provenance import identity
 from fedglb.simulation.simulate import known_horizon
-from fedglb.studies.spec.algorithms import as_tables
 from fedglb.studies.spec.description import in_tables, made_by_functions
-from fedglb.studies.spec.document import AnyDocument, parse
 from fedglb.studies.spec.environment import environment
-from fedglb.studies.spec.grid import Configuration, Selection, choices, configurations
+from fedglb.studies.spec.grid import (
+    Configuration,
+    Selection,
+    as_tables,
+    choices,
+    configurations,
+)
 from fedglb.studies.spec.own_code import digests
 
 #: The most runs of a sweep: more is probably a mistake in a grid.
 MOST_RUNS = 100_000
+
+
+#: Keys that only `fedglb reproduce` reads; a file for a sweep must not have them.
+STUDY_KEYS = ("title", "measure", "search", "profile", "across", "panel")
+
+
+class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole file. What is in `Any` depends on the kind of environment, and on the presets."""
+
+    name: str
+    horizon: int
+    seeds: int | list[int]
+    environment: Any
+    algorithm: list[dict[str, Any]]
+    problem: Any = None
+    defaults: dict[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -198,10 +219,13 @@ def read_experiment(
             raw["algorithm"] = as_tables(raw["algorithm"])
     if seeds is not None:
         raw["seeds"] = _plain(list(seeds) if isinstance(seeds, Sequence) else seeds)
-        _seeds(raw["seeds"])
-    document = parse(raw, where)
+        seeds_of(raw["seeds"])
     with under(source=where):
-        return _build(document, raw, progress)
+        for key in STUDY_KEYS:
+            if key in raw:
+                allowed = f"no such key for a sweep: only `fedglb reproduce {where}` reads it"
+                raise InvalidInput(key, raw[key], allowed)
+        return _build(convert(raw, Document, where), raw, progress)
 
 
 def _plain(value: Any) -> Any:
@@ -213,14 +237,14 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
 
 
-def _build(document: AnyDocument, raw: dict[str, Any], progress: Progress | None) -> Experiment:
+def _build(document: Document, raw: dict[str, Any], progress: Progress | None) -> Experiment:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
         allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
         raise InvalidInput("name", document.name, allowed)
     integer("horizon", document.horizon)
-    env = environment(document, progress)
+    env = environment(document.environment, document.problem, progress)
     known_horizon(env, document.horizon)
-    seeds = _seeds(document.seeds)
+    seeds = seeds_of(document.seeds)
     made = []
     for choice in choices(document.algorithm, document.defaults, len(seeds), MOST_RUNS):
         with relocated(partial(_place, choice)):
@@ -244,7 +268,8 @@ def _place(choice: Selection, path: Place) -> Place:
     return choice.place(path)
 
 
-def _seeds(given: object) -> tuple[int, ...]:
+def seeds_of(given: object) -> tuple[int, ...]:
+    """Return the seeds that a number or a list stands for."""
     if not isinstance(given, list):
         return tuple(range(1, integer("seeds", given, at_most=1_000_000) + 1))
     if not given:

@@ -1,4 +1,4 @@
-"""From tables that hold lists to configurations, each one algorithm with its own label."""
+"""From tables that hold lists, or objects, to configurations: labelled algorithms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fedglb.algorithms.catalog import (
 from fedglb.algorithms.own import find, is_own
 from fedglb.algorithms.own import takes as takes_of
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
-from fedglb.studies.spec.algorithms import confidence_in_words, family, parameters_of
+from fedglb.parts.confidence import Fixed
 
 #: The columns of results that are no parameters of an algorithm.
 OTHER_COLUMNS = frozenset(
@@ -41,23 +41,11 @@ _OF_TABLE = ("name", "label", "defaults")
 
 @dataclass(frozen=True)
 class Configuration:
-    """One algorithm of a sweep.
+    """One algorithm of a sweep."""
 
-    Attributes
-    ----------
-    label
-        What it is called in results; unique within the sweep.
-    preset
-        The name of its preset; of one that no preset made, its label without parameters.
-    parameters
-        All parameters of the preset, as text and numbers; None for one that has no value.
-    algorithm
-        The algorithm itself.
-    """
-
-    label: str
-    preset: str
-    parameters: dict[str, float | int | str | None]
+    label: str  # unique within the sweep
+    preset: str  # of an algorithm that no preset made: its label without parameters
+    parameters: dict[str, float | int | str | None]  # all of the preset's, as text and numbers
     algorithm: Algorithm
 
 
@@ -79,16 +67,67 @@ class Selection:
     family: str
     label: str | None = None
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of the parameters."""
+        return {key: v.value for key, v in self.values.items()}
+
     def build(self) -> Algorithm:
         """Return the algorithm."""
-        if isinstance(self.preset, Algorithm):
-            return self.preset
-        return build(self.preset, {key: v.value for key, v in self.values.items()})
+        return self.preset if isinstance(self.preset, Algorithm) else build(self.preset, self.given)
 
     def place(self, path: Place) -> Place:
         """Return the place in the file at which a parameter of the preset was given."""
         found = self.values.get(str(path[0]))
         return (*self.key, *path) if found is None else (*found.key, *path[1:])
+
+
+def as_tables(given: Any) -> Any:
+    """Return the `algorithm` entry as a list of tables.
+
+    An algorithm that is an object becomes a table with the object under `name`; the key of a
+    dictionary becomes its `label`. Anything else is returned unchanged, and refused later.
+    """
+    if isinstance(given, Algorithm):
+        given = [given]
+    if isinstance(given, list):
+        return [{"name": each} if isinstance(each, Algorithm) else each for each in given]
+    if not isinstance(given, Mapping):
+        return given
+    tables = []
+    for label, one in given.items():
+        several = one if isinstance(one, list) and one else [one]
+        for each in several:
+            if isinstance(each, Algorithm):
+                tables.append({"label": label, "name": each})
+            elif isinstance(each, Mapping) and "label" not in each:
+                tables.append({"label": label, **each})
+            else:
+                allowed = "an fg.Algorithm, a table with its name, or a list of these"
+                raise InvalidInput(("algorithm", str(label)), each, allowed)
+    return tables
+
+
+def family(where: Place, table: Mapping[str, Any]) -> str:
+    """Return what an algorithm is called in results, without its parameters.
+
+    That is its label; else the name of the preset, or of the function; else, of an object, the
+    preset that makes it, or the name that it has.
+    """
+    name, label = table["name"], table.get("label")
+    if isinstance(name, Algorithm):
+        found = preset_of(name)
+        made_by = None if found is None else found[0]
+    else:
+        made_by = name
+    if label is None:
+        return name.name if made_by is None else str(made_by)
+    if not isinstance(label, str) or not label.strip() or not label.isprintable():
+        raise InvalidInput((*where, "label"), label, "text of one line")
+    if label in ALGORITHMS and label != made_by:
+        allowed = "another one: this is the name of a preset, which does not make this algorithm"
+        raise InvalidInput((*where, "label"), label, allowed)
+    return label
 
 
 def choices(
@@ -97,12 +136,6 @@ def choices(
     """Return every combination of the lists in the `[[algorithm]]` tables.
 
     Raises before it makes any if they give more than `most` runs with all `seeds`.
-
-    Examples
-    --------
-    >>> table = {"name": "fedglb-ucb", "threshold": {"from": 1, "to": 100, "points": 3}}
-    >>> [c.values["threshold"].value for c in choices([table], {"ridge": 1.0}, 5, 100)]
-    [1.0, 10.0, 100.0]
     """
     if not tables:
         raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
@@ -194,13 +227,14 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
     """Label the algorithms; refuse one that is given twice."""
     first: dict[Algorithm, Selection] = {}
     for choice, algorithm in made:
-        if _hashable(choice, algorithm) in first:
-            said = {key: v.value for key, v in choice.values.items()}
-            raise InvalidInput(
-                choice.key, {"name": choice.preset, **said},
-                f"each configuration once: {as_text(first[algorithm].key)} has this one already",
-            )  # fmt: skip
-        first[algorithm] = choice
+        try:
+            before = first.setdefault(algorithm, choice)
+        except TypeError as error:
+            allowed = f"one whose parts are frozen dataclasses ({error})"
+            raise InvalidInput(choice.key, algorithm.name, allowed) from None
+        if before is not choice:
+            allowed = f"each configuration once: {as_text(before.key)} has this one already"
+            raise InvalidInput(choice.key, {"name": choice.preset, **choice.given}, allowed)
     described = [_described(choice, algorithm) for choice, algorithm in made]
     presets = [choice.family for choice, _ in made]
     varying = {preset: _varying(described, presets, preset) for preset in set(presets)}
@@ -220,17 +254,8 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
     )
 
 
-def _hashable(choice: Selection, algorithm: Algorithm) -> Algorithm:
-    try:
-        hash(algorithm)
-    except TypeError as error:
-        allowed = f"one whose parts are frozen dataclasses ({error})"
-        raise InvalidInput(choice.key, algorithm.name, allowed) from None
-    return algorithm
-
-
 def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
-    """Refuse two configurations that nothing in their labels tells apart."""
+    """Refuse two configurations with the same label."""
     for i, label in enumerate(labels):
         if label in labels[:i]:
             before = as_text(made[labels.index(label)].key)
@@ -240,7 +265,7 @@ def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
 
 def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int | str | None]:
     """Return all parameters as text and numbers, defaults included."""
-    preset, given = choice.preset, {key: v.value for key, v in choice.values.items()}
+    preset, given = choice.preset, choice.given
     if isinstance(preset, Algorithm):
         found = preset_of(preset)
         if found is None:
@@ -270,14 +295,41 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
     return out
 
 
-def column(key: str, value: object) -> str:
-    """Return the column of results for a parameter of a user-defined function.
+def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
+    """Return the parameters of an algorithm that no preset made, as text and numbers."""
+    out: dict[str, float | int | str | None] = {}
+    for key in ("threshold", "updates", "clock"):
+        if hasattr(algorithm.trigger, key):
+            out[key] = getattr(algorithm.trigger, key)
+    if algorithm.global_update is not None:
+        out["solver"] = in_words(algorithm.global_update)
+    out["exploration"] = float(algorithm.exploration)
+    rule = algorithm.ridge_rule
+    out |= {"ridge": float(algorithm.ridge)} if rule is None else {"ridge_start": rule.start}  # type: ignore[arg-type]
+    out["delta"] = float(algorithm.delta)
+    out["confidence"] = confidence_in_words(algorithm.confidence)
+    out["choice"] = in_words(algorithm.choice)
+    if algorithm.privacy is not None:
+        out["epsilon"] = algorithm.privacy.epsilon
+        out["privacy"] = privacy_in_words(algorithm.privacy)
+    return out
 
-    Examples
-    --------
-    >>> column("width", 1.0), column("threshold", 1.0), column("seed", 1)
-    ('width', 'threshold', 'own_seed')
-    """
+
+def confidence_in_words(value: Any) -> str:
+    """Return a radius as text, as results have it: "lemma", "fixed=0.3", "iterate"."""
+    if isinstance(value, Fixed):
+        return f"fixed={value.alpha}"
+    if isinstance(value, Mapping):
+        return (
+            f"fixed={value['fixed']}"
+            if "fixed" in value
+            else " ".join(str(v) if k == "name" else f"{k}={v}" for k, v in value.items())
+        )
+    return value if isinstance(value, str) else "lemma" if value is None else in_words(value)
+
+
+def column(key: str, value: object) -> str:
+    """Return the column of results for a parameter of a user-defined function."""
     kind = all_parameters().get(key)
     fits = kind is None or isinstance(value, kind) or (kind is float and isinstance(value, int))
     return key if fits and key not in OTHER_COLUMNS else f"own_{key}"

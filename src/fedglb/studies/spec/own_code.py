@@ -1,9 +1,8 @@
 """Digests of user-defined code that a sweep's parts are made of.
 
-A class or function that a worker can import is told apart by the sources of its module, and of all
-modules that this one imports, as far as they are user-defined. Installed packages count with
-their version. One that no worker can import (of a script, a notebook or a function's inside) is
-told apart by its code (`description.py`).
+What a worker can import is identified by the sources of its module, and of the user-defined modules
+that this one imports; installed packages by their version. What no worker can import (of a script,
+a notebook, inside a function) is identified by its code (`description.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any
 from fedglb.errors import InvalidInput
 from fedglb.provenance import digest_of_source
 
-#: Classes that have no name in `builtins`: that of functions, of None, …
+#: Built-in classes without a name in `builtins`: the class of functions, of None, …
 _BUILT_IN = [each for each in vars(types).values() if isinstance(each, type)]
 _US = __name__.partition(".")[0]
 #: Of each module that was looked at, in this process: its digest, while it is loaded as it was.
@@ -32,26 +31,12 @@ _loaded: dict[str, tuple[ModuleSpec | None, str]] = {}
 
 
 def name_of(code: Any) -> str:
-    """Return the name of a class or function: its module, a colon, its name there.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Sigma
-    >>> name_of(Sigma)
-    'fedglb.parts.choice.index:Sigma'
-    """
+    """Return the name of a class or function: its module, a colon, its name there."""
     return f"{getattr(code, '__module__', None)}:{getattr(code, '__qualname__', repr(code))}"
 
 
 def importable(code: Any) -> bool:
-    """Return whether another process finds this very class or function under its name.
-
-    Examples
-    --------
-    >>> from fedglb.parts.choice import Sigma
-    >>> importable(Sigma), importable(lambda: 1)
-    (True, False)
-    """
+    """Return whether another process finds this very class or function under its name."""
     module, _, path = name_of(code).partition(":")
     if module == "builtins" and code in _BUILT_IN:
         return True
@@ -71,23 +56,7 @@ def _is_there(module: str) -> bool:
 
 
 def digests(modules: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each user-defined module, and of all that they import.
-
-    Parameters
-    ----------
-    modules
-        Their names.
-
-    Returns
-    -------
-    dict
-        By name of the module; by name of the package, the version of those that are installed.
-
-    Raises
-    ------
-    InvalidInput
-        If a module was edited after it was imported: the file is not what would be run.
-    """
+    """Return a digest of each user-defined module, and of all that they import."""
     found: dict[str, str] = {}
     left, seen = list(modules), set()
     while left:

@@ -8,19 +8,21 @@ from dataclasses import dataclass, field
 from importlib import resources
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from fedglb.algorithms import Algorithm
+from fedglb.algorithms import ALGORITHMS, Algorithm
+from fedglb.algorithms.own import find as find_own
+from fedglb.algorithms.own import is_own
 from fedglb.environments import Environment
+from fedglb.environments.datasets import Progress
 from fedglb.errors import InvalidInput, Place, integer, names_near, number, one_of, under
 from fedglb.io.toml import convert, read_file
 from fedglb.problem import Problem
-from fedglb.studies.spec.algorithms import as_tables
-from fedglb.studies.spec.document import CHANGES, STUDY_KEYS
-from fedglb.studies.spec.experiment import Experiment
-from fedglb.studies.spec.grid import choices
+from fedglb.studies.spec.environment import CHANGES
+from fedglb.studies.spec.experiment import STUDY_KEYS, Experiment, read_experiment, seeds_of
+from fedglb.studies.spec.grid import as_tables, choices
 
 #: The experiments that come with the package.
 EXPERIMENTS = (
@@ -28,7 +30,8 @@ EXPERIMENTS = (
     "participation", "privacy",
 )  # fmt: skip
 QUICK, FULL = "quick", "full"
-#: The two ways to count communication, with the label of their axis.
+#: The two ways to count communication, and the labels of their axes.
+Measure: TypeAlias = Literal["transfers", "scalars"]
 MEASURES = {
     "transfers": "communication: transfers (messages that carry numbers)",
     "scalars": "communication: scalars (numbers transferred)",
@@ -73,69 +76,37 @@ class StudyTables(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One sweep of a study: a panel at one value of the axis.
+    """One sweep of a study: a panel at one value of the axis."""
 
-    Attributes
-    ----------
-    panel
-        The panel's title; "" in a study without panels.
-    value
-        Of the varied key of `[environment]`; None where no such key is varied.
-    tables
-        The sweep's tables.
-    """
-
-    panel: str
-    value: float | None
+    panel: str  # the panel's title; "" in a study without panels
+    value: float | None  # of the varied key of `[environment]`; None where no such key is varied
     tables: dict[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `reproduce` does; made by `read_plan`.
-
-    Attributes
-    ----------
-    name, title, profile
-        A short name, a title of one line, and which profile of the file this is.
-    measure
-        The unit of communication: "transfers" or "scalars".
-    tables
-        The sweep's tables, before the search has filled in what it chooses.
-    cells
-        The sweeps: panels × values of the axis. A study without an axis has one.
-    search
-        The values that are tried to choose the parameters; None: the file gives them.
-    source
-        The file, for messages.
-    axis, against
-        The key of `[environment]`, or parameter of algorithms, on the axis, and the algorithm that
-        ratios are to; "" where there is none.
-    full
-        Of a quick study: the size of the full one, and the command that runs it.
-    """
+    """What `reproduce` does; made by `read_plan`."""
 
     name: str
     title: str
     profile: str
-    measure: str
-    tables: dict[str, Any]
-    cells: tuple[PlannedCell, ...]
+    measure: Measure  # the unit of communication
+    tables: dict[str, Any]  # before the search has filled in what it chooses
+    cells: tuple[PlannedCell, ...]  # panels × values of the axis; without an axis there is one
     search: SearchTable | None
-    source: str
-    axis: str = ""
-    against: str = ""
-    full: dict[str, Any] = field(default_factory=dict)
+    source: str  # the file, for messages
+    axis: str = ""  # a key of `[environment]`, or a parameter of algorithms; "" for none
+    against: str = ""  # the algorithm that ratios are to; "" for none
+    full: dict[str, Any] = field(default_factory=dict)  # of a quick study: size, command
+
+    def read(self, tables: Mapping[str, Any], progress: Progress) -> Experiment:
+        """Read a sweep's tables; an error names the file that they come from."""
+        with under(source=self.source):
+            return read_experiment(tables, progress=progress)
 
 
 def find(name: str | Path) -> Path:
-    """Return the file of a named experiment, or the file that was named.
-
-    Examples
-    --------
-    >>> find("synthetic").name
-    'synthetic.toml'
-    """
+    """Return the file of a named experiment, or the file that was named."""
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
@@ -149,24 +120,10 @@ def find(name: str | Path) -> Path:
 def read_plan(
     source: str | Path | Mapping[str, Any] | Experiment, profile: str | None = None
 ) -> Plan:
-    """Read a study's file.
+    """Read a study: one that comes with the package, a TOML file, its tables, or an experiment.
 
-    Parameters
-    ----------
-    source
-        The name of an experiment that comes with the package, a TOML file, its tables (which may
-        hold objects), or an experiment of objects.
-    profile
-        One of the file's profiles: a table `[profile.NAME]` of values that replace the file's.
-        "full" is the file unchanged; None: "quick" if the file has it, else "full".
-
-    Examples
-    --------
-    >>> plan = read_plan("synthetic")
-    >>> plan.profile, plan.measure, plan.tables["horizon"], plan.full["horizon"]
-    ('quick', 'transfers', 500, 2000)
-    >>> [cell.value for cell in read_plan("delay").cells]
-    [0.0, 10.0, 30.0, 100.0]
+    A profile is a table `[profile.NAME]` of values that replace the file's; "full" is the file
+    unchanged. None: "quick" where the file has it, else "full".
     """
     given = source.tables if isinstance(source, Experiment) else source
     if isinstance(given, Mapping):
@@ -190,7 +147,7 @@ def read_plan(
                 raise InvalidInput(key, tables[key], "a table")
         environment = tables.get("environment", {})
         real = isinstance(environment, Mapping) and "dataset" in environment
-        measure = study.measure or ("scalars" if real else "transfers")
+        measure: Any = study.measure or ("scalars" if real else "transfers")
         one_of("measure", measure, MEASURES)
         axis, cells = _cells(study, tables)
         if study.search is not None:
@@ -302,13 +259,7 @@ def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
 
 
 def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the old tables with the new values; tables in tables are merged, lists replaced.
-
-    Examples
-    --------
-    >>> merged({"a": {"b": 1, "c": [1, 2]}, "d": 4}, {"a": {"c": [3]}})
-    {'a': {'b': 1, 'c': [3]}, 'd': 4}
-    """
+    """Return the old tables with the new values; tables in tables are merged, lists replaced."""
     out = dict(old)
     for key, value in new.items():
         both = isinstance(value, Mapping) and isinstance(out.get(key), Mapping)
@@ -335,8 +286,7 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
             raise InvalidInput("algorithm", [], "at least one [[search.algorithm]]")
         if not (search.exploration or search.alpha):
             raise InvalidInput("exploration", [], "values to try, here or for alpha")
-        if not search.seeds:
-            raise InvalidInput("seeds", [], "at least one seed")
+        seeds_of(search.seeds)
     _only_searched(search, tables)
     if search.choose == FOR_EACH:
         _each_is_searched(search, tables)
@@ -359,9 +309,13 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse an algorithm that nothing is chosen for, and two searches for one algorithm."""
     names = [table.get("name") for table in search.algorithm]
     for i, name in enumerate(names):
+        place = ("search", "algorithm", i, "name")
         if name in names[:i]:
-            allowed = f'each algorithm once, where choose = "{FOR_EACH}"'
-            raise InvalidInput(("search", "algorithm", i, "name"), name, allowed)
+            raise InvalidInput(place, name, f'each algorithm once, where choose = "{FOR_EACH}"')
+        if isinstance(name, str) and is_own(name):
+            find_own(place, name)
+        else:
+            one_of(place, name, ALGORITHMS)
     for i, table in enumerate(as_tables(tables.get("algorithm", []))):
         if not left_alone(table) and table.get("name") not in names:
             allowed = "an algorithm of the search, or defaults = false in its table"
@@ -371,36 +325,31 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     """Refuse a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
-    environment, problem = tables.get("environment"), tables.get("problem", {})
-    for key, given in (("environment", environment), ("problem", problem)):
-        if of_problem and isinstance(given, Environment | Problem):
+    of_algorithm = ["exploration"]
+    of_algorithm += ["confidence"] if search.alpha else []
+    of_algorithm += ["ridge"] if search.ridge else []
+    for key in ("environment", "problem"):
+        if of_problem and isinstance(tables.get(key), Environment | Problem):
             allowed = f"a table, or a function of `problem`: [search] chooses {of_problem[0]}"
-            raise InvalidInput(key, given, allowed)
-    for i, table in enumerate(search.algorithm):
-        if isinstance(table.get("name"), Algorithm):
-            allowed = (
-                "a name, of a preset or a function: [search] gives it the values that it tries"
-            )
-            raise InvalidInput(("search", "algorithm", i, "name"), table["name"], allowed)
-    own = [
-        "exploration",
-        *(["confidence"] if search.alpha else []),
-        *(["ridge"] if search.ridge else []),
+            raise InvalidInput(key, tables[key], allowed)
+    places: list[tuple[Place, Any, list[str]]] = [
+        (("problem",), tables.get("problem"), of_problem),
+        (("defaults",), tables.get("defaults"), of_algorithm),
     ]
     algorithms = as_tables(tables.get("algorithm"))
-    places: list[tuple[Place, Any, list[str]]] = [
-        (("problem",), tables.get("problem", {}), of_problem),
-        (("defaults",), tables.get("defaults", {}), own),
-    ]
     for i, table in enumerate(algorithms if isinstance(algorithms, list) else []):
-        if not isinstance(table, Mapping) or not left_alone(table):
-            places.append((("algorithm", i), table, own))
+        if isinstance(table, Mapping) and not left_alone(table):
+            places.append((("algorithm", i), table, of_algorithm))
     for i, table in enumerate(search.algorithm):
-        places.append((("search", "algorithm", i), table, own))
+        place: Place = ("search", "algorithm", i)
+        if isinstance(table.get("name"), Algorithm):
+            allowed = "a name, of a preset or a function: [search] gives it the values to try"
+            raise InvalidInput((*place, "name"), table["name"], allowed)
         for name, value in table.items():
             if isinstance(value, list):
                 allowed = "one value: a [[search.algorithm]] is one algorithm"
-                raise InvalidInput(("search", "algorithm", i, name), value, allowed)
+                raise InvalidInput((*place, name), value, allowed)
+        places.append((place, table, of_algorithm))
     for place, table, chosen in places:
         for name in chosen:
             if isinstance(table, Mapping) and name in table:

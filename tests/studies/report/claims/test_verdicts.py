@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fedglb.studies.report.claims import CLAIMS, OURS, check, evidence
+from fedglb.studies.report.claims import CLAIMS, check
 from fedglb.studies.report.claims.growth import slope
-from tests.studies.report.made_study import config, study
+from fedglb.studies.report.summary import defaults
+from tests.studies.report.made_study import config, good, numbers
 
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "not decided", "not tested here"
 TOO_FEW = "too few seeds to judge"
@@ -14,8 +15,8 @@ TOO_FEW = "too few seeds to judge"
 
 def held(key, *configs):
     """A claim's verdict; also of one that cannot be tested, which a report leaves out."""
-    numbers = evidence(study(*configs))
-    claims = [*check(numbers), *(claim(numbers) for claim in (*CLAIMS, *OURS))]
+    made = numbers(*configs)
+    claims = [*check(made), *(claim(made) for claim in CLAIMS)]
     return next(c for c in claims if c.key == key)
 
 
@@ -24,61 +25,54 @@ def spread(mean, error):
     return [mean - error, mean + error]
 
 
-def near_one(*ours, few=False):
+def near(*ours, few=False):
+    """FedGLB-UCB with these (communication, regrets); One-UCB-GLM has 100 for 1000."""
     made = [config("fedglb-ucb", cost, regrets, threshold=i + 1.0, few=few)
             for i, (cost, regrets) in enumerate(ours)]  # fmt: skip
-    one = config("one-ucb-glm", 1000, [100.0] * len(ours[0][1]), few=few)
-    return held("near-one", *made, one)
+    return [*made, config("one-ucb-glm", 1000, [100.0] * len(ours[0][1]), few=few)]
 
 
 @pytest.mark.parametrize(
-    ("mean", "error", "verdict"),
-    [(125.0, 12.4, HOLDS), (125.0, 12.6, OPEN), (125.1, 1.0, OPEN), (130.0, 2.4, FAILS),
-     (130.0, 2.6, OPEN), (125.0, 167.0, OPEN), (80.0, 30.0, HOLDS)],
+    ("ours", "verdict"),
+    [
+        ([(50, spread(125.0, 12.4))], HOLDS), ([(50, spread(125.0, 12.6))], OPEN),
+        ([(50, spread(125.1, 1.0))], OPEN), ([(50, spread(130.0, 2.4))], FAILS),
+        ([(50, spread(130.0, 2.6))], OPEN), ([(50, spread(125.0, 167.0))], OPEN),
+        ([(50, spread(80.0, 30.0))], HOLDS),
+        ([(100, [100.0])], HOLDS), ([(101, [100.0])], OPEN),  # a tenth of the communication
+        ([(900, [150.0])], FAILS),  # not even where it is dear
+        ([(900, [100.0]), (50, [150.0])], FAILS),  # only where it is dear
+        ([(900, [150.0]), (50, [100.0, 220.0])], FAILS),
+    ],
 )  # fmt: skip
-def test_near_one_by_regret_and_error(mean, error, verdict):
-    assert near_one((50, spread(mean, error))).verdict == verdict
-
-
-@pytest.mark.parametrize(("cost", "verdict"), [(100, HOLDS), (101, OPEN)])
-def test_near_one_by_communication(cost, verdict):
-    assert near_one((cost, [100.0, 100.0])).verdict == verdict
+def test_near_one(ours, verdict):
+    assert held("near-one", *near(*ours)).verdict == verdict
 
 
 @pytest.mark.parametrize("regret", [100.0, 300.0])
-def test_near_one_with_one_seed(regret):
-    claim = near_one((50, [regret]), few=True)
+def test_one_seed_decides_nothing(regret):
+    claim = held("near-one", *near((50, [regret]), few=True))
     assert claim.verdict == TOO_FEW
     assert "±" not in claim.measured
-
-
-def test_near_one_only_where_it_is_dear():
-    claim = near_one((900, [100.0, 100.0]), (50, [150.0, 150.0]))
-    assert claim.verdict == FAILS
-    assert claim.decided == (
-        "FedGLB-UCB (D=2): 1.50 − 2 × 0.00 = 1.50 > 1.25, with 5.0 % ≤ 10 % of the transfers"
-    )
+    claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0, few=True),
+                 config("dislinucb", 99, [9.0], threshold=1.0, few=True))  # fmt: skip
+    assert claim.verdict == TOO_FEW
+    assert "too few seeds for an error" in claim.measured
 
 
 def test_the_number_that_is_shown_is_the_one_that_decided():
     """The best of all is not decided; what is too far is the best with little communication."""
-    claim = near_one((900, spread(214.0, 102.0)), (50, spread(400.0, 10.0)))
+    claim = held("near-one", *near((900, spread(214.0, 102.0)), (50, spread(400.0, 10.0))))
     assert claim.verdict == FAILS
     assert claim.decided.startswith("FedGLB-UCB (D=2): 4.00 − 2 × 0.10 = 3.80 > 1.25, with 5.0 %")
     assert claim.numbers["decider"]["title"] == "FedGLB-UCB (D=2)"
     assert "FedGLB-UCB (D=1) has 2.14 ± 1.02 times" in claim.measured
 
 
-def test_near_one_nowhere():
-    assert near_one((900, [150.0, 150.0])).verdict == FAILS  # not even where it is dear
-    assert near_one((900, [150.0, 150.0]), (50, [100.0, 220.0])).verdict == FAILS
-
-
 # FedGLB-UCB has 200 from 10 to 10,000, where DisLinUCB's settings lie, and its best elsewhere.
 def linear(theirs, best=(100.0, 100.0), *more):
-    flat = [config("fedglb-ucb", cost, [200.0, 200.0], threshold=float(cost))
-            for cost in (10, 10_000)]  # fmt: skip
-    other = [config("dislinucb", 20 + i, [r, r], threshold=i + 1.0) for i, r in enumerate(theirs)]
+    flat = [config("fedglb-ucb", cost, [200.0], threshold=float(cost)) for cost in (10, 10_000)]
+    other = [config("dislinucb", 20 + i, [r], threshold=i + 1.0) for i, r in enumerate(theirs)]
     mine = config("fedglb-ucb", 100_000, list(best), threshold=0.1)
     return held("beats-linear", *flat, mine, *other, *more)
 
@@ -110,44 +104,31 @@ def test_linear_not_clearly_worse_at_best(theirs, verdict):
 
 
 def test_linear_better_at_best():
-    best = config("dislinucb", 500_000, [50.0, 50.0], threshold=9.0)
+    best = config("dislinucb", 500_000, [50.0], threshold=9.0)
     assert linear(WON, (100.0, 100.0), best).verdict == FAILS
 
 
 @pytest.mark.parametrize(
-    ("mean", "error", "verdict"),
-    [(110, 4.9, HOLDS), (110, 5.1, OPEN), (90, 5.1, OPEN), (90, 4.9, FAILS)],
-)
-def test_linear_by_paired_errors(mean, error, verdict):
-    claim = held(
-        "beats-linear", config("fedglb-ucb", 10, [100.0, 100.0], threshold=1.0),
-        config("dislinucb", 99, spread(mean, error), threshold=1.0),
-    )  # fmt: skip
+    ("ours", "theirs", "verdict"),
+    [([100.0], spread(110, 4.9), HOLDS), ([100.0], spread(110, 5.1), OPEN),
+     ([100.0], spread(90, 5.1), OPEN), ([100.0], spread(90, 4.9), FAILS),
+     # errors of 40 each, but the same seeds are bad for both: it is the difference that counts
+     ([60.0, 140.0], [60.0, 140.4], OPEN), ([60.0, 140.0], [70.0, 150.5], HOLDS)],
+)  # fmt: skip
+def test_linear_by_errors_that_are_paired_by_seed(ours, theirs, verdict):
+    claim = held("beats-linear", config("fedglb-ucb", 10, ours, threshold=1.0),
+                 config("dislinucb", 99, theirs, threshold=1.0))  # fmt: skip
     assert claim.verdict == verdict
-    assert claim.numbers["difference"] == pytest.approx(mean - 100)
-    assert claim.numbers["difference_error"] == pytest.approx(error)
+    gaps = [b - a for a, b in zip([*ours, *ours][:2], theirs, strict=True)]
+    assert claim.numbers["difference"] == pytest.approx(sum(gaps) / 2)
+    assert claim.numbers["difference_error"] == pytest.approx(abs(gaps[1] - gaps[0]) / 2)
 
 
-def test_linear_is_paired_by_seed():
-    """Errors of 40 each, but the same seeds are bad for both: it is the difference that counts."""
-    ours = config("fedglb-ucb", 10, [60.0, 140.0], threshold=1.0)
-    for theirs, verdict in (([60.0, 140.4], OPEN), ([70.0, 150.5], HOLDS)):
-        other = config("dislinucb", 99, theirs, threshold=1.0)
-        assert held("beats-linear", ours, other).verdict == verdict
-
-
-def test_linear_with_one_seed():
-    claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0, few=True),
-                 config("dislinucb", 99, [9.0], threshold=1.0, few=True))  # fmt: skip
-    assert claim.verdict == TOO_FEW
-    assert "too few seeds for an error" in claim.measured
-
-
-FLAT = [config("fedglb-ucb", c, [100.0, 100.0], threshold=float(c)) for c in (10, 10_000)]
+FLAT = [config("fedglb-ucb", c, [100.0], threshold=float(c)) for c in (10, 10_000)]
 
 
 def variant(name, regrets, start=20):
-    return [config(name, start + i, [r, r], updates=i + 1) for i, r in enumerate(regrets)]
+    return [config(name, start + i, [r], updates=i + 1) for i, r in enumerate(regrets)]
 
 
 @pytest.mark.parametrize(
@@ -162,14 +143,11 @@ def test_a_variant(regrets, verdict):
 
 
 @pytest.mark.parametrize(("first", "verdict"), [(150.0, OPEN), (90.0, FAILS)])
-@pytest.mark.parametrize("start", [9_999, 50_000])
-def test_a_variant_that_cannot_be_compared_is_named(first, verdict, start):
-    claim = held(
-        "beats-variants", *FLAT, *variant("fedglb-ucb-1", [first] * 4),
-        *variant("fedglb-ucb-2", [150.0] * 4, start),
-    )  # fmt: skip
+@pytest.mark.parametrize(("start", "inside"), [(9_999, 2), (50_000, 0)])
+def test_a_variant_that_cannot_be_compared_is_named(first, verdict, start, inside):
+    others = variant("fedglb-ucb-2", [150.0] * 4, start)
+    claim = held("beats-variants", *FLAT, *variant("fedglb-ucb-1", [first] * 4), *others)
     assert claim.verdict == verdict
-    inside = 2 if start == 9_999 else 0
     assert f"FedGLB-UCB2: not compared ({inside} of its 4 settings within" in claim.measured
 
 
@@ -179,38 +157,34 @@ def test_a_narrow_win_has_the_digits_to_show_it():
     assert "with 1.005 times FedGLB-UCB’s regret" in claim.measured
 
 
-def pays(regrets, algorithm="fedglb-ucb", *more):
+def along(regrets, algorithm="fedglb-ucb"):
+    """An algorithm's regrets by rising communication."""
     dial = "updates" if algorithm[-1] in "123" else "threshold"
-    made = [config(algorithm, 10 * (i + 1), [float(r)], **{dial: i + 1})
+    return [config(algorithm, 10 * (i + 1), [float(r)], **{dial: i + 1})
             for i, r in enumerate(regrets)]  # fmt: skip
-    return held("communication-pays", *made, *more)
+
+
+FALLING, RISING = [40, 30, 20, 10], [10, 20, 30, 40, 50]
 
 
 @pytest.mark.parametrize(
-    ("regrets", "verdict"),
-    [([4, 3, 1, 2], HOLDS),  # a rank correlation of −0.8
-     ([4, 3, 5, 2, 1], FAILS),  # of −0.7
-     ([9.5, *range(20, 9, -1), *range(9, 2, -1), 9.7], FAILS),  # of −0.84, but more at the end
-     ([3, 2, 1], UNTESTED), ([5, 5, 5, 5], FAILS)],
+    ("configs", "verdict"),
+    [(along([4, 3, 1, 2]), HOLDS),  # a rank correlation of −0.8
+     (along([4, 3, 5, 2, 1]), FAILS),  # of −0.7
+     (along([9.5, *range(20, 9, -1), *range(9, 2, -1), 9.7]), FAILS),  # of −0.84, more at the end
+     (along([3, 2, 1]), UNTESTED), (along([5, 5, 5, 5]), FAILS), (along(RISING), FAILS),
+     ([*along(FALLING), *along(RISING, "dislinucb")], HOLDS),  # DisLinUCB does not count
+     ([*along(FALLING), *along(RISING, "fedglb-ucb-1")], FAILS),
+     ([*along(FALLING), *along(RISING[:3], "fedglb-ucb-1")], HOLDS),  # too few to count
+     (along(FALLING, "fedglb-ucb-1"), OPEN)],  # FedGLB-UCB itself is not there
 )  # fmt: skip
-def test_communication_pays(regrets, verdict):
-    claim = pays(regrets)
+def test_communication_pays(configs, verdict):
+    claim = held("communication-pays", *configs)
     assert claim.verdict == verdict
-    if len(regrets) == 20:
+    if len(configs) == 20:
         assert claim.numbers["curves"][0]["rank_correlation"] < -0.8
-
-
-def test_curves_that_count():
-    falling, rising = [40, 30, 20, 10], [10, 20, 30, 40]
-    other = [config("dislinucb", 10 * i, [float(i)], threshold=float(i)) for i in range(1, 6)]
-    assert pays(falling, "fedglb-ucb", *other).verdict == HOLDS
-    worse = [config("fedglb-ucb-1", 10 * i, [float(i)], updates=i) for i in range(1, 6)]
-    assert pays(falling, "fedglb-ucb", *worse).verdict == FAILS
-    few = pays(falling, "fedglb-ucb", *worse[:3])
-    assert few.verdict == HOLDS
-    assert "FedGLB-UCB1: not tested, 3 of 4 settings" in few.measured
-    assert pays(falling, "fedglb-ucb-1").verdict == OPEN  # FedGLB-UCB itself is not there
-    assert pays(rising).verdict == FAILS
+    if len(configs) == 7:
+        assert "FedGLB-UCB1: not tested, 3 of 4 settings" in claim.measured
 
 
 def triggered(first, last, total=100, **more):
@@ -220,17 +194,16 @@ def triggered(first, last, total=100, **more):
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "verdict"),
-    [(15, 40, HOLDS), (14, 40, OPEN), (15, 41, OPEN), (11, 49, OPEN), (10, 40, FAILS),
-     (15, 50, FAILS), (10, 50, FAILS)],
+    ("first", "last", "total", "verdict"),
+    [(15, 40, 100, HOLDS), (14, 40, 100, OPEN), (15, 41, 100, OPEN), (11, 49, 100, OPEN),
+     (10, 40, 100, FAILS), (15, 50, 100, FAILS), (10, 50, 100, FAILS),
+     (2, 1, 5, HOLDS), (2, 1, 4, UNTESTED)],  # four updates say nothing
 )  # fmt: skip
-def test_fewer_and_fewer(first, last, verdict):
-    assert held("fewer-and-fewer", triggered(first, last)).verdict == verdict
+def test_fewer_and_fewer(first, last, total, verdict):
+    assert held("fewer-and-fewer", triggered(first, last, total)).verdict == verdict
 
 
-def test_few_updates_do_not_count():
-    assert held("fewer-and-fewer", triggered(2, 1, 5)).verdict == HOLDS
-    assert held("fewer-and-fewer", triggered(2, 1, 4)).verdict == UNTESTED
+def test_settings_with_few_updates_do_not_count():
     both = held("fewer-and-fewer", triggered(30, 10), triggered(0, 4, 4, threshold=2.0))
     assert both.verdict == HOLDS
     assert "averaged over 1 of 2 thresholds" in both.measured
@@ -254,24 +227,21 @@ def test_settings_of_several_solvers_are_not_thresholds():
 @pytest.mark.parametrize(
     ("key", "configs", "decided"),
     [
-        ("near-one", [config("fedglb-ucb", 50, spread(120.0, 5.0), threshold=1.0),
-                      config("one-ucb-glm", 1000, [100.0])],
+        ("near-one", near((50, spread(120.0, 5.0))),
          "FedGLB-UCB (D=1): 1.20 ≤ 1.25, and 1.20 + 2 × 0.05 = 1.30 ≤ 1.5, with 5.0 % ≤ 10 % of "
          "the transfers"),
-        ("near-one", [config("fedglb-ucb", 50, spread(120.0, 20.0), threshold=1.0),
-                      config("one-ucb-glm", 1000, [100.0])],
+        ("near-one", near((50, spread(120.0, 20.0))),
          "FedGLB-UCB (D=1): 1.20 ≤ 1.25, but 1.20 + 2 × 0.20 = 1.60 > 1.5, with 5.0 % ≤ 10 % of "
          "the transfers"),
+        ("near-one", near((900, [100.0]), (50, [150.0])),
+         "FedGLB-UCB (D=2): 1.50 − 2 × 0.00 = 1.50 > 1.25, with 5.0 % ≤ 10 % of the transfers"),
         ("beats-variants", [*FLAT, *variant("fedglb-ucb-1", [150.0, 150.0, 90.0, 90.0])],
          "FedGLB-UCB1: beaten at 2 of 4 settings, 50 % < 75 %, with 1.16 > 1 times"),
         ("beats-variants", [*FLAT, *variant("fedglb-ucb-1", [150.0] * 4),
                             *variant("fedglb-ucb-2", [150.0] * 4, 50_000)],
          "FedGLB-UCB2: 0 settings to compare < 3"),
-        ("communication-pays", [config("fedglb-ucb", 10 * (i + 1), [float(r)], threshold=i + 1.0)
-                                for i, r in enumerate([4, 3, 5, 2, 1])],
-         "FedGLB-UCB: −0.70 > −0.80"),
-        ("communication-pays", [config("fedglb-ucb", 10 * (i + 1), [0.0], threshold=i + 1.0)
-                                for i in range(4)],
+        ("communication-pays", along([4, 3, 5, 2, 1]), "FedGLB-UCB: −0.70 > −0.80"),
+        ("communication-pays", along([0, 0, 0, 0]),
          "FedGLB-UCB: regret, or communication, is the same at every setting"),
         ("fewer-and-fewer", [triggered(14, 40)],
          "first tenth 14 % between 10 % and 15 %, last half 40 % ≤ 40 %"),
@@ -285,3 +255,65 @@ def test_settings_of_several_solvers_are_not_thresholds():
 )  # fmt: skip
 def test_every_verdict_has_the_number_that_decided(key, configs, decided):
     assert held(key, *configs).decided == decided
+
+
+# -- claims of this package ------------------------------------------------------------------------
+
+TUNED = config("fedglb-ucb", 100, [100.0], threshold=1.0)
+
+
+def ours(*configs):
+    return {c.key: c for c in check(numbers(*configs)) if c.whose == "this package"}
+
+
+def auto(regrets, **more):
+    """FedGLB-Auto with its defaults, as far as made runs have them."""
+    usual = {"threshold": 0.1, "clock": "own samples", "solver": defaults("fedglb-auto")["solver"]}
+    return config("fedglb-auto", 50, regrets, **{"rounds": 50, **usual, **more})
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "verdict"),
+    [(80.0, 1.0, HOLDS), (125.0, 12.0, HOLDS), (125.0, 13.0, OPEN), (126.0, 1.0, OPEN),
+     (130.0, 2.0, FAILS)],
+)  # fmt: skip
+def test_nothing_to_tune(mean, error, verdict):
+    claim = ours(TUNED, auto(spread(mean, error)))["nothing-to-tune"]
+    assert claim.verdict == verdict
+    assert claim.decided.startswith(f"FedGLB-Auto (D=0.1): {mean / 100:.2f} ")
+    assert "best of 1 settings of the paper’s: FedGLB-UCB (D=1), regret 100" in claim.measured
+    assert "with 50 % of its transfers" in claim.measured
+
+
+def test_only_defaults_are_untuned():
+    assert "nothing-to-tune" not in ours(TUNED, auto([80.0], threshold=0.2))
+    assert "nothing-to-tune" not in ours(TUNED, auto([80.0], clock="steps"))
+    assert "nothing-to-tune" not in ours(auto([80.0]))
+    both = ours(TUNED, auto([500.0]), auto([80.0], threshold=0.2))["nothing-to-tune"]
+    assert both.verdict == FAILS  # the untuned one counts, not the best
+
+
+@pytest.mark.parametrize(
+    ("rounds", "verdict"), [(50, HOLDS), (55, HOLDS), (56, OPEN), (74, OPEN), (75, FAILS)]
+)
+def test_one_exchange(rounds, verdict):
+    made = [TUNED, config("fedglb-mix", 50, [90.0], threshold=1.0, rounds=rounds)]
+    claim = ours(*made)["one-exchange"]
+    assert claim.verdict == verdict
+    assert f"FedGLB-Mix: {rounds / 50:.2f} " in claim.decided
+    assert "for comparison, FedGLB-UCB: 0.20" in claim.measured
+
+
+def test_near_one_is_told_of_each():
+    one = config("one-ucb-glm", 1000, [100.0])
+    mix = config("fedglb-mix", 50, [200.0], threshold=1.0)
+    claims = ours(one, auto([110.0]), mix)
+    assert claims["auto-near-one"].verdict == HOLDS
+    assert claims["mix-near-one"].verdict == FAILS
+    assert "FedGLB-Auto’s regret is comparable" in claims["auto-near-one"].text
+    assert "FedGLB-Mix (D=1): 2.00" in claims["mix-near-one"].decided
+
+
+def test_ours_only_where_the_study_has_what_they_need():
+    assert ours(*good()) == {}
+    assert set(ours(auto([110.0]))) == {"one-exchange"}

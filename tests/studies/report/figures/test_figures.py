@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fedglb.studies.report.claims import evidence
 from fedglb.studies.report.figures import over_time, parameters, tradeoff
 from fedglb.studies.report.figures.parameters import varied
 from fedglb.studies.report.figures.style import LOOKS, Medium, looks, setting_look
-from tests.studies.report.made_study import config, good, study
+from tests.studies.report.made_study import config, good, numbers
 
 BASELINES = pl.DataFrame(
     {"name": ["random play", "best-fitting linear model"], "seed": [1, 1],
@@ -19,8 +18,7 @@ BASELINES = pl.DataFrame(
 
 
 def drawn(draw, *configs, **more):
-    made = study(*configs, **more)
-    return draw(made, evidence(made))
+    return draw(numbers(*configs, **more))
 
 
 def one_seed():
@@ -43,7 +41,7 @@ def test_every_setting_has_an_error_bar_of_its_size():
         assert container.has_yerr
         (bars,) = container.lines[2]
         tops += [float(segment[1][1]) for segment in bars.get_segments()]
-    rows = [r for c in evidence(study(*good())).curves for r in c.rows]
+    rows = [r for c in numbers(*good()).curves for r in c.rows]
     assert tops == pytest.approx([r.regret + r.error for r in rows])
     (axes,) = drawn(tradeoff.draw, *one_seed()).axes
     assert not any(container.has_yerr for container in axes.containers)
@@ -68,38 +66,23 @@ def test_one_ucb_glm_has_a_band():
     assert 0 < low < 100 < high  # within a logarithmic axis
 
 
-def test_bands_over_time():
+def test_bands_and_units_over_time():
     figure = drawn(over_time.draw, *good())
     left, right, reward = figure.axes
-    shown = over_time.selected(evidence(study(*good())))
-    assert len(left.collections) == len(shown) == len(left.lines)
+    shown = over_time.selected(numbers(*good()))
+    assert len(left.collections) == len(shown) == len(left.lines) == len(reward.lines)
     assert len(right.collections) == 0  # all seeds communicate the same
     first = left.collections[0].get_paths()[0].vertices
     last = first[np.isclose(first[:, 0], 80)][:, 1]
     assert (last.min(), last.max()) == pytest.approx((180.0, 220.0))
-    assert len(reward.lines) == len(shown)
-    left, _, _ = drawn(over_time.draw, *one_seed()).axes
-    assert len(left.collections) == 0
-
-
-def test_axes_over_time_have_units():
-    figure = drawn(over_time.draw, *good())
     assert [axes.get_xlabel() for axes in figure.axes] == ["step t"] * 3
     assert [axes.get_ylabel() for axes in figure.axes] == [
-        "reward lost, all clients (log)", "transfers so far (log)",
-        "reward per interaction",
+        "reward lost, all clients (log)", "transfers so far (log)", "reward per interaction",
     ]  # fmt: skip
-    last = [float(line.get_ydata()[-1]) for line in figure.axes[2].lines]
-    shown = over_time.selected(evidence(study(*good())))
-    assert last == pytest.approx([r.reward / (80 * 4) for r in shown], abs=1 / 320)  # 80 steps
-
-
-def test_the_front_is_thin_and_behind():
-    (axes,) = drawn(tradeoff.draw, *good()).axes
-    (front,) = [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
-    others = [line for line in axes.lines if line is not front]
-    assert front.get_linewidth() < 1
-    assert all(front.get_zorder() < line.get_zorder() for line in others)
+    rates = [float(line.get_ydata()[-1]) for line in reward.lines]
+    assert rates == pytest.approx([r.reward / (80 * 4) for r in shown], abs=1 / 320)  # 80 steps
+    left, _, _ = drawn(over_time.draw, *one_seed()).axes
+    assert len(left.collections) == 0
 
 
 MEDIA = [Medium(narrow, dark) for narrow in (False, True) for dark in (False, True)]
@@ -115,9 +98,8 @@ def test_every_text_is_inside_the_figure(medium):
                    clock="own samples" if i % 2 else "steps", label=f"x{i}")
             for i in range(1, 20)]  # fmt: skip
     title = "A title that says all there is to say about what was done, to whom, when and why"
-    made = study(*good(), *long, baselines=BASELINES, title=title, own=True)
-    found = evidence(made)
-    figures = [tradeoff.draw(made, found, medium), over_time.draw(made, found, medium),
+    found = numbers(*good(), *long, baselines=BASELINES, title=title, own=True)
+    figures = [tradeoff.draw(found, medium), over_time.draw(found, medium),
                parameters.draw(varied(found.rows, dials=True), medium)]  # fmt: skip
     for figure in figures:
         canvas = FigureCanvasAgg(figure)

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.studies.report.figures.style import LOOKS
 
 ENV = fg.Synthetic(fg.Problem(dim=3), clients=4, arms=5)
 ALGORITHMS = [fg.fedglb_auto(), fg.fedglb_ucb(1.0), fg.fedglb_ucb(5.0), fg.n_ons_glm()]
@@ -78,9 +79,11 @@ def test_a_sweep(tmp_path):
     assert_allclose(last, means)
 
 
-def test_notebooks_show_the_figure(runs):
-    figure = fg.plot(runs)
-    assert isinstance(figure, Figure)
+def test_notebooks_show_the_figure_and_presets_have_their_looks():
+    presets = [fg.fedglb_ucb_1(3), fg.fedglb_ucb(1.0)]
+    figure = fg.plot(fg.compare(presets, ENV, 20, seed=1))
+    looks = [LOOKS["fedglb-ucb-1"], LOOKS["fedglb-ucb"]]
+    assert [line.get_color() for line in figure.axes[0].lines] == [look.colour for look in looks]
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 

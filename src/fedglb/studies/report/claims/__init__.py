@@ -1,53 +1,35 @@
-"""Claims, the paper's and ours, held against the numbers of a study."""
+"""Claims, the paper's and ours, checked against the numbers of a study."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
-from fedglb.studies.report.claims.base import (
-    FAILS,
-    HOLDS,
-    TOO_FEW,
-    UNDECIDED,
-    UNTESTED,
-    Claim,
-    Evidence,
-    evidence,
-)
+from fedglb.studies.report.claims.base import TOO_FEW, UNTESTED, Claim
 from fedglb.studies.report.claims.beats import beats_linear, beats_variants
-from fedglb.studies.report.claims.communication_pays import communication_pays
-from fedglb.studies.report.claims.fewer_and_fewer import fewer_and_fewer
+from fedglb.studies.report.claims.communication import (
+    communication_pays,
+    fewer_and_fewer,
+    one_exchange,
+)
+from fedglb.studies.report.claims.comparable import near_one, nothing_to_tune
 from fedglb.studies.report.claims.growth import growth
-from fedglb.studies.report.claims.near_one import auto_near_one, mix_near_one, near_one
-from fedglb.studies.report.claims.ours import nothing_to_tune, one_exchange
+from fedglb.studies.report.summary import StudyNumbers
 
-#: The paper's claims, and those of this package.
-CLAIMS = (
+#: The paper's claims, then those of this package.
+CLAIMS: tuple[Callable[[StudyNumbers], Claim], ...] = (
     communication_pays, beats_variants, near_one, fewer_and_fewer, beats_linear, growth,
+    nothing_to_tune, one_exchange, partial(near_one, algorithm="fedglb-auto"),
+    partial(near_one, algorithm="fedglb-mix"),
 )  # fmt: skip
-OURS = (nothing_to_tune, one_exchange, auto_near_one, mix_near_one)
 
 
-def check(found: Evidence) -> tuple[Claim, ...]:
+def check(study: StudyNumbers) -> tuple[Claim, ...]:
     """Check all claims that the study can test; with fewer than 5 seeds none has a verdict."""
-    made = [
-        *(claim(found) for claim in CLAIMS),
-        *(replace(claim(found), whose="this package") for claim in OURS),
-    ]
+    made = [claim(study) for claim in CLAIMS]
     tested = [claim for claim in made if claim.verdict != UNTESTED]
-    if found.few_seeds:
+    if study.few_seeds:
         tested = [replace(claim, verdict=TOO_FEW, decided="") for claim in tested]
     return tuple(tested)
 
 
-__all__ = [
-    "CLAIMS",
-    "FAILS",
-    "HOLDS",
-    "OURS",
-    "TOO_FEW",
-    "UNDECIDED",
-    "UNTESTED",
-    "Claim",
-    "Evidence",
-    "check",
-    "evidence",
-]  # fmt: skip
+__all__ = ["CLAIMS", "Claim", "check"]

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-import polars as pl
-
-from fedglb.studies.report.summary import ENOUGH, Curve, Row, curves, summarise
-from fedglb.studies.results.study import Study
+from fedglb.studies.report.summary import Row
 
 HOLDS, FAILS = "holds", "does not hold"
 #: There are numbers, but they do not decide it; and: there are no numbers.
@@ -22,81 +19,31 @@ FEDGLB, VARIANTS = "fedglb-ucb", ("fedglb-ucb-1", "fedglb-ucb-2", "fedglb-ucb-3"
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, held against the numbers.
-
-    Attributes
-    ----------
-    key
-        A short name.
-    text
-        What is claimed.
-    rule
-        When it counts as holding, and when as not holding.
-    measured
-        What was found, as text.
-    verdict
-        "holds", "does not hold", "not decided" or "too few seeds to judge"; "not tested here" is
-        left out of reports.
-    decided
-        The number that decided it, beside its threshold.
-    numbers
-        What was found, as numbers for programs.
-    whose
-        Who claims it: "the paper", or "this package".
-    """
+    """A claim, and what a study has found; reports leave out what is "not tested here"."""
 
     key: str
-    text: str
-    rule: str
-    measured: str
-    verdict: str
-    decided: str = ""
+    text: str  # what is claimed
+    rule: str  # when it holds, and when it does not
+    measured: str = ""
+    verdict: str = UNTESTED
+    decided: str = ""  # the number that decided it, beside its threshold
     numbers: dict[str, Any] = field(default_factory=dict, repr=False)
     whose: Literal["the paper", "this package"] = "the paper"
 
+    def untested(self, why: str) -> Claim:
+        """Return the claim, which this study cannot test."""
+        return replace(self, measured=why)
 
-@dataclass(frozen=True)
-class Evidence:
-    """The numbers that claims are held against."""
-
-    measure: str
-    rows: tuple[Row, ...]
-    curves: tuple[Curve, ...]
-    runs: pl.DataFrame = field(repr=False)
-    traces: pl.DataFrame = field(repr=False)
-
-    @property
-    def seeds(self) -> int:
-        """How many seeds each configuration has at least."""
-        return min(row.seeds for row in self.rows)
-
-    @property
-    def few_seeds(self) -> bool:
-        """Whether there are too few seeds for intervals and verdicts."""
-        return self.seeds < ENOUGH
-
-    def of(self, *algorithms: str) -> tuple[Curve, ...]:
-        """Return the curves of some algorithms; of FedGLB-UCB those that are the paper's."""
-        return tuple(
-            c for c in self.curves if c.algorithm in algorithms and all(r.in_paper for r in c.rows)
-        )
-
-
-def evidence(study: Study) -> Evidence:
-    """Return a study's numbers, summarised once."""
-    rows = summarise(study)
-    result = study.result
-    return Evidence(study.measure, rows, curves(rows, study.measure), result.runs, result.traces)
+    def tested(
+        self, measured: Sequence[str], verdict: str, decided: str, numbers: dict[str, Any]
+    ) -> Claim:
+        """Return the claim with what was found."""
+        text = "; ".join(measured) + "."
+        return replace(self, measured=text, verdict=verdict, decided=decided, numbers=numbers)
 
 
 def verdict(holds: bool, fails: bool) -> str:
-    """Return the verdict: "not decided" where neither is clear.
-
-    Examples
-    --------
-    >>> verdict(False, False)
-    'not decided'
-    """
+    """Return the verdict: "not decided" where neither is clear."""
     return HOLDS if holds else FAILS if fails else UNDECIDED
 
 

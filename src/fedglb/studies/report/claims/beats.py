@@ -2,65 +2,167 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, Evidence, verdict
-from fedglb.studies.report.claims.equal import FEWEST, Comparison, comparisons
-from fedglb.studies.report.claims.ratio import ERRORS, by_seed, difference
-from fedglb.studies.report.numerals import amount, plus_minus
-from fedglb.studies.report.summary import NAMES, Row
+import numpy as np
 
-_VARIANTS_TEXT = "At equal communication FedGLB-UCB has less regret than its three variants."
-_VARIANTS_RULE = (
+from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, VARIANTS, Claim, verdict
+from fedglb.studies.report.claims.comparable import ERRORS
+from fedglb.studies.report.numerals import amount, factor, percent, plus_minus
+from fedglb.studies.report.summary import (
+    ENOUGH,
+    NAMES,
+    Row,
+    StudyNumbers,
+    TradeOff,
+    by_seed,
+    standard_error,
+)
+
+#: From this share of settings on, a curve beats another; at 1 minus it or less, it loses.
+MOST = 0.75
+#: The fewest settings that two curves are compared at.
+FEWEST = 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """FedGLB-UCB against another algorithm, at the communication of the other's settings."""
+
+    ours: str
+    other: str
+    algorithm: str
+    settings: int  # of the other algorithm
+    compared: int  # those of them within FedGLB-UCB's range
+    beaten: int  # those of them at which FedGLB-UCB's interpolated regret is lower
+    #: Geometric mean of the other's regret over FedGLB-UCB's; None where a regret is not positive.
+    ratio: float | None
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough settings to say anything."""
+        return self.compared >= FEWEST
+
+    @property
+    def wins(self) -> bool:
+        """Whether FedGLB-UCB is better at most settings, and on average."""
+        average = self.ratio is None or self.ratio > 1.0
+        return self.enough and average and self.beaten >= MOST * self.compared
+
+    @property
+    def loses(self) -> bool:
+        """Whether FedGLB-UCB is worse at most settings, and on average."""
+        average = self.ratio is None or self.ratio < 1.0
+        return self.enough and average and self.beaten <= (1.0 - MOST) * self.compared
+
+    def in_words(self) -> str:
+        """Return it as part of a sentence."""
+        if not self.enough:
+            return (
+                f"{self.other}: not compared ({self.compared} of its {self.settings} settings "
+                f"within {self.ours}’s range of communication, {FEWEST} are needed)"
+            )
+        text = f"{self.other}: beaten at {self.beaten} of {self.compared} settings"
+        if self.ratio is not None:
+            text += f", with {factor(self.ratio)} times {self.ours}’s regret on average"
+        return text
+
+    def why(self) -> str:
+        """Return the share of settings that are won, beside its threshold, and the mean ratio."""
+        share = self.beaten / self.compared
+        sign = "≥" if self.beaten >= MOST * self.compared else "<"
+        text = f"{self.other}: beaten at {self.beaten} of {self.compared} settings, "
+        text += f"{percent(share)} {sign} {percent(MOST)}"
+        if self.ratio is None:
+            return text
+        return f"{text}, with {factor(self.ratio)} {'>' if self.ratio > 1 else '≤'} 1 times"
+
+    def plain(self) -> dict[str, Any]:
+        """Return it for JSON."""
+        return {**asdict(self), "enough": self.enough, "wins": self.wins}
+
+
+def _comparisons(study: StudyNumbers, *algorithms: str) -> list[Comparison]:
+    """Compare FedGLB-UCB with all curves of some algorithms.
+
+    Curves that differ in more than D or B, say in the solver, are compared with the FedGLB-UCB
+    curve of the same solver; where there is no such curve, with all.
+    """
+    ours = study.of(FEDGLB)
+    made = []
+    for other in study.of(*algorithms):
+        same = [c for c in ours if c.variation == other.variation]
+        made += [_compared(c, other, study.measure) for c in same or ours]
+    return made
+
+
+def _compared(ours: TradeOff, other: TradeOff, measure: str) -> Comparison:
+    """Compare two curves, with linear interpolation of log regret over log communication."""
+    points = [(r.cost(measure), r.regret) for r in ours.rows if r.cost(measure) > 0]
+    logs = all(regret > 0 for _, regret in points)  # otherwise regret itself is interpolated
+    grouped: dict[float, list[float]] = {}
+    for cost, regret in points:
+        grouped.setdefault(math.log(cost), []).append(math.log(regret) if logs else regret)
+    x = sorted(grouped)
+    y = [float(np.mean(grouped[at])) for at in x]
+    compared = beaten = 0
+    ratios: list[float] = []
+    for row in other.rows:
+        cost = row.cost(measure)
+        if not x or cost <= 0 or not x[0] <= math.log(cost) <= x[-1]:
+            continue
+        there = float(np.interp(math.log(cost), x, y))
+        there = math.exp(there) if logs else there
+        compared += 1
+        beaten += row.regret > there
+        if row.regret > 0 and there > 0:
+            ratios.append(math.log(row.regret / there))
+    whole = compared > 0 and len(ratios) == compared
+    ratio = math.exp(float(np.mean(ratios))) if whole else None
+    return Comparison(
+        ours.name, other.name, other.algorithm, len(other.rows), compared, beaten, ratio
+    )
+
+
+_VARIANTS = Claim(
+    "beats-variants",
+    "At equal communication FedGLB-UCB has less regret than its three variants.",
     "Each setting of a variant within FedGLB-UCB’s range of communication is compared with "
     "FedGLB-UCB’s mean regret there (interpolated linearly in the logarithms of both); a variant "
     f"with fewer than {FEWEST} such settings is not compared. Holds if each variant that was run "
     "is compared and loses at three quarters of its settings or more, and on the geometric mean; "
-    "does not hold if one that is compared does not; otherwise not decided."
+    "does not hold if one that is compared does not; otherwise not decided.",
 )
 
 
-def beats_variants(evidence: Evidence) -> Claim:
-    """Hold the claim against the variants that were run."""
-    run = evidence.of(*VARIANTS)
-    if not run or not evidence.of(FEDGLB):
-        missing = "No variant" if not run else "FedGLB-UCB"
-        text = f"{missing} was {'not ' if run else ''}run."
-        return Claim("beats-variants", _VARIANTS_TEXT, _VARIANTS_RULE, text, UNTESTED)
-    made = comparisons(evidence, *VARIANTS)
+def beats_variants(study: StudyNumbers) -> Claim:
+    """Check the variants that were run."""
+    run = study.of(*VARIANTS)
+    if not run:
+        return _VARIANTS.untested("No variant was run.")
+    if not study.of(FEDGLB):
+        return _VARIANTS.untested("FedGLB-UCB was not run.")
+    made = _comparisons(study, *VARIANTS)
     absent = [NAMES[v] for v in VARIANTS if v not in {c.algorithm for c in run}]
     said = [c.in_words() for c in made]
     said += [f"not run: {', '.join(absent)}"] if absent else []
     usable = [c for c in made if c.enough]
-    word = UNTESTED
-    if usable:
-        fails = not all(c.wins for c in usable)
-        word = verdict(len(usable) == len(made) and not fails, fails)
-    numbers = {"comparisons": [c.plain() for c in made]}
-    return Claim(
-        "beats-variants",
-        _VARIANTS_TEXT,
-        _VARIANTS_RULE,
-        "; ".join(said) + ".",
-        word,
-        _variants_why(made),
-        numbers,
-    )
-
-
-def _variants_why(made: list[Comparison]) -> str:
-    """Return what decided: one that is not won, or not compared, or was won by the least."""
-    usable = [c for c in made if c.enough]
     lost = next((c for c in usable if not c.wins), None)
     missing = next((c for c in made if not c.enough), None)
+    word = verdict(missing is None and lost is None, lost is not None) if usable else UNTESTED
+    # What decided: a variant that is not beaten, or not compared, or was beaten by the least.
     if lost is None and missing is not None:
-        return f"{missing.other}: {missing.compared} settings to compare < {FEWEST}"
-    decider = lost or min(usable, key=lambda c: c.beaten / c.compared, default=None)
-    return "" if decider is None else decider.why()
+        why = f"{missing.other}: {missing.compared} settings to compare < {FEWEST}"
+    else:
+        why = (lost or min(usable, key=lambda c: c.beaten / c.compared)).why()
+    return _VARIANTS.tested(said, word, why, {"comparisons": [c.plain() for c in made]})
 
 
-_LINEAR_TEXT = "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB."
-_LINEAR_RULE = (
+_LINEAR = Claim(
+    "beats-linear",
+    "DisLinUCB, which fits a linear model, is clearly outperformed by FedGLB-UCB.",
     "The best settings of both are compared seed by seed: one is clearly better if the mean "
     f"difference exceeds {ERRORS:g} standard errors. At equal communication FedGLB-UCB wins if "
     "it has less regret at three quarters of DisLinUCB’s settings or more, and less on the "
@@ -68,38 +170,41 @@ _LINEAR_RULE = (
     f"geometric mean; with fewer than {FEWEST} settings within FedGLB-UCB’s range this is left "
     "out. Holds if FedGLB-UCB’s best setting is clearly better, and it wins at equal communication "
     "or that is left out; does not hold if its best setting is clearly worse, or if it loses at "
-    "equal communication and its best setting is not clearly better; otherwise not decided."
+    "equal communication and its best setting is not clearly better; otherwise not decided.",
 )
 
 
-def beats_linear(evidence: Evidence) -> Claim:
-    """Hold the claim against DisLinUCB, if it was run."""
-    ours = [row for curve in evidence.of(FEDGLB) for row in curve.rows]
-    theirs = [row for curve in evidence.of("dislinucb") for row in curve.rows]
+def beats_linear(study: StudyNumbers) -> Claim:
+    """Check DisLinUCB, if it was run."""
+    ours, theirs = study.settings_of(FEDGLB), study.settings_of("dislinucb")
     if not ours or not theirs:
-        missing = "DisLinUCB" if ours else "FedGLB-UCB"
-        return Claim(
-            "beats-linear", _LINEAR_TEXT, _LINEAR_RULE, f"{missing} was not run.", UNTESTED
-        )
+        return _LINEAR.untested(f"{'DisLinUCB' if ours else 'FedGLB-UCB'} was not run.")
     mine, other = (min(rows, key=lambda r: r.regret) for rows in (ours, theirs))
-    gap, error = difference(*by_seed(evidence.runs, other.label, mine.label))
-    best = _clear(gap, error)
-    made = comparisons(evidence, "dislinucb")
+    above, below = by_seed(study.runs, other.label, mine.label)
+    gap = float((above - below).mean()) if len(above) else None
+    error = float(standard_error(above - below)) if len(above) >= ENOUGH else None
+    best = "open"
+    if gap is not None and error is not None and abs(gap) > ERRORS * error:
+        best = "better" if gap > 0 else "worse"
+    made = _comparisons(study, "dislinucb")
     usable = [c for c in made if c.enough]
     agrees = bool(usable) and all(c.wins for c in usable)
     loses = bool(usable) and all(c.loses for c in usable)
-    holds = best == "better" and (agrees or not usable)
-    fails = best == "worse" or (loses and best != "better")
-    numbers = {
-        "best_fedglb": _plain(mine), "best_dislinucb": _plain(other), "best": best,
-        "difference": gap, "difference_error": error,
-        "comparisons": [c.plain() for c in made],
-    }  # fmt: skip
-    said = [_best_in_words(mine, other, gap, error), *_equal_in_words(made)]
-    why = [_best_why(gap, error), *(c.why() for c in usable)]
-    return Claim(
-        "beats-linear", _LINEAR_TEXT, _LINEAR_RULE, "; ".join(said) + ".", verdict(holds, fails),
-        "; ".join(why), numbers,
+    said = [_best_in_words(mine, other, gap, error)]
+    said += [f"at equal communication {c.in_words()}" for c in made]
+    said += [] if usable else ["so this rests on the best settings alone"]
+    return _LINEAR.tested(
+        said,
+        verdict(
+            best == "better" and (agrees or not usable),
+            best == "worse" or (loses and best != "better"),
+        ),
+        "; ".join([_best_why(gap, error), *(c.why() for c in usable)]),
+        {
+            "best_fedglb": _plain(mine), "best_dislinucb": _plain(other), "best": best,
+            "difference": gap, "difference_error": error,
+            "comparisons": [c.plain() for c in made],
+        },
     )  # fmt: skip
 
 
@@ -114,13 +219,6 @@ def _best_why(gap: float | None, error: float | None) -> str:
     )
 
 
-def _clear(gap: float | None, error: float | None) -> str:
-    """Return whether FedGLB-UCB is clearly "better" or "worse"; "open" where neither is clear."""
-    if gap is None or error is None or abs(gap) <= ERRORS * error:
-        return "open"
-    return "better" if gap > 0 else "worse"
-
-
 def _plain(row: Row) -> dict[str, object]:
     return {"label": row.label, "title": row.title, "regret": row.regret, "error": row.error}
 
@@ -133,10 +231,3 @@ def _best_in_words(mine: Row, other: Row, gap: float | None, error: float | None
     if gap is None or error is None:
         return f"{text} (too few seeds for an error)"
     return f"{text} (± s.e.), a difference of {plus_minus(gap, error)} paired by seed"
-
-
-def _equal_in_words(made: Sequence[Comparison]) -> list[str]:
-    said = [f"at equal communication {c.in_words()}" for c in made]
-    if not any(c.enough for c in made):
-        said.append("so this rests on the best settings alone")
-    return said

@@ -8,60 +8,59 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fedglb.studies.report.claims.base import FEDGLB, UNTESTED, Claim, Evidence, noun, verdict
+from fedglb.studies.report.claims.base import FEDGLB, Claim, noun, verdict
 from fedglb.studies.report.numerals import setting
+from fedglb.studies.report.summary import StudyNumbers
 
 #: A slope that counts as "at most about 1/2".
 ABOUT_HALF = 0.55
-_TEXT = (
+_GROWTH = Claim(
+    "growth",
     "FedGLB-UCB’s regret and communication grow at most about like √t (up to logarithms, with D "
-    "chosen for the horizon)."
-)
-_RULE = (
+    "chosen for the horizon).",
     "Holds if at more than half of the settings both slopes of the logarithms against log t, over "
     f"T/8 ≤ t ≤ T, are at most {ABOUT_HALF}, else not: least squares on the mean over the seeds. "
     "FedGLB-UCB does not know T, so its trace up to t is that of a run with the horizon t and the "
-    "same D. Settings without communication do not count."
+    "same D. Settings without communication do not count.",
 )
 
 
-def growth(evidence: Evidence) -> Claim:
-    """Hold the claim against the traces of every threshold."""
+def growth(study: StudyNumbers) -> Claim:
+    """Check the traces of every threshold."""
     found: list[dict[str, Any]] = []
-    rows = [row for curve in evidence.of(FEDGLB) for row in curve.rows]
+    rows = study.settings_of(FEDGLB)
     for row in rows:
         means = (
-            evidence.traces.filter(pl.col("label") == row.label)
+            study.traces.filter(pl.col("label") == row.label)
             .group_by("t")
-            .agg(pl.col("regret", evidence.measure).mean())
+            .agg(pl.col("regret", study.measure).mean())
             .sort("t")
         )
         slopes = {
             name: slope(means["t"].to_list(), means[column].to_list())
-            for name, column in (("regret", "regret"), ("communication", evidence.measure))
+            for name, column in (("regret", "regret"), ("communication", study.measure))
         }
-        if slopes["regret"] is not None and row.cost(evidence.measure) > 0:
+        if slopes["regret"] is not None and row.cost(study.measure) > 0:
             found.append({"label": row.label, "setting": row.parameter, "value": row.value,
                           "curve": row.curve, **slopes})  # fmt: skip
     if not found:
-        text = "There is no FedGLB-UCB run with enough steps."
-        return Claim("growth", _TEXT, _RULE, text, UNTESTED)
+        return _GROWTH.untested("There is no FedGLB-UCB run with enough steps.")
     both = [f for f in found if all(_small(f[k]) for k in ("regret", "communication"))]
     found.sort(key=lambda f: (f["curve"], f["value"] or 0.0))
     what = noun(rows)
-    said = [
-        f"Both are at most {ABOUT_HALF} at {len(both)} of {len(found)} {what}",
-        f"exponents of regret and communication by {'D' if what == 'thresholds' else 'setting'}: "
-        + ", ".join(
-            f"{_name(f, what)}: {_shown(f['regret'])} and {_shown(f['communication'])}"
-            for f in found
-        ),
-    ]
-    numbers: dict[str, Any] = {"settings": found, "both": len(both), "noun": what}
+    by = "D" if what == "thresholds" else "setting"
+    slopes_in_words = ", ".join(
+        f"{_name(f, what)}: {_shown(f['regret'])} and {_shown(f['communication'])}" for f in found
+    )
     holds = len(both) > len(found) / 2
-    why = f"{len(both)} of {len(found)} {what} {'>' if holds else '≤'} half of them"
-    return Claim(
-        "growth", _TEXT, _RULE, "; ".join(said) + ".", verdict(holds, not holds), why, numbers
+    return _GROWTH.tested(
+        [
+            f"Both are at most {ABOUT_HALF} at {len(both)} of {len(found)} {what}",
+            f"exponents of regret and communication by {by}: {slopes_in_words}",
+        ],
+        verdict(holds, not holds),
+        f"{len(both)} of {len(found)} {what} {'>' if holds else '≤'} half of them",
+        {"settings": found, "both": len(both), "noun": what},
     )
 
 
@@ -75,12 +74,6 @@ def slope(t: list[int], values: list[float]) -> float | None:
     """Return the least-squares slope of log values against log t, over [T/8, T].
 
     None if a value is not positive, so that it has no logarithm, or if there are too few values.
-
-    Examples
-    --------
-    >>> steps = list(range(1, 101))
-    >>> round(slope(steps, [3.0 * s**0.5 for s in steps]), 9)
-    0.5
     """
     kept = [(s, v) for s, v in zip(t, values, strict=True) if t and s >= t[-1] / 8]
     if len(kept) < 3 or any(v <= 0 for _, v in kept):

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fedglb.studies.report.claims.base import Evidence
-from fedglb.studies.report.figures.frame import dressed, framed, handle
 from fedglb.studies.report.figures.style import (
     WIDE,
     Dashes,
     Look,
     Medium,
+    dressed,
+    framed,
+    handle,
     looks,
     setting_look,
     styled,
 )
 from fedglb.studies.report.numerals import amount, brief
-from fedglb.studies.report.summary import ENOUGH, REFERENCES, Row
-from fedglb.studies.results.study import Study
+from fedglb.studies.report.summary import ENOUGH, REFERENCES, Row, StudyNumbers
 from fedglb.studies.spec.plan import MEASURES
 from fedglb.typing import FloatArray
 
@@ -44,22 +44,21 @@ _STEP = (
 )
 
 
-def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
+def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     """Draw the figure: regret, communication and reward."""
-    shown = selected(evidence, own=study.own)
-    drawn = _looks(evidence, shown, own=study.own)
-    drawn = {label: look.on(medium) for label, look in drawn.items()}
+    shown = selected(numbers)
+    drawn = {label: look.on(medium) for label, look in _looks(numbers, shown).items()}
     talking = [r for r in shown if r.algorithm not in REFERENCES]
     columns = [
         ("regret", "Regret", "reward lost, all clients", shown),
-        (study.measure, "Communication", f"{study.measure} so far", talking),
+        (numbers.measure, "Communication", f"{numbers.measure} so far", talking),
         (_RATE, "Reward", "reward per interaction", shown),
     ]
     with styled(medium):
         handles = [handle(drawn[row.label], row.title) for row in shown]
         figure = framed(medium, "", handles, 7.5 if medium.narrow else 3.1)
         grid = figure.subplots(*((3, 1) if medium.narrow else (1, 3)))
-        traces = _with_rate(study, evidence.traces)
+        traces = _with_rate(numbers)
         for axes, (column, title, unit, rows) in zip(grid, columns, strict=True):
             _panel(axes, traces, rows, column, drawn)
             axes.set_title(title, loc="left", fontsize=10.0, weight="bold")
@@ -68,12 +67,12 @@ def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
     return figure
 
 
-def caption(study: Study, evidence: Evidence) -> str:
+def caption(numbers: StudyNumbers) -> str:
     """Return what the figure shows, and how the settings were chosen."""
-    few = len(selected(evidence, own=study.own)) <= _BANDS
-    bands = "bands are ± 1 standard error; " if few and not evidence.few_seeds else ""
-    if study.own:
-        every, shown = len(evidence.rows), len(selected(evidence, own=True))
+    few = len(selected(numbers)) <= _BANDS
+    bands = "bands are ± 1 standard error; " if few and not numbers.few_seeds else ""
+    if numbers.study.own:
+        every, shown = len(numbers.rows), len(selected(numbers))
         which = "all settings" if shown == every else (
             f"{shown} of {every} settings, evenly spaced in the order of regret"
         )  # fmt: skip
@@ -87,35 +86,31 @@ def caption(study: Study, evidence: Evidence) -> str:
     )
 
 
-def _with_rate(study: Study, traces: pl.DataFrame) -> pl.DataFrame:
+def _with_rate(numbers: StudyNumbers) -> pl.DataFrame:
     """Return the traces with the mean reward per interaction up to each step."""
-    runs = study.result.runs
-    if "interactions" in runs.columns:
-        acts = runs.select("label", "seed", pl.col("interactions").alias("acts"))
-        last = traces.group_by("label", "seed").agg(pl.col("t").max().alias("last"))
-        traces = traces.join(acts, on=["label", "seed"]).join(last, on=["label", "seed"])
-        each = pl.col("acts") / pl.col("last")
-    else:
-        each = pl.lit(float(study.result.manifest.get("clients") or 1))
+    acts = numbers.runs.select("label", "seed", pl.col("interactions").alias("acts"))
+    last = numbers.traces.group_by("label", "seed").agg(pl.col("t").max().alias("last"))
+    traces = numbers.traces.join(acts, on=["label", "seed"]).join(last, on=["label", "seed"])
+    each = pl.col("acts") / pl.col("last")
     return traces.with_columns((pl.col("reward") / (pl.col("t") * each)).alias(_RATE))
 
 
-def selected(evidence: Evidence, *, own: bool = False) -> list[Row]:
+def selected(numbers: StudyNumbers) -> list[Row]:
     """Choose the settings, by the rule of the caption."""
-    if own:
-        return _spaced(evidence.rows)
+    if numbers.study.own:
+        return _spaced(numbers.rows)
     chosen: list[Row] = []
     target: float | None = None
-    ours = evidence.of("fedglb-ucb")
+    ours = numbers.of("fedglb-ucb")
     for curve in ours:
         middle = _middle(curve.rows)
-        frequent = max(curve.rows, key=lambda r: r.cost(evidence.measure))
+        frequent = max(curve.rows, key=lambda r: r.cost(numbers.measure))
         chosen += [middle] if middle is frequent else [middle, frequent]
-        target = middle.cost(evidence.measure) if target is None else target
-    for curve in evidence.curves:
+        target = middle.cost(numbers.measure) if target is None else target
+    for curve in numbers.curves:
         if curve not in ours:
-            chosen.append(_nearest(curve.rows, target, evidence.measure))
-    return chosen + [r for r in evidence.rows if r.algorithm in REFERENCES]
+            chosen.append(_nearest(curve.rows, target, numbers.measure))
+    return chosen + [r for r in numbers.rows if r.algorithm in REFERENCES]
 
 
 def _spaced(rows: tuple[Row, ...]) -> list[Row]:
@@ -146,11 +141,11 @@ def _nearest(rows: tuple[Row, ...], target: float | None, measure: str) -> Row:
     )
 
 
-def _looks(evidence: Evidence, shown: list[Row], *, own: bool) -> dict[str, Look]:
+def _looks(numbers: StudyNumbers, shown: list[Row]) -> dict[str, Look]:
     """Return the look of each setting; a curve's second setting has another line and marker."""
-    if own:
+    if numbers.study.own:
         return {row.label: setting_look(i) for i, row in enumerate(shown)}
-    curve = looks([(r.curve, r.algorithm) for r in evidence.rows])
+    curve = looks([(r.curve, r.algorithm) for r in numbers.rows])
     made = {}
     again = 0
     for i, row in enumerate(shown):

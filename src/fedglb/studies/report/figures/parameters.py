@@ -9,29 +9,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedglb.studies.report.along import positions
-from fedglb.studies.report.claims.base import Evidence
-from fedglb.studies.report.figures import panels
+from fedglb.studies.report.figures.along import Chart, ChartLine, draw_charts
 from fedglb.studies.report.figures.style import WIDE, Medium, setting_look
-from fedglb.studies.report.numerals import setting
-from fedglb.studies.report.summary import DIALS, Row
+from fedglb.studies.report.summary import DIALS, Row, StudyNumbers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST = 12  # curves in all panels
+_MOST = 12  # curves in all charts
 _FEWEST = 2  # values that make a curve
 
 
 @dataclass(frozen=True)
 class Varied:
-    """A parameter with several values: its name, its name in figures, and what regret does.
+    """A parameter with several values.
 
     `curves` has, for each algorithm and setting of all other parameters, the values in increasing
     order with their rows.
     """
 
-    key: str
     symbol: str
     curves: dict[str, list[tuple[float, Row]]]
 
@@ -57,7 +53,7 @@ def varied(rows: Sequence[Row], *, dials: bool) -> tuple[Varied, ...]:
             if len({value for value, _ in points}) >= _FEWEST
         }
         if curves:
-            made.append(Varied(key, f"{DIALS[key]} ({key})" if key in DIALS else key, curves))
+            made.append(Varied(f"{DIALS[key]} ({key})" if key in DIALS else key, curves))
     return tuple(made)
 
 
@@ -68,45 +64,32 @@ def _name(row: Row, key: str) -> str:
 
 
 def draw(found: tuple[Varied, ...], medium: Medium = WIDE) -> Figure:
-    """Draw one panel per parameter."""
-    kept = _shown(found)
-    looks = {name: setting_look(i) for i, name in enumerate(kept)}
-    made = []
-    for each in found:
-        own = {name: points for name, points in each.curves.items() if name in looks}
-        values = sorted({value for points in own.values() for value, _ in points})
-        if not values:
-            continue
-        places = dict(zip(values, positions(values), strict=True))
-        made.append(
-            panels.Panel(
-                "", each.symbol, {place: setting(value) for value, place in places.items()},
-                tuple(
-                    panels.Curve(
-                        name, looks[name], [places[value] for value, _ in points],
-                        np.array([row.regret for _, row in points]),
-                        np.array([row.error or 0.0 for _, row in points]),
-                    )
-                    for name, points in own.items()
-                ),
-            )
-        )  # fmt: skip
-    return panels.draw(made, "", medium)
-
-
-def _shown(found: tuple[Varied, ...]) -> list[str]:
-    """Return the curves that are drawn: of many those that come to the least regret."""
+    """Draw one chart per parameter; of many curves those that come to the least regret."""
     least: dict[str, float] = {}
     for name, points in (item for each in found for item in each.curves.items()):
         best = min(row.regret for _, row in points)
         least[name] = min(best, least.get(name, best))
     kept = set(sorted(least, key=lambda name: least[name])[:_MOST])
-    return [name for name in least if name in kept]
+    looks = {name: setting_look(i) for i, name in enumerate(n for n in least if n in kept)}
+    charts = []
+    for each in found:
+        lines = tuple(
+            ChartLine(
+                name, looks[name], [value for value, _ in points],
+                np.array([row.regret for _, row in points]),
+                np.array([row.error or 0.0 for _, row in points]),
+            )
+            for name, points in each.curves.items()
+            if name in looks
+        )  # fmt: skip
+        if lines:
+            charts.append(Chart("", each.symbol, lines))
+    return draw_charts(charts, "", medium)
 
 
-def caption(found: tuple[Varied, ...], evidence: Evidence) -> str:
+def caption(found: tuple[Varied, ...], numbers: StudyNumbers) -> str:
     """Return what the figure shows."""
-    bars = "" if evidence.few_seeds else ", bars are ± 1 standard error"
+    bars = "" if numbers.few_seeds else ", bars are ± 1 standard error"
     names = ", ".join(each.symbol for each in found)
     every = len({name for each in found for name in each.curves})
     few = f"; the {_MOST} of {every} curves with the least regret" if every > _MOST else ""

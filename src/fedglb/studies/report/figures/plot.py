@@ -11,10 +11,10 @@ import polars as pl
 
 from fedglb.errors import InvalidInput, one_of
 from fedglb.simulation import Run
-from fedglb.studies.report.figures.style import LOOKS, Look, look, saved, styled
+from fedglb.studies.report.figures.style import LOOKS, Look, saved, setting_look, styled
 from fedglb.studies.report.numerals import brief
-from fedglb.studies.results.parts import recorded_steps
 from fedglb.studies.results.store import SweepResult
+from fedglb.studies.results.tables import recorded_steps
 from fedglb.typing import FloatArray
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _runs(argument: str, runs: Any) -> list[Run]:
 
 
 def _by_setting(runs: list[Run]) -> dict[str, list[Run]]:
-    """Group runs by all parameters but the seed; name each by what tells it from the others."""
+    """Group runs by all parameters but the seed; name each by the parameters that differ."""
     settings: list[dict[str, Any]] = []
     groups: list[list[Run]] = []
     for run in runs:
@@ -179,18 +179,16 @@ def _common(runs: Sequence[Run]) -> str:
 
 def _looks(curves: Sequence[_Curve]) -> list[Look]:
     """Return a look for each: an algorithm of the paper has its own, others take what is free."""
-    keys = [curve.algorithm.lower() for curve in curves]
+    presets = {name.replace("-", ""): name for name in LOOKS}  # a run says FedGLB-UCB1
+    names = [curve.algorithm.lower() for curve in curves]
+    keys = [presets.get(name.replace("-", ""), name) for name in names]
     free = [look for name, look in LOOKS.items() if name not in keys]
-    seen: dict[str, int] = {}
-    made = []
-    for key in keys:
-        nth = seen[key] = seen.get(key, -1) + 1
-        if key in LOOKS and nth == 0:
-            made.append(look(key))
-        elif free:
-            made.append(free.pop(0))
+    made: list[Look] = []
+    for i, key in enumerate(keys):
+        if key in LOOKS and key not in keys[:i]:
+            made.append(LOOKS[key])
         else:
-            made.append(look(key, nth + 1))
+            made.append(free.pop(0) if free else setting_look(i))
     return made
 
 
@@ -211,7 +209,7 @@ def _drawn(curves: Sequence[_Curve], column: Column, title: str) -> Figure:
             axes.set_ylim(bottom=0.0)
         axes.set_xlabel("step t")
         axes.set_ylabel(_WORDS[column])
-        axes.grid(color="#ececec", linewidth=0.6)
+        axes.grid()
         axes.set_axisbelow(True)
         axes.set_title(title, loc="left", fontsize=10.5, weight="bold", pad=20)
         axes.text(

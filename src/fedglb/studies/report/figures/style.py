@@ -1,4 +1,4 @@
-"""How algorithms are drawn: each has its own colour, marker and line style.
+"""How figures look: colours, markers and lines of algorithms; titles, legends, grids.
 
 The colours are those of Okabe and Ito, which colour-blind readers can tell apart. Nothing is told
 by colour alone, so a print in grey can be read.
@@ -7,15 +7,22 @@ by colour alone, so a print in grey can be read.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 Dashes = Literal["-"] | tuple[float, tuple[float, ...]]
+#: Characters per inch of bold titles, of notes and of legends, a little less than there is room.
+_TITLE, _NOTE, _LEGEND = 8.6, 13.2, 12.6
+_LINE = 0.2  # the height of a line of text, in inches
+_KEY = 0.75  # the line before a legend's text, and the space after it
 #: What becomes of a colour on a dark page: black and dark blue would not be seen.
 _ON_DARK = {
     "#000000": "#f0f0f0", "#666666": "#a9a9a9", "#444444": "#c4c4c4", "#0072B2": "#4da6e0",
@@ -66,13 +73,7 @@ class Medium:
         return _ON_DARK.get(colour, colour) if self.dark else colour
 
     def small(self, colour: str) -> str:
-        """Return a colour of small print: darker on white, lighter on a dark page.
-
-        Examples
-        --------
-        >>> Medium().small("#E69F00"), Medium(dark=True).small("#E69F00")
-        ('#7e5700', '#f1ca72')
-        """
+        """Return a colour of small print: darker on white, lighter on a dark page."""
         shown = self.colour(colour)
         parts = [int(shown[i : i + 2], 16) for i in (1, 3, 5)]
         mixed = (int(255 - 0.55 * (255 - p)) if self.dark else int(0.55 * p) for p in parts)
@@ -134,56 +135,38 @@ COLOURS = (
 _INSIDES = ("white", "#c4c4c4", "", "#F0E442")
 
 
-def look(algorithm: str, nth: int = 0) -> Look:
-    """Return how an algorithm is drawn; `nth` tells several curves of one algorithm apart.
-
-    Examples
-    --------
-    >>> look("fedglb-ucb").face, look("fedglb-ucb", 1).face, look("fedglb-ucb", 1).marker
-    ('#0072B2', 'white', '<')
-    """
-    first = LOOKS.get(algorithm, Look(COLOURS[0], "p", (0, (3, 1))))
-    if nth == 0:
-        return first
-    return replace(
-        first, marker=_MARKERS[(nth - 1) % len(_MARKERS)], line=_LINES[(nth - 1) % len(_LINES)],
-        inside=_INSIDES[(nth - 1) % len(_INSIDES)],
-    )  # fmt: skip
-
-
 def looks(named: list[tuple[str, str]]) -> dict[str, Look]:
     """Return the look of each curve, given (name of the curve, algorithm) in order.
 
-    Algorithms that have no look in `LOOKS` take colours that none of the others has.
+    Further curves of an algorithm have its colour, and other markers and lines. Algorithms that
+    are not in `LOOKS` take colours that none of the others has.
     """
     used = {LOOKS[algorithm].colour for _, algorithm in named if algorithm in LOOKS}
     free = [colour for colour in COLOURS if colour not in used] or list(COLOURS)
-    seen: dict[str, int] = {}
-    strangers: dict[str, Look] = {}
-    made = {}
+    first: dict[str, Look] = {}
+    made: dict[str, Look] = {}
     for name, algorithm in named:
         if name in made:
             continue
-        nth = seen.get(algorithm, 0)
-        own = look(algorithm, nth)
-        if algorithm not in LOOKS:
-            i = len(strangers)
-            first = replace(setting_look(i + 4), colour=free[i % len(free)])  # the first is solid
-            first = strangers.setdefault(algorithm, first)
-            own = first if nth == 0 else replace(own, colour=first.colour)
-        made[name] = own
-        seen[algorithm] = nth + 1
+        if algorithm in first:
+            i = len(made) - len(first)
+            made[name] = replace(
+                first[algorithm], marker=_MARKERS[i % len(_MARKERS)], line=_LINES[i % len(_LINES)],
+                inside=_INSIDES[i % len(_INSIDES)],
+            )  # fmt: skip
+            continue
+        if algorithm in LOOKS:
+            first[algorithm] = LOOKS[algorithm]
+        else:
+            i = len(first.keys() - LOOKS.keys())
+            own = setting_look(i + 4)  # the first is solid
+            first[algorithm] = replace(own, colour=free[i % len(free)])
+        made[name] = first[algorithm]
     return made
 
 
 def setting_look(i: int) -> Look:
-    """Return the look of the i-th of many settings: another colour, marker and line each time.
-
-    Examples
-    --------
-    >>> len({(own.marker, own.line) for own in map(setting_look, range(56))})
-    56
-    """
+    """Return the look of the i-th of many settings: another colour, marker and line each time."""
     return Look(
         COLOURS[i % len(COLOURS)], _MARKERS[i % len(_MARKERS)], _LINES[i % len(_LINES)],
         _INSIDES[(i + 2) % len(_INSIDES)],
@@ -219,3 +202,56 @@ def saved(figure: Figure, kinds: tuple[str, ...] = ("png", "svg")) -> dict[str, 
             figure.savefig(buffer, format=kind, metadata=metadata[kind], dpi=160)
             files[kind] = buffer.getvalue()
     return files
+
+
+def wrapped(text: str, width: float, per_inch: float = _NOTE) -> str:
+    r"""Return a text in lines that fit into a width in inches."""
+    return textwrap.fill(text, max(int(width * per_inch), 8))
+
+
+def columns(names: Sequence[str], width: float) -> int:
+    """Return how many columns a legend has: as many as fit, at most 4."""
+    longest = max((len(name) for name in names), default=1) / _LEGEND + _KEY
+    return max(1, min(4, int(width / longest), len(names) or 1))
+
+
+def framed(medium: Medium, title: str, handles: Sequence[Line2D], height: float) -> Figure:
+    """Return a figure without axes, with a title and a legend; `height` is that of its panels."""
+    from matplotlib.figure import Figure
+
+    names = [wrapped(str(h.get_label()), medium.width - _KEY - 0.2, _LEGEND) for h in handles]
+    for handle, name in zip(handles, names, strict=True):
+        handle.set_label(name)
+    count = columns([line for name in names for line in name.split("\n")], medium.width)
+    rows = sum(1 + name.count("\n") for name in names[::count])
+    above = wrapped(title, medium.width - 0.4, _TITLE) if title else ""
+    whole = height + _LINE * (rows + len(above.splitlines()))
+    figure = Figure(figsize=(medium.width, whole), layout="constrained")
+    if above:
+        figure.suptitle(
+            above, x=0.01, ha="left", fontsize=11.0, weight="bold", parse_math=False
+        )  # fmt: skip
+    legend = figure.legend(
+        handles=list(handles), loc="outside lower center", ncols=count, frameon=False,
+        fontsize=8.5, handlelength=3.2, columnspacing=1.4, labelspacing=0.4,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def handle(look: Look, label: str, width: float = 1.4) -> Line2D:
+    """Return a legend's entry."""
+    from matplotlib.lines import Line2D
+
+    return Line2D(
+        [], [], color=look.colour, linestyle=look.line, linewidth=width, marker=look.marker,
+        markersize=5.0, markerfacecolor=look.face, label=label,
+    )  # fmt: skip
+
+
+def dressed(axes: Axes) -> None:
+    """Give axes a grid behind everything, and small numbers."""
+    axes.tick_params(labelsize=8.0)
+    axes.grid()
+    axes.set_axisbelow(True)

@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fedglb.studies.report.claims.base import Evidence
-from fedglb.studies.report.figures.frame import dressed, framed, handle, wrapped
-from fedglb.studies.report.figures.style import LOOKS, WIDE, Look, Medium, looks, styled
+from fedglb.studies.report.figures.style import (
+    LOOKS,
+    WIDE,
+    Look,
+    Medium,
+    dressed,
+    framed,
+    handle,
+    looks,
+    styled,
+    wrapped,
+)
 from fedglb.studies.report.numerals import amount, brief, plus_minus, setting
-from fedglb.studies.report.summary import REFERENCES, Row
-from fedglb.studies.results.study import Study
+from fedglb.studies.report.summary import REFERENCES, Row, StudyNumbers
 from fedglb.studies.spec.plan import MEASURES
 
 if TYPE_CHECKING:
@@ -58,33 +66,33 @@ class Level:
     look: Look
 
 
-def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
+def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
     """Draw the figure."""
-    extent = ranges(evidence)
-    levels = _levels(study, evidence)
+    extent = ranges(numbers)
+    levels = _levels(numbers)
     shown = [level for level in levels if extent.shows(level.regret)]
-    named = [(curve.name, curve.algorithm) for curve in evidence.curves]
+    named = [(curve.name, curve.algorithm) for curve in numbers.curves]
     drawn = {name: own.on(medium) for name, own in looks(named).items()}
     front = Look(medium.front, "", "-")
     with styled(medium):
         handles = []
-        for curve in evidence.curves:
+        for curve in numbers.curves:
             dial = f" ({curve.rows[0].dial})" if curve.rows[0].dial else ""
             handles.append(handle(drawn[curve.name], f"{curve.name}{dial}", 1.0))
         handles.append(handle(front, "Pareto front", 0.9))
         for level in shown:
             handles.append(handle(level.look.on(medium), f"{level.name}: {level.text}", 1.2))
             handles[-1].set_marker("")
-        title = "" if medium.narrow else study.title
+        title = "" if medium.narrow else numbers.study.title
         figure = framed(medium, title, handles, 4.4 if medium.narrow else 5.2)
         axes = figure.subplots()
-        _axes(axes, study, extent, medium)
-        _front(axes, evidence, extent, front)
-        _dots(axes, evidence, extent, drawn)
+        _axes(axes, numbers.measure, extent, medium)
+        _front(axes, numbers, extent, front)
+        _dots(axes, numbers, extent, drawn)
         for level in shown:
             _level(axes, level, extent, medium)
-        _settings(axes, evidence, extent, medium)
-        notes = [wrapped(note, medium.width - 1.0) for note in _notes(evidence, levels, extent)]
+        _settings(axes, numbers, extent, medium)
+        notes = [wrapped(note, medium.width - 1.0) for note in _notes(numbers, levels, extent)]
         if notes:
             axes.set_title(
                 "\n".join(notes), loc="left", fontsize=8.0, color=medium.soft, parse_math=False
@@ -92,25 +100,25 @@ def draw(study: Study, evidence: Evidence, medium: Medium = WIDE) -> Figure:
     return figure
 
 
-def caption(study: Study, evidence: Evidence) -> str:
+def caption(numbers: StudyNumbers) -> str:
     """Return what the figure shows."""
-    seeds = max(r.seeds for r in evidence.rows)
+    seeds = max(r.seeds for r in numbers.rows)
     bars = ""
-    if not evidence.few_seeds:
+    if not numbers.few_seeds:
         bars = "bars, and bands around lines, are ± 1 standard error; "
     return (
         f"Each dot is one setting: its mean regret over {seeds} seed{'s' if seeds > 1 else ''} "
-        f"against its mean communication in {study.measure}, with its D or B above it; {bars}"
+        f"against its mean communication in {numbers.measure}, with its D or B above it; {bars}"
         "the thin grey stairs are the Pareto front, the least regret that any algorithm has for as "
         "little communication. Horizontal lines have no trade-off to set; those outside the range "
         "are written above the figure."
     )
 
 
-def ranges(evidence: Evidence) -> Range:
+def ranges(numbers: StudyNumbers) -> Range:
     """Choose the axes: logarithms where they are defined and the values differ much."""
-    rows = _trading(evidence) or list(evidence.rows)
-    one = [r.regret for r in evidence.rows if r.algorithm == "one-ucb-glm"]
+    rows = _trading(numbers) or list(numbers.rows)
+    one = [r.regret for r in numbers.rows if r.algorithm == "one-ucb-glm"]
     regrets = [r.regret for r in rows] + one
     low, high = min(regrets), max(regrets)
     log = low > 0 and high / low > 10
@@ -121,7 +129,7 @@ def ranges(evidence: Evidence) -> Range:
         wide = high - low or abs(high) or 1.0  # with few seeds, an error bar may dwarf everything
         low = max(min([low, *bounds]), low - wide) - 0.06 * wide
         high = min(max([high, *bounds]), high + wide) + 0.06 * wide
-    costs = sorted(r.cost(evidence.measure) for r in rows)
+    costs = sorted(r.cost(numbers.measure) for r in rows)
     positive = [c for c in costs if c > 0]
     if not positive:
         return Range(low, high, log, -1.0, 1.0, 0.0, costs=False)
@@ -132,12 +140,12 @@ def ranges(evidence: Evidence) -> Range:
     return Range(low, high, log, left, most * room, zero, costs=True)
 
 
-def _trading(evidence: Evidence) -> list[Row]:
+def _trading(numbers: StudyNumbers) -> list[Row]:
     """Return all settings of all algorithms that have a trade-off to set."""
-    return [row for curve in evidence.curves for row in curve.rows]
+    return [row for curve in numbers.curves for row in curve.rows]
 
 
-def _axes(axes: Axes, study: Study, extent: Range, medium: Medium) -> None:
+def _axes(axes: Axes, measure: str, extent: Range, medium: Medium) -> None:
     """Set scales, limits, ticks and names of the axes."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
@@ -164,15 +172,15 @@ def _axes(axes: Axes, study: Study, extent: Range, medium: Medium) -> None:
         axes.xaxis.set_major_locator(FixedLocator([0.0]))
     axes.set_xlim(extent.left, extent.right)
     axes.set_ylim(extent.low, extent.high)
-    name = study.measure if medium.narrow else MEASURES[study.measure]
+    name = measure if medium.narrow else MEASURES[measure]
     axes.set_xlabel(name + (", log scale" if extent.costs else ""))
     axes.set_ylabel("regret, mean over seeds" + (", log scale" if extent.log else ""))
     dressed(axes)
 
 
-def _front(axes: Axes, evidence: Evidence, extent: Range, look: Look) -> None:
+def _front(axes: Axes, numbers: StudyNumbers, extent: Range, look: Look) -> None:
     """Draw the stairs, behind all: for each amount of communication the least regret it buys."""
-    cheapest = sorted((r.cost(evidence.measure), r.regret) for r in evidence.rows if r.front)
+    cheapest = sorted((r.cost(numbers.measure), r.regret) for r in numbers.rows if r.front)
     x = [extent.left if cost <= 0 else extent.x(cost) for cost, _ in cheapest]
     y = [regret for _, regret in cheapest]
     axes.plot(
@@ -181,10 +189,10 @@ def _front(axes: Axes, evidence: Evidence, extent: Range, look: Look) -> None:
     )  # fmt: skip
 
 
-def _dots(axes: Axes, evidence: Evidence, extent: Range, drawn: dict[str, Look]) -> None:
-    for curve in evidence.curves:
+def _dots(axes: Axes, numbers: StudyNumbers, extent: Range, drawn: dict[str, Look]) -> None:
+    for curve in numbers.curves:
         own = drawn[curve.name]
-        x = np.array([extent.x(r.cost(evidence.measure)) for r in curve.rows])
+        x = np.array([extent.x(r.cost(numbers.measure)) for r in curve.rows])
         y = np.array([r.regret for r in curve.rows])
         bars = None
         if any(r.error is not None for r in curve.rows):
@@ -202,28 +210,30 @@ def _dots(axes: Axes, evidence: Evidence, extent: Range, drawn: dict[str, Look])
         )  # fmt: skip
 
 
-def _settings(axes: Axes, evidence: Evidence, extent: Range, medium: Medium) -> None:
+def _settings(axes: Axes, numbers: StudyNumbers, extent: Range, medium: Medium) -> None:
     """Write D or B above each dot."""
-    colours = looks([(c.name, c.algorithm) for c in evidence.curves])
-    for row in _trading(evidence):
+    colours = looks([(c.name, c.algorithm) for c in numbers.curves])
+    for row in _trading(numbers):
         if row.value is not None:
             axes.annotate(
-                setting(row.value), (extent.x(row.cost(evidence.measure)), row.regret), (0, 4),
+                setting(row.value), (extent.x(row.cost(numbers.measure)), row.regret), (0, 4),
                 textcoords="offset points", fontsize=7.0, ha="center", va="bottom", zorder=2.6,
                 color=medium.small(colours[row.curve].colour), annotation_clip=False,
             )  # fmt: skip
 
 
-def _levels(study: Study, evidence: Evidence) -> list[Level]:
+def _levels(numbers: StudyNumbers) -> list[Level]:
     """Return the algorithms and baselines without a trade-off."""
     made = []
-    for row in evidence.rows:
+    for row in numbers.rows:
         if row.algorithm in REFERENCES:
-            cost = row.cost(study.measure)
-            spent = f"{brief(cost)} {study.measure}" if cost else "no communication"
+            cost = row.cost(numbers.measure)
+            spent = f"{brief(cost)} {numbers.measure}" if cost else "no communication"
             made.append(Level(row.curve, f"{amount(row.regret)}; {spent}", row.algorithm,
                               row.regret, row.error, LOOKS[row.algorithm]))  # fmt: skip
-    grouped = study.baselines.group_by("name", maintain_order=True).agg(pl.col("regret").mean())
+    grouped = numbers.study.baselines.group_by("name", maintain_order=True).agg(
+        pl.col("regret").mean()
+    )
     for name, regret in grouped.iter_rows():
         made.append(Level(name, amount(regret), "", regret, None, _BASELINE))
     return made
@@ -239,9 +249,9 @@ def _level(axes: Axes, level: Level, extent: Range, medium: Medium) -> None:
         axes.axhspan(low, high, color=look.colour, alpha=0.16, linewidth=0, zorder=0.8)
 
 
-def _notes(evidence: Evidence, levels: list[Level], extent: Range) -> list[str]:
+def _notes(numbers: StudyNumbers, levels: list[Level], extent: Range) -> list[str]:
     """Return the algorithms without communication, and what is out of range."""
-    alone = [r for r in evidence.rows if r.algorithm in _ALONE]
+    alone = [r for r in numbers.rows if r.algorithm in _ALONE]
     texts = [f"{r.curve} {plus_minus(r.regret, r.error)}" for r in alone]
     lines = [f"Regret without communication: {', '.join(texts)}"] if texts else []
     out = [v for v in levels if not extent.shows(v.regret) and v.algorithm not in _ALONE]
