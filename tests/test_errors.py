@@ -23,7 +23,7 @@ def test_a_place_is_extended_from_the_inside_out():
     assert error.path == ("algorithm", 2, "threshold", 0, "from")
     assert error.source == "x.toml"
     assert error.argument == "x.toml: algorithm[2].threshold[0].from"
-    assert str(error) == f"{error.argument} = -1.0 is not allowed: give a number > 0"
+    assert str(error) == f"{error.argument} = -1.0: expected a number > 0"
 
 
 def test_a_name_with_dots_and_brackets_in_it_is_one_key():
@@ -84,7 +84,7 @@ def test_an_argument_is_called_by_its_option_and_a_key_of_a_file_by_its_key(path
 
 
 def test_a_kind_has_its_article():
-    with pytest.raises(InvalidInput, match="give an Algorithm, e"):
+    with pytest.raises(InvalidInput, match="expected an Algorithm, e"):
         instance("algorithm", 1, fg.Algorithm, "fg.n_ons_glm()")
-    with pytest.raises(InvalidInput, match="give a Problem, e"):
+    with pytest.raises(InvalidInput, match="expected a Problem, e"):
         instance("problem", 1, fg.Problem, "fg.Problem(dim=10)")

@@ -57,7 +57,7 @@ class InvalidInput(ValueError):
     ...     fg.n_ons_glm(ridge=-1.0)
     ... except fg.InvalidInput as error:
     ...     print(error)
-    ridge = -1.0 is not allowed: give a finite number > 0
+    ridge = -1.0: expected a finite number > 0
     >>> fg.InvalidInput(("algorithm", 2, "ridge"), -1.0, "a finite number > 0").argument
     'algorithm[2].ridge'
     """
@@ -76,7 +76,7 @@ class InvalidInput(ValueError):
         return inside if self.source is None else f"{self.source}: {inside}"
 
     def __str__(self) -> str:
-        return f"{self.argument} = {self.value!r} is not allowed: give {self.allowed}"
+        return f"{self.argument} = {self.value!r}: expected {self.allowed}"
 
     def __reduce__(self) -> tuple[Any, ...]:  # also for subclasses with other parameters
         return (_unpickled, (type(self), self.args, self.__dict__))
@@ -99,8 +99,7 @@ def under(*place: str | int, source: str | None = None) -> Iterator[None]:
     >>> with under("algorithm", 2, source="x.toml"):
     ...     number("ridge", -1.0, above=0.0)
     Traceback (most recent call last):
-    fedglb.errors.InvalidInput: x.toml: algorithm[2].ridge = -1.0 is not allowed: give a finite \
-number > 0
+    fedglb.errors.InvalidInput: x.toml: algorithm[2].ridge = -1.0: expected a finite number > 0
     """
     try:
         yield
@@ -119,7 +118,7 @@ def relocated(move: Callable[[Place], Place]) -> Iterator[None]:
     >>> with relocated(lambda path: ("--ridge",) if path == ("ridge",) else path):
     ...     number("ridge", -1.0, above=0.0)
     Traceback (most recent call last):
-    fedglb.errors.InvalidInput: --ridge = -1.0 is not allowed: give a finite number > 0
+    fedglb.errors.InvalidInput: --ridge = -1.0: expected a finite number > 0
     """
     try:
         yield

@@ -6,6 +6,7 @@ Agents give nothing, or what they give is noise; nobody ever agrees to two sums 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
-from fedglb.federation.wire.sum_messages import AllHere, SumOffer, SumReady
+from fedglb.federation.wire.sum_messages import AllHere, SumCall, SumOffer, SumReady
 from fedglb.protocol.messages import MaskedSum
 from fedglb.protocol.one_pass import sums_of
 from tests.federation.helpers.evil_coordinator import EACH, NAMES, Evil, evil_federation
@@ -28,9 +29,22 @@ from tests.federation.secure_sums.test_masks import is_uniform
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
-    """One federation for all attacks: an update that was attacked is over, and the next begins."""
+    """One federation for all attacks: an update that was attacked is over, and the next begins.
+
+    All samples are in its first sum, which is honest; later sums have nothing new in them.
+    """
     with evil_federation(tmp_path_factory.mktemp("evil")) as out:
+        call, vectors, seeds = honest_sum(out)
+        assert total(vectors.values(), seeds.values(), call.transcript) == plain(out, NAMES)
         yield out
+
+
+def honest_sum(evil: Evil) -> tuple[SumCall, dict[str, Any], dict[str, bytes]]:
+    """Let all agents make one sum: the call, and each one's vector and seed."""
+    evil.offer()
+    call = evil.call()
+    vectors = {name: evil.masked(name, call) for name in NAMES}
+    return call, vectors, {name: evil.consent(name, call) for name in NAMES}
 
 
 def total(vectors, seeds, transcript) -> list[int]:
@@ -50,11 +64,7 @@ def plain(evil: Evil, names) -> list[int]:
 
 def test_an_honest_sum_and_then_a_second_set(evil):
     """First what it may have: the sum. Then it claims that one dropped out, to subtract."""
-    evil.offer()
-    whole = evil.call()
-    vectors = {name: evil.masked(name, whole) for name in NAMES}
-    seeds = {name: evil.consent(name, whole) for name in NAMES}
-    assert total(vectors.values(), seeds.values(), whole.transcript) == plain(evil, NAMES)
+    whole, _, seeds = honest_sum(evil)
     without = evil.call(NAMES[1:], attempt=2)
     for name in NAMES[1:]:
         assert evil.refuses(name, without)

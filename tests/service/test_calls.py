@@ -88,7 +88,7 @@ def test_what_is_not_allowed_says_what_is(app):
     assert found["argument"] == "norm of arms[0]"
     assert found["value"] == 5.0
     assert "norm <= 1" in found["allowed"]
-    assert found["detail"].startswith("norm of arms[0] = 5.0 is not allowed")
+    assert found["detail"].startswith("norm of arms[0] = 5.0: expected")
     found = post(app, "/v1/observe", {"id": "a-1", "reward": 2.0}).json()
     assert (found["argument"], found["value"]) == ("reward", 2.0)
 

@@ -68,12 +68,12 @@ def test_what_is_wrong_is_named(table, named):
     for given, place in ((table, "privacy"), (["none", table], "privacy[1]")):
         with pytest.raises(fg.InvalidInput) as error:
             private(given)
-        assert f"algorithm[1].{place}{named} is not allowed" in str(error.value)
+        assert f"algorithm[1].{place}{named}: expected" in str(error.value)
 
 
 def test_rewards_without_a_bound_are_refused_when_the_file_is_read():
     unbounded = {"problem": {"dim": 3, "link": "identity", "noise": 1.0}}
-    with pytest.raises(fg.InvalidInput, match=r"algorithm\[1\].*reward_limit = None .* no bound"):
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[1\].*reward_limit = None: .* no bound"):
         private({"epsilon": 1.0, "delta": 1e-6}, **unbounded)
     made = private({"epsilon": 1.0, "delta": 1e-6, "reward_limit": 2.0}, **unbounded)
     assert made.configurations[-1].algorithm.privacy.reward_limit == 2.0

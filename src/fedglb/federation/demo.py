@@ -47,6 +47,7 @@ _PACE = 50.0  # decisions per second and shop
 _HEARTBEAT = 0.5  # seconds
 _KILL_AT = 0.35  # share of its decisions after which an agent is killed
 _DOWN = 2.0  # seconds until it is started again
+_SILENCE = 120.0  # seconds without a report of any shop after which the demonstration fails
 _TO_END = 5.0  # seconds that a process has to end before it is killed
 _POLL = 0.05  # seconds
 _PYTHON = [sys.executable, "-P"]  # -P: import nothing from the current folder
@@ -266,7 +267,7 @@ class Demo:
         self._updates = 0
         self._victim = plan.names[1 % plan.clients]
         self._killed: dict[str, Any] = {}
-        self._began = time.monotonic()
+        self._began = self._reported = time.monotonic()
 
     def run(self) -> DemoSummary:
         """Run it, and count what is in the files at the end."""
@@ -337,8 +338,11 @@ class Demo:
 
     def _handle_next(self) -> None:
         """Handle the next line of any process; kill and restart the victim when it is time."""
-        with contextlib.suppress(Empty):
+        try:
             self._handle(*self._lines.get(timeout=_POLL))
+        except Empty:
+            if time.monotonic() - self._reported > _SILENCE:
+                raise DemoFailed(f"no agent has reported for {_SILENCE:g} s") from None
         down = time.monotonic() - self._killed.get("at", time.monotonic())
         if down > _DOWN and all(process.name != self._victim for process in self._running):
             self._event(f"{self._victim} is started again")
@@ -360,7 +364,7 @@ class Demo:
             self._handle_report(process, msgspec.json.decode(line, type=ShopReport))
 
     def _handle_report(self, process: _Process, report: ShopReport) -> None:
-        name = process.name
+        name, self._reported = process.name, time.monotonic()
         self._reports[name] = report
         if report.id:
             self._acknowledged[name].add(report.id)

@@ -51,7 +51,7 @@ def convert(raw: object, kind: type[T], source: str) -> T:
     ...     ports: list[int] = []
     >>> convert({"host": "localhost", "ports": [1, "2"]}, Server, "x.toml")
     Traceback (most recent call last):
-    fedglb.errors.InvalidInput: x.toml: ports[1] = '2' is not allowed: give a whole number
+    fedglb.errors.InvalidInput: x.toml: ports[1] = '2': expected a whole number
     """
     with under(source=source):
         _check(raw, inspect.type_info(kind), source)

@@ -228,7 +228,7 @@ class Run:
         try:
             import pandas as pd
         except ImportError:
-            allowed = "this Python pandas (pip install pandas), or use the polars frames"
+            allowed = "pandas installed (pip install pandas), or use the polars frames"
             raise InvalidInput("pandas", "not installed", allowed) from None
         frame, made = self.table(name), {}
         for column in frame.iter_columns():  # polars' own `to_pandas` needs pyarrow

@@ -74,6 +74,6 @@ def to_gymnasium(
     try:
         from fedglb.simulation.gymnasium_env import BanditEnv
     except ImportError:
-        allowed = "this Python Gymnasium: pip install 'fedglb[gymnasium]'"
+        allowed = "Gymnasium installed: pip install 'fedglb[gymnasium]'"
         raise InvalidInput("gymnasium", "not installed", allowed) from None
     return BanditEnv(env, client, steps, seed)

@@ -302,7 +302,8 @@ def test_four_hundred_thousand_samples():
     nu = minimise_quadratic(state.hessian, state.target, 1.0, model)
     assert_array_equal(model, state.theta)
     step = state.theta - state.anchor
-    certified = remainder_gap(state.hessian, step, nu, model, 1.0, 1.0, state.floor)
+    s = fg.Logistic().self_concordance(1.0)
+    certified = remainder_gap(state.hessian, step, nu, model, 1.0, s, state.floor)
     assert certified <= 1.0 / n
     data = Data(FAMILIES["logistic"], X, samples.y, 1.0, 1.0)
     optimum = data.minimise(ball=True, start=state.theta)

@@ -244,7 +244,7 @@ def load(name: str, progress: Progress | None = None) -> Table:
     >>> fg.load_table("majic")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    fedglb.errors.InvalidInput: name = 'majic' is not allowed: ...; did you mean magic?
+    fedglb.errors.InvalidInput: name = 'majic': expected ...; did you mean magic?
     """
     _, content = locate(name, progress)
     return read(DATASETS[name], content)

@@ -33,7 +33,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        allowed = "no cluster, or install the packages it needs: pip install 'fedglb[cluster]'"
+        allowed = "no cluster, or the packages it needs: pip install 'fedglb[cluster]'"
         raise InvalidInput("cluster", address, allowed) from None
     _reachable(address)
     try:
