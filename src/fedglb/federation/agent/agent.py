@@ -533,7 +533,7 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
         from fedglb.federation.bundle import Bundle
     except ImportError as error:
         raise InvalidInput(
-            "bundle", str(folder), f"None, or fedglb[federation] installed ({error})"
+            "bundle", str(folder), f"None; for a federation install fedglb[federation] ({error})"
         ) from None
     found = Bundle.read(Path(folder))
     if found.client == COORDINATOR:
