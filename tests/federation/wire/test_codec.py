@@ -460,7 +460,7 @@ def test_the_page_has_every_message_and_every_field_in_order():
     page = (Path(__file__).parents[3] / "docs" / "reference.md").read_text()
     found = {}
     for kind, rest in re.findall(r"^\*\*`(\w+)`\*\*: (?!`)(.*?)(?=^\*\*|^##)", page, re.S | re.M):
-        rows = re.findall(r"^\| (`.*?) \|", rest, re.M)
+        rows = re.findall(r"^- (`.*?) \(", rest, re.M)
         found[kind] = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     every = upward(D) + downward(D)
     sent = {
