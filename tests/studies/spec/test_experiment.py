@@ -110,7 +110,7 @@ def test_a_sweep_on_real_data_runs_in_workers_and_says_what_it_ran_on(
 def test_a_mistake_about_a_dataset_is_refused_by_key(raw_files, changed, said):
     with pytest.raises(fg.InvalidInput, match=said):
         fg.read_experiment(real(**changed))
-    with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10 .* 11, the features of magic"):
+    with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10: .*11, the features of magic"):
         fg.read_experiment({**real(), "problem": {"dim": 10}})
 
 
