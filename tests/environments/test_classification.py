@@ -262,26 +262,6 @@ def test_axes_of_the_arms_keep_every_inner_product_with_fewer_coordinates(mode):
     assert fg.clustered(twice, 4, mode, axes="arms").dim == 2
 
 
-@pytest.mark.parametrize("mode", ["centroid", "member"])
-@pytest.mark.parametrize("name", ["fedglb_ucb", "dislinucb"])
-def test_axes_of_the_arms_change_no_choice(name, mode):
-    """Where the radius is fixed, so that d does not enter it."""
-    rng = np.random.default_rng(4)
-    columns = {f"x{j}": rng.normal(size=400) for j in range(6)}
-    columns["colour"] = rng.choice(["red", "green", "blue"], 400)
-    rows = fg.Table(columns, rng.integers(2, size=400))
-    algorithm = getattr(fg, name)(0.5, confidence=fg.Fixed(0.3))
-    runs, dims = [], []
-    for axes in ("features", "arms"):
-        data = fg.clustered(rows, 6, mode, axes=axes)
-        dims.append(data.dim)
-        env = fg.Classification(fg.Problem(dim=data.dim), clients=3, data=data)
-        runs.append(fg.simulate(algorithm, env, horizon=150, seed=2))
-    assert dims == [10, 6 if mode == "centroid" else 9]
-    np.testing.assert_array_equal(runs[0].choices, runs[1].choices)
-    assert runs[0].transfers == runs[1].transfers > 0
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -422,21 +402,6 @@ def test_regret_is_the_best_offered_rate_less_the_chosen_one(mode, offered):
     assert run.reward == played[1].sum()
     if mode == "member":  # so regret and reward say the same
         assert run.regret == rewards.max(axis=2).sum() - run.reward
-
-
-@pytest.mark.parametrize("link", [fg.Logistic(), fg.Identity(), fg.Probit(), fg.Poisson()])
-@pytest.mark.parametrize("offered", [None, 3])
-@pytest.mark.parametrize("mode", MODES)
-def test_both_engines_agree(mode, offered, link):
-    env = environment(mode, offered, link=link)
-    algorithm = fg.fedglb_ucb(0.5, fg.Newton())
-    one, other = (
-        fg.simulate(algorithm, env, 40, seed=5, engine=engine)
-        for engine in ("reference", "compiled")
-    )
-    assert_array_equal(one.choices, other.choices)
-    assert (one.regret, one.reward) == (other.regret, other.reward)
-    assert one.syncs == other.syncs > 0
 
 
 class Percent(fg.Logistic):

@@ -8,10 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import EXPLORATION
-from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
-from fedglb.kernels.philox import normals, uniforms
-from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER
+from fedglb.kernels.philox import normals
 from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from tests.parts.choice.decisions import (
     DISPERSION,
@@ -68,17 +66,6 @@ def test_scores_and_arm(rule):
         assert decision.arm == plain_pick(expected)
         played.add(decision.arm)
     assert len(played) > 5
-
-
-def test_upper_bounds_are_the_bits_they_always_were():
-    for at in PLACES:
-        K = at.arms.shape[1]
-        decision = play(Ucb(), at, alpha=0.9)
-        scores, widths = np.empty((2, K))
-        upper_bounds(at.arms, at.vectors[CENTRE], at.matrices[INVERSE], 0.9, scores, widths)
-        assert_array_equal(decision.work[UPPER], scores)
-        assert_array_equal(decision.work[WIDTHS], widths)
-        assert decision.arm == pick(scores)
 
 
 @pytest.mark.parametrize("t", [1, 2, 10, 10**6, 10**12])
@@ -162,12 +149,6 @@ def test_the_largest_index_among_admissible_arms(index, slack, alpha):
         assert changed > 3
 
 
-@pytest.mark.parametrize("index", INDICES, ids=str)
-def test_with_infinite_slack_the_index_alone_decides(index):
-    for at in PLACES:
-        assert play(Certified(index, np.inf), at).arm == play(index, at).arm
-
-
 @pytest.mark.parametrize(("slack", "alpha"), [(1.0, 0.5), (2.0, 0.5), (8.0, 0.05)])
 def test_the_regret_is_within_the_bound_whatever_the_index(slack, alpha):
     """For θ* anywhere in the set; without the certificate the same arms would break the bound."""
@@ -233,20 +214,6 @@ def test_an_interval_of_no_width_is_admissible_if_it_is_the_best():
 
 
 # -- uniform exploration, and the place in the stream -------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_exploration_is_by_two_uniforms_of_the_stream(epsilon):
-    at = place(4, 3, 7)
-    arm = play(Ucb(), at).arm
-    explored = 0
-    for number in range(200):
-        whether, which = uniforms(6, number, 2, EXPLORATION, 0)
-        expected = int(which * 7) if whether < epsilon else arm
-        rule = EpsilonGreedy(epsilon, Ucb())
-        assert play(rule, at, number=number, client=2, seed=6).arm == expected
-        explored += expected != arm
-    assert explored == 0 if epsilon == 0.0 else explored > 20
 
 
 RULES = [

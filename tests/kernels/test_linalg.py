@@ -186,15 +186,6 @@ def test_ten_thousand_updates(case):
     assert np.abs(inverse - np.linalg.inv(A)).max() <= bound
 
 
-def test_weights():
-    X = stream(8, 3000, 5, clustered=False)
-    weights = np.random.default_rng(8).uniform(0.01, 3.0, 3000)
-    A, inverse, total = run(X, 0.1, weights=weights)
-    assert_allclose(A, 0.1 * np.eye(5) + (X.T * weights) @ X, rtol=1e-12, atol=1e-12)
-    assert_allclose(total, np.linalg.slogdet(A)[1] - 5 * math.log(0.1), rtol=1e-12)
-    assert_allclose(inverse, np.linalg.inv(A), rtol=0.0, atol=1e-15)
-
-
 @pytest.mark.parametrize("weight", [0.0, 1e-300, 0.3, 1.0, 1e6])
 @pytest.mark.parametrize("count", [0, REFRESH_EVERY - 1])
 def test_one_sample(weight, count):

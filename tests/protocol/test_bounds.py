@@ -20,7 +20,7 @@ from fedglb.protocol.checks import (
     limits,
     reward_range,
 )
-from fedglb.protocol.messages import Covariance, Derivatives, ModelSums, NewModel
+from fedglb.protocol.messages import Covariance, Derivatives, ModelSums
 from tests.links.families import Hyperbolic
 from tests.protocol.driver import Federation, communicating, equal_arrays, same_model
 
@@ -435,13 +435,3 @@ def test_unbounded_rewards_are_bounded_by_the_limit():
     fed.coordinator = fg.Coordinator(algorithm, fed.setting, [0])
     fed.deliver(fed.coordinator.begin(1))
     assert fed.coordinator.syncs == 1
-
-
-def test_all_models_reach_the_offender_too():
-    fed = federation("newton")
-    models = []
-    fed.hook = lambda m: models.append(m.client) if isinstance(m, NewModel) else None
-    queue = fed.coordinator.begin(2, 0)
-    queue += fed.coordinator.exclude(OFFENDER)
-    fed.deliver(queue)
-    assert models == list(range(N))

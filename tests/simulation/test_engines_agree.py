@@ -624,13 +624,6 @@ def test_every_clock_and_threshold(clock, threshold):
     assert (ons.syncs > 0) == (threshold < math.inf)
 
 
-def test_the_clocks_differ():
-    """Where clients act now and then, steps since the model are more than own samples."""
-    few = recorded(rewards=True, active=True)
-    steps, own = (agree(*play(fg.fedglb_mix(6.0, clock=c), few)) for c in ("steps", "own samples"))
-    assert steps.updates["t"][0] < own.updates["t"][0]
-
-
 @pytest.mark.parametrize("solver", ["one exchange", "newton"])
 def test_a_ball_that_is_active(solver):
     """S is half of what the rewards ask for, so that models lie on the sphere."""
@@ -671,27 +664,3 @@ def test_rules_of_choice_with_the_algorithms_of_the_paper():
         for rule in ("Bayes", "EpsilonGreedy, Thompson", "Certified"):
             changed = dataclasses.replace(algorithm, choice=RULES[rule])
             agree(*play(changed, fg.Synthetic(LINKS["identity"], N, K), 18))
-
-
-def test_a_rule_draws_anew_with_another_seed_and_for_each_client():
-    """All clients are offered the same, and nobody learns: only the streams tell them apart."""
-    arms = np.tile(np.eye(3), (30, N, 1, 1))
-    means, uniforms = np.full((30, N, 3), 0.5), np.zeros((30, N))
-    still = fg.Recorded(fg.Problem(3), arms, means, uniforms)
-    algorithm = fg.fedglb_mix(math.inf, fg.EpsilonGreedy(1.0))
-    one, two = (fg.simulate(algorithm, still, 30, seed).choices for seed in (1, 2))
-    assert (one != two).any()
-    assert (one[:, 0] != one[:, 1]).any()
-    assert (one[:-1, 0] != one[1:, 0]).any()
-
-
-def test_propensities_are_those_of_the_rule():
-    env = fg.Synthetic(LINKS["logistic"], N, K)
-    run = fg.simulate(fg.fedglb_mix(0.5, fg.EpsilonGreedy(0.3, fg.Ucb())), env, 60, 1)
-    assert set(np.unique(run.propensities)) == {0.3 / K, 0.3 / K + 0.7}
-    assert (run.propensity_errors == 0.0).all()
-    thompson = fg.simulate(fg.fedglb_mix(0.5, fg.Thompson(draws=9)), env, 60, 1)
-    p, error = thompson.propensities, thompson.propensity_errors
-    assert_array_equal(np.unique(np.round(10 * p, 9) % 1.0), [0.0])
-    assert p.min() >= 0.1  # the arm that was played won once
-    np.testing.assert_allclose(error, np.sqrt(p * (1.0 - p) / 10.0), rtol=1e-12, atol=0.0)

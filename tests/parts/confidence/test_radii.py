@@ -10,7 +10,6 @@ import pytest
 from numpy.testing import assert_allclose
 
 import fedglb as fg
-from fedglb.kernels.linalg import REFRESH_EVERY
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, Case, trace
 
@@ -61,52 +60,4 @@ def test_the_radius_from_the_samples(family, link):
 # -- log-determinants --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("link", ["logistic", "identity"])
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        fg.fedglb_ucb(2.0, fg.Newton(), **COMMON), fg.fedglb_ucb_3(5, **COMMON),
-        fg.n_ucb_glm(**COMMON), fg.dislinucb(2.0, **COMMON),
-    ],
-    ids=lambda a: a.name,
-)  # fmt: skip
-def test_the_running_log_determinant(algorithm, link):
-    """`log_gain` is log(det A / det A_last); so is what a radius adds to the last update's."""
-    run = trace(algorithm, in_the_ball_or_out(link))
-    for m in run.moments:
-        prior = m.state.matrix - np.concatenate([m.old_X, m.X]).T @ np.concatenate([m.old_X, m.X])
-        last = prior + m.old_X.T @ m.old_X
-        gain = formulas.log_det(m.state.matrix) - formulas.log_det(last)
-        assert_allclose(m.state.log_gain, gain, rtol=1e-9, atol=1e-13)
-        if algorithm.name == "DisLinUCB" and m.sync is not None:
-            total = m.state.base.radius_terms[0] + m.state.log_gain
-            exact = formulas.log_det(m.state.matrix) - m.setting.problem.dim * np.log(RIDGE)
-            assert_allclose(total, exact, rtol=1e-9)
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    "algorithm",
-    [fg.n_ons_glm(ridge=1e-3), fg.n_ucb_glm(ridge=1e-3), fg.dislinucb(np.inf, ridge=1e-3)],
-    ids=lambda a: a.name,
-)
-def test_the_log_determinant_of_many_samples(algorithm):
-    """Rank-one updates, and the inverse that is refreshed in between, lose no digits."""
-    case = Case("logistic", seed=5, dim=6, clients=1, arms=4, horizon=REFRESH_EVERY + 60)
-    run = trace(algorithm, case)
-    for m in run.moments[::40] + run.moments[-70:]:
-        prior = algorithm.local_update.prior(m.setting)
-        A = prior * np.eye(6) + m.X.T @ m.X
-        exact = formulas.log_det(A) - 6 * np.log(prior)
-        assert_allclose(m.state.log_gain, exact, rtol=1e-9, atol=1e-13)
-
-
 # -- what the radius needs and who has it -----------------------------------------------------
-
-
-def test_the_radius_before_any_data():
-    """√(λ/c)S around zero for a client that only takes models; ‖θ*‖_A equals it on the sphere."""
-    m = trace(fg.fedglb_ucb_1(5, fg.Newton(), **COMMON), in_the_ball_or_out("logistic")).moments[0]
-    c = m.setting.problem.c_mu
-    assert_allclose(m.alpha, np.sqrt(RIDGE / c))
-    assert_allclose(np.sqrt(m.star @ m.state.matrix @ m.star), m.alpha)

@@ -103,31 +103,3 @@ def test_a_replay_is_one_by_one(n):
     update.replay(s, all_at_once, samples, 0)
     for name in ("vectors", "matrices", "counters"):
         assert getattr(one, name).tobytes() == getattr(all_at_once, name).tobytes(), name
-
-
-def test_what_was_learnt_before_a_model_does_not_matter_after_it():
-    rng = np.random.default_rng(2)
-    s, update = setting("logistic", 3), Anchored()
-    shared, samples = model(rng, "logistic", 3), draw(rng, "logistic", 3, 20)
-    fresh, used = update.begin(s), update.begin(s)
-    update.replay(s, used, draw(rng, "logistic", 3, 35), 0)
-    for state in (fresh, used):
-        update.adopt(s, state, shared)
-        update.replay(s, state, samples, 0)
-    for name in ("vectors", "matrices", "counters"):
-        assert getattr(fresh, name).tobytes() == getattr(used, name).tobytes(), name
-
-
-def test_nothing_of_the_problem_but_the_link_matters():
-    """No S, no R and no c_μ: the numbers of a problem that only they change are the same."""
-    rng = np.random.default_rng(3)
-    samples, shared = draw(rng, "logistic", 3, 20), model(rng, "logistic", 3)
-    states = []
-    for given in ({}, {"radius": 5.0, "noise": 0.2, "curvature": 0.01}):
-        s = Setting(fg.Problem(3, **given), clients=2, horizon=None, ridge=RIDGE, delta=0.05)
-        state = Anchored().begin(s)
-        Anchored().adopt(s, state, shared)
-        Anchored().replay(s, state, samples, 0)
-        states.append(state)
-    assert states[0].vectors.tobytes() == states[1].vectors.tobytes()
-    assert states[0].matrices.tobytes() == states[1].matrices.tobytes()
