@@ -211,6 +211,23 @@ def test_no_self_concordance_no_newton_certificate():
     assert bound == math.inf
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_gap_is_the_smallest_of_them(name):
+    rng = np.random.default_rng(7)
+    for _ in range(8):
+        data = draw(rng, FAMILIES[name])
+        objective, link = data.objective(), data.family.link
+        theta = point_in_ball(rng, data.dim, data.radius)
+        g, H, M = data.gradient(theta), data.hessian(theta), data.covariance
+        S, ridge, n, nu = data.radius, data.ridge, data.n, 0.7
+        free = [ridge_bound(g, ridge, n), curvature_bound(theta, g, M, link, S, ridge, n)]
+        ball = [ball_curvature_bound(theta, g, nu, M, link.c_mu(S), S, ridge, n)]
+        assert gap(objective, theta, g, 0.0, None, ball=False) == min(free)
+        assert gap(objective, theta, g, nu, None, ball=True) == min(ball)
+        ball.append(newton_bound(theta, g, nu, H, link, S, ridge, n))
+        assert gap(objective, theta, g, nu, H, ball=True) == min(ball)
+
+
 def test_a_given_curvature_plays_no_part():
     """Certificates rest on the link's own infimum, whatever c_μ the algorithm was given."""
     data = draw(np.random.default_rng(8), FAMILIES["logistic"], n=30, dim=3, radius=1.0)
