@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -209,27 +206,6 @@ def test_a_large_table_is_sampled_and_every_row_assigned(monkeypatch):
     sampled = fg.clustered(table(), 7)
     assert sampled.sizes.sum() == 300
     assert sorted(sampled.sizes) == sorted(everything.sizes)  # clouds are easy to tell apart
-
-
-ANOTHER = "from tests.environments.test_classification import *; print(*digests())"
-
-
-def digests():
-    env = environment("member", 3)
-    rewards = whole(env, 5, 1)[2].tobytes().hex()
-    return [fg.clustered(table(), 7, mode).digest for mode in MODES] + [rewards]
-
-
-@pytest.mark.slow
-def test_the_same_in_another_process(tmp_path):
-    environ = {
-        **os.environ, "XDG_CACHE_HOME": str(tmp_path / "other"), "OMP_NUM_THREADS": "2",
-        "PYTHONHASHSEED": "3",
-    }  # fmt: skip
-    out = subprocess.run(
-        [sys.executable, "-c", ANOTHER], capture_output=True, text=True, check=True, env=environ
-    )
-    assert out.stdout.split() == digests()
 
 
 def test_numeric_columns_alone_are_a_table_without_the_others():

@@ -77,13 +77,6 @@ def test_the_quantile_of_bayes_is_accurate_far_out(t):
     assert_allclose(multiples, stats.norm.isf(1.0 / (t + 1)), rtol=1e-11, atol=1e-14)
 
 
-@pytest.mark.parametrize("rule", [Greedy(), Sigma(), Bayes(), Thompson(draws=0)], ids=str)
-def test_a_rule_without_sets_asks_for_none(rule):
-    decision = play(rule, place(0, 3, 4), alpha=np.nan)
-    assert np.isnan(decision.work[UPPER]).all()
-    assert np.isfinite(decision.work[SCORES]).all()
-
-
 def test_equal_scores_go_to_the_lowest_index():
     at = place(1, 3, 5)
     doubled = at._replace(arms=np.ascontiguousarray(np.repeat(at.arms, 2, axis=1)))
@@ -239,13 +232,6 @@ def test_a_decision_depends_on_its_place_alone(rule):
         assert any(first[0, 0][0] != first[n, 0][0] for n in range(12))
         assert any(first[n, 0][0] != first[n, 1][0] for n in range(12))
         assert any(first[n, 0][0] != decided((n, 0), seed=10)[0] for n in range(12))
-
-
-def test_the_draws_behind_a_propensity_do_not_change_the_arm():
-    at = place(6, 4, 8)
-    for number in range(30):
-        arms = {play(Thompson(draws=m), at, number=number).arm for m in (0, 1, 50)}
-        assert len(arms) == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])

@@ -12,7 +12,6 @@ from fedglb.kernels.linalg import (
     REFRESH_EVERY,
     add_outer,
     add_sample,
-    asymmetry,
     cholesky,
     cholesky_by_rows,
     dot,
@@ -234,9 +233,3 @@ def test_quadratics_and_definiteness_against_numpy(d):
     assert is_definite(2.0, A, -3.0, B, -least + 1e-6)
     assert not is_definite(2.0, A, -3.0, B, -least - 1e-6)
     assert not is_definite(1.0, A, 1.0, np.full((d, d), np.nan), 1.0)
-
-
-def test_asymmetry_is_the_largest_difference():
-    A = np.arange(9.0).reshape(3, 3)
-    assert asymmetry(A) == np.abs(A - A.T).max()
-    assert asymmetry(A + A.T) == 0.0

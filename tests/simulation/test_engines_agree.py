@@ -491,30 +491,24 @@ def of_nothing(vectors, matrices, counters, X, y, functions, constants):
     counters[1] += 1.0
 
 
-@pytest.mark.parametrize("function", [of_too_few, of_the_wrong_type, of_nothing, lambda *values: 0])
-def test_what_is_not_a_kernel_of_the_right_kind_is_refused(function):
-    class Wrong(Ons):
-        step = staticmethod(function)
-
-    algorithm = fg.Algorithm("x", Wrong(), None, Never(), fg.Fixed(1.0))
-    with pytest.raises(fg.InvalidInput, match=r"Wrong\.step"):
-        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
-
-
 @kernel
 def whole_number(vectors, counters, numbers, constants):
     return 1
 
 
-class WholeNumber(fg.Fixed):
-    formula = staticmethod(whole_number)
-
-
-def test_a_radius_of_another_type_is_refused_not_misread():
-    with pytest.raises(fg.InvalidInput, match=r"WholeNumber\.formula.*returns"):
-        fg.simulate(
-            fg.n_ons_glm(confidence=WholeNumber(1.0)), fg.Synthetic(LINKS["logistic"], 2, 3), 6
-        )
+@pytest.mark.parametrize(
+    ("base", "member", "function"),
+    [
+        (Ons, "step", of_too_few), (Ons, "step", of_the_wrong_type), (Ons, "step", of_nothing),
+        (Ons, "step", lambda *values: 0), (fg.Fixed, "formula", whole_number),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_kernel_of_the_right_kind_is_refused(base, member, function):
+    part = type("Wrong", (base,), {member: staticmethod(function)})
+    local, radius = (part(), fg.Fixed(1.0)) if base is Ons else (Ons(), part(1.0))
+    algorithm = fg.Algorithm("x", local, None, Never(), radius)
+    with pytest.raises(fg.InvalidInput, match=rf"Wrong\.{member}"):
+        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
 
 
 @kernel
@@ -594,12 +588,6 @@ def test_a_state_that_depends_on_the_client_is_refused():
     with pytest.raises(fg.InvalidInput, match="depends on the client"):
         fg.simulate(algorithm, env, T, 3)
     assert fg.simulate(algorithm, env, T, 3, engine="reference").syncs > 0
-
-
-def test_an_observer_needs_the_reference_engine():
-    env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    with pytest.raises(fg.InvalidInput, match="observer"):
-        fg.simulate(fg.n_ons_glm(), env, 6, observer=lambda t, i, client: None)
 
 
 # -- parts past the paper --------------------------------------------------------------------------

@@ -88,13 +88,6 @@ def test_the_estimate_is_right_within_its_error():
     assert np.mean(off < 1.0) < 0.75  # and 0.68: the error is not overstated either
 
 
-def test_without_draws_there_is_no_estimate():
-    for rule in (Thompson(draws=0), EpsilonGreedy(0.2, Thompson(draws=0))):
-        decision = play(rule, AT)
-        assert math.isnan(decision.propensity)
-        assert math.isnan(decision.error)
-
-
 # -- what propensities are for: how would another rule have done? -------------------------------
 
 

@@ -247,6 +247,8 @@ def own_samples(rng, data, S, dim) -> Data:
 def local_ratios(found, star):
     """‖θ* − θ_i‖ over its bound, in the norm of W and in that of the intervals, P_i⁻¹."""
     D = star - found.theta
+    if not D.any():  # the set may be this point
+        return ()
     return w_norm(D, found.W) / found.X, w_norm(D, inv(found.P)) / found.radius
 
 
@@ -298,7 +300,8 @@ def test_every_parameter_that_is_likely_enough_is_in_theorem_l(link, kind):
             for j in (prior(k, dim, S) for k in (0, 1, 3)):
                 if usable(model, j):
                     log_term = likelihood_term(local, data, j, theta)
-                    ratios += local_ratios(local.plain_set(S, r, j, log_term), theta)
+                    if abs(log_term) < 690.0:  # so that a float holds δ′
+                        ratios += local_ratios(local.plain_set(S, r, j, log_term), theta)
     assert len(ratios) > 1000
     assert max(ratios) <= 1.0 + 1e-9
     assert max(ratios) > (0.8 if kind == "any point" else 0.9)

@@ -1,20 +1,24 @@
-"""Radii around fits that are not exact, from the samples at every step; log-determinants.
+"""Radii around fits that are not exact, from the samples at every step; β_global by hand.
 
 `tests/test_against_plain.py` has all radii around exact fits.
 """
 
 from __future__ import annotations
 
+from math import log, sqrt
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import fedglb as fg
+from fedglb.parts.confidence import FedGLBRadius
+from fedglb.parts.global_update import Objective, Solution
+from fedglb.setting import Setting
 from tests.parts.confidence import formulas
 from tests.parts.confidence.traces import LINKS, Case, trace
 
-DELTA, RIDGE = 0.05, 0.7
-COMMON = {"ridge": RIDGE, "delta": DELTA}
+COMMON = {"ridge": 0.7, "delta": 0.05}
 LOOSE = {  # so that gradients and multipliers are not negligible
     "newton": fg.Newton(),
     "newton 1e-3": fg.Newton(tolerance=1e-3),
@@ -34,17 +38,12 @@ FAMILIES = {
 }
 
 
-def in_the_ball_or_out(link: str) -> Case:
-    # θ* on the sphere: the constraint is active in many updates
-    return Case(link, seed=2)
-
-
 @pytest.mark.some(13)
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_radius_from_the_samples(family, link):
     algorithm, formula = FAMILIES[family]
-    run = trace(algorithm, in_the_ball_or_out(link))
+    run = trace(algorithm, Case(link, seed=2))  # θ* on the sphere: many updates are projected
     for m in run.moments:
         A, b, centre, alpha = formula(m)
         assert_allclose(m.state.matrix, A, rtol=1e-12, atol=1e-13)
@@ -57,7 +56,30 @@ def test_the_radius_from_the_samples(family, link):
     assert len(run.syncs) >= 4
 
 
-# -- log-determinants --------------------------------------------------------------------------
+# -- at the scale of the paper's experiments ---------------------------------------------------
+
+DIM, CLIENTS, HORIZON = 10, 200, 2000
+SAMPLES = CLIENTS * HORIZON
 
 
-# -- what the radius needs and who has it -----------------------------------------------------
+def beta_global(noise: float, delta: float) -> float:
+    """β_global for n samples spread evenly, M = (n/d)I."""
+    setting = Setting(fg.Problem(DIM, fg.Logistic(), 1.0, noise), CLIENTS, HORIZON, 1.0, delta)
+    prior = 1.0 / setting.problem.c_mu
+    M = SAMPLES / DIM * np.eye(DIM)
+    objective = Objective(setting, SAMPLES, M, prior * np.eye(DIM) + M)
+    theta = np.eye(DIM)[0]  # ‖θ‖ = S
+    (r,) = FedGLBRadius().radius_terms(setting, objective, Solution(theta, np.zeros(DIM)))
+    return r**2
+
+
+def test_beta_global_at_the_scale_of_the_paper_by_hand():
+    """R = 1/2 and δ = 0.01: r_g(δ)² is 759, r_g(δ/2)² (what FedGLB uses) 769."""
+    c = float(fg.Logistic().variance(1.0))
+    log_ratio = DIM * log(1.0 + SAMPLES / DIM * c)
+    squares = [
+        (0.5 / c * sqrt(log_ratio + 2.0 * log(1.0 / d)) + sqrt(1.0 / c)) ** 2 for d in (0.01, 0.005)
+    ]
+    assert_allclose(squares, [758.9, 768.8], rtol=1e-3)
+    assert_allclose(beta_global(0.5, 0.01), squares[1], rtol=1e-9)
+    assert_allclose(beta_global(1.0, 0.01), 2830.0, rtol=2e-3)

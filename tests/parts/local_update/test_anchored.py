@@ -88,18 +88,3 @@ def test_the_recursion_is_a_direct_solve(link, size, first):
     # the identity by which the radius has ‖u‖² in the norm of H_i + ℓI without a pass
     u = state.theta - state.anchor
     assert -u @ state.gradient == pytest.approx(u @ H @ u, rel=1e-8, abs=1e-11)
-
-
-@pytest.mark.parametrize("n", [7, 1030])
-def test_a_replay_is_one_by_one(n):
-    rng = np.random.default_rng(n)
-    s, update, samples = setting("poisson", 3), Anchored(), draw(rng, "poisson", 3, n)
-    shared = model(rng, "poisson", 3)
-    one, all_at_once = update.begin(s), update.begin(s)
-    for state in (one, all_at_once):
-        update.adopt(s, state, shared)
-    for index in range(n):
-        update.observe(s, one, samples, index)
-    update.replay(s, all_at_once, samples, 0)
-    for name in ("vectors", "matrices", "counters"):
-        assert getattr(one, name).tobytes() == getattr(all_at_once, name).tobytes(), name

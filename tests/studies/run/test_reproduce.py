@@ -240,10 +240,7 @@ def test_only_one_at_a_time(study):
     ("change", "said"),
     [
         ({"algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, "x"]}]}, r"threshold\[1\] = 'x'"),
-        ({"seeds": "ab"}, "seeds = 'ab'"),
-        ({"horizon": None}, "horizon = None"),
         ({"problem": 5}, "problem = 5.*a table"),
-        ({"seeds": [[1]]}, "seeds"),
         ({"search": {**FILE["search"], "seeds": [-1]}}, r"search.seeds\[0\] = -1"),
         (
             {"search": {**FILE["search"], "algorithm": [

@@ -53,6 +53,7 @@ def test_fewer_than_five_seeds_are_a_look(seeds):
     assert {c.verdict == "too few seeds to judge" for c in claims} == {seeds < 5}
     assert {c.decided == "" for c in claims} == {seeds < 5}
     assert any("±" in c.measured for c in claims) is (seeds == 5)
+    assert any("too few seeds for an error" in c.measured for c in claims) is (seeds < 5)
 
 
 def test_rank_correlation_is_spearmans():
