@@ -237,21 +237,6 @@ def test_both_kinds_of_component_serve_the_local_set():
     assert 0.1 < np.mean(around_truth) < 0.9
 
 
-@pytest.mark.some(2)
-@pytest.mark.parametrize("rule", [r for r in RULES if isinstance(r, Certified)], ids=repr)
-def test_certified_differs_from_the_upper_bound_and_unless_infinite_from_its_index(rule):
-    """In one of the cases at least; equal arms of clipped intervals make C = 1 differ from Ucb."""
-    differs = np.zeros(2, int)
-    for name in ("plain", "poisson", "identity, R = 0.3"):
-        played, index, upper = (
-            expected_mix(CASES[name], each, "one exchange").choices
-            for each in (rule, rule.index, Ucb())
-        )
-        differs += (played != upper).sum(), (played != index).sum()
-    assert differs[0] > 0
-    assert (differs[1] > 0) == (rule.slack < inf)
-
-
 # ------------------------------------------------------------------------------- the mixture sets
 
 

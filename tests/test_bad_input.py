@@ -87,6 +87,10 @@ CASES = {
         lambda: fg.simulate(fg.n_ons_glm(), ENV, 5, engine="refernce"),
         ["engine = 'refernce'", "did you mean reference"],
     ),
+    "observer": (
+        lambda: fg.simulate(fg.n_ons_glm(), ENV, 6, observer=lambda t, i, client: None),
+        ["observer", "reference"],
+    ),
     "algorithm": (lambda: fg.simulate("fedglb", ENV, 5), ["algorithm = 'fedglb'", "fedglb_ucb("]),
     "env": (lambda: fg.simulate(fg.n_ons_glm(), P, 5), ["env = ", "fg.Synthetic"]),
     "arms too long": (

@@ -42,6 +42,7 @@ assert loaded()
             "import fedglb as fg; fg.Problem, fg.Synthetic, fg.Agent, fg.Client, fg.fedglb_auto",
             {"numba", "polars", "sklearn", "scipy", "matplotlib", "joblib", "nats"},
         ),
+        ("import fedglb.studies.report", {"matplotlib"}),
         ("import fedglb.cli", {"numba", "sklearn", "scipy", "matplotlib", "joblib", "nats"}),
     ],
 )
@@ -69,7 +70,7 @@ except fg.InvalidInput as error:
     done = python(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("[1.0]\n")
-    assert "install fedglb[federation]" in done.stdout
+    assert "fedglb[federation] installed" in done.stdout
 
 
 def test_every_public_name_is_there():

@@ -9,11 +9,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
-from fedglb.algorithms.async_linucb import AsyncRidge
-from fedglb.algorithms.exchange import Exchange
-from fedglb.federation.agreement import Agreement
-from fedglb.parts.confidence import Linear
-from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
 from tests.algorithms.test_fedlinucb import LINEAR, deliver
 from tests.parts.confidence.coverage import DELTA, coverage, small_problem
@@ -118,46 +113,6 @@ def test_fewer_downloads_and_none():
     assert set(none.ledger["message"]) == {"SyncRequest", "SumsRequest", "Covariance"}
 
 
-def test_one_client_hears_nothing_new():
-    env = fg.Synthetic(LINEAR, clients=1, arms=6)
-    run = fg.simulate(fg.async_linucb(0.0), env, 80, seed=3)
-    assert run.transfers == run.syncs == 80
-
-
-def parts(**given):
-    made = {
-        "name": "x", "local_update": AsyncRidge(), "global_update": Exchange(1.0),
-        "trigger": Growth(1.0), "confidence": fg.Fixed(1.0), **given,
-    }  # fmt: skip
-    return fg.Algorithm(**made)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: fg.async_linucb(np.nan), "nan"),
-        (lambda: fg.async_linucb(1.0, "often"), "download = 'often'"),
-        (lambda: parts(trigger=Schedule(3)), "a client asks"),
-        (lambda: parts(confidence=Linear()), "confidence"),
-        (lambda: parts(ridge=fg.Evidence()), "ridge"),
-        (lambda: fg.async_linucb(-1.0), "threshold = -1.0"),
-        (lambda: fg.async_linucb(1.0, download=-1.0), "download = -1.0"),
-        (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "fit all samples"),
-    ],
-)
-def test_what_is_not_allowed(make, words):
-    with pytest.raises(fg.InvalidInput) as error:
-        make()
-    assert words in str(error.value)
-
-
-def test_caveats():
-    (linear,) = fg.async_linucb(1.0).caveats(LINEAR)
-    (logistic,) = fg.async_linucb(1.0).caveats(fg.Problem(dim=3))
-    assert "proven for one client" in linear
-    assert "no coverage is claimed" in logistic
-
-
 @pytest.mark.slow
 def test_coverage():
     """Nothing is proven for several clients; here the sets hold θ* all the same."""
@@ -165,14 +120,3 @@ def test_coverage():
     assert coverage(fg.async_linucb(1.0, 3.0, delta=DELTA), env, 40, range(20)).lost <= DELTA
     narrow = fg.async_linucb(1.0, 3.0, 0.1, delta=DELTA)
     assert coverage(narrow, env, 40, range(20), first=9).lost > 3 * DELTA
-
-
-def test_it_learns_more_with_downloads():
-    env = fg.Synthetic(LINEAR, clients=5, arms=10)
-    learner = fg.async_linucb(0.5, 2.0, confidence=fg.Fixed(0.5))
-    alone = fg.async_linucb(0.5, math.inf, confidence=fg.Fixed(0.5))
-    for seed in range(3):
-        run, single = fg.compare([learner, alone], env, 300, seed)
-        half = run.trace["regret"][149]
-        assert run.regret - half < 0.6 * half
-        assert run.regret < 0.6 * single.regret

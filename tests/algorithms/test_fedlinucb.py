@@ -1,4 +1,7 @@
-"""FedLinUCB: exchanges of one client with the coordinator, and what they leave with whom."""
+"""FedLinUCB: exchanges of one client with the coordinator, and what they leave with whom.
+
+What it and Async-LinUCB refuse, say and learn.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 import pytest
 
 import fedglb as fg
+from fedglb.algorithms.async_linucb import AsyncRidge
 from fedglb.algorithms.exchange import Exchange
 from fedglb.algorithms.fedlinucb import FedLinUCB, FrozenRidge
 from fedglb.federation.agreement import Agreement
@@ -109,12 +113,12 @@ def test_the_trigger_is_strict():
     assert not Growth(np.inf).fires(1, 0, 1e9)
 
 
-def parts(**given):
-    made = {
-        "name": "x", "local_update": FrozenRidge(), "global_update": Exchange(),
-        "trigger": Growth(1.0), "confidence": fg.Fixed(1.0), **given,
-    }  # fmt: skip
-    return fg.Algorithm(**made)
+def parts(local_update, global_update, **given):
+    made = {"trigger": Growth(1.0), "confidence": fg.Fixed(1.0), **given}
+    return fg.Algorithm("x", local_update, global_update, **made)
+
+
+FROZEN, ASYNC = (FrozenRidge(), Exchange()), (AsyncRidge(), Exchange(1.0))
 
 
 @pytest.mark.parametrize(
@@ -126,12 +130,20 @@ def parts(**given):
         (lambda: fg.fedlinucb(np.nan), "threshold = nan"),
         (lambda: FedLinUCB("much"), "threshold"),
         (lambda: Growth(-0.1), "C >= 0"),
-        (lambda: parts(trigger=Schedule(3)), "a client asks"),
-        (lambda: parts(confidence=Linear()), "confidence"),
-        (lambda: parts(ridge=fg.Evidence()), "ridge"),
+        (lambda: parts(*FROZEN, trigger=Schedule(3)), "a client asks"),
+        (lambda: parts(*FROZEN, confidence=Linear()), "confidence"),
+        (lambda: parts(*FROZEN, ridge=fg.Evidence()), "ridge"),
         (lambda: fg.fedlinucb(1.0).setting(LINEAR, 2, None), "horizon"),
         (lambda: Agreement(LINEAR, fg.fedlinucb(1.0), 3), "FedLinUCB"),
         (lambda: Agreement(LINEAR, fg.fedlinucb(1.0, confidence=fg.Fixed(1)), 3), "FedLinUCB"),
+        (lambda: fg.async_linucb(-1.0), "threshold = -1.0"),
+        (lambda: fg.async_linucb(np.nan), "nan"),
+        (lambda: fg.async_linucb(1.0, "often"), "download = 'often'"),
+        (lambda: fg.async_linucb(1.0, download=-1.0), "download = -1.0"),
+        (lambda: parts(*ASYNC, trigger=Schedule(3)), "a client asks"),
+        (lambda: parts(*ASYNC, confidence=Linear()), "confidence"),
+        (lambda: parts(*ASYNC, ridge=fg.Evidence()), "ridge"),
+        (lambda: Agreement(LINEAR, fg.async_linucb(1.0), 3), "fit all samples"),
     ],
 )
 def test_what_is_not_allowed(make, words):
@@ -140,10 +152,13 @@ def test_what_is_not_allowed(make, words):
     assert words in str(error.value)
 
 
-def test_caveats():
-    (linear,) = fg.fedlinucb(1.0).caveats(LINEAR)
-    (logistic,) = fg.fedlinucb(1.0).caveats(fg.Problem(dim=3))
-    assert "union" in linear
+@pytest.mark.parametrize(
+    ("preset", "words"), [(fg.fedlinucb, "union"), (fg.async_linucb, "proven for one client")]
+)
+def test_caveats(preset, words):
+    (linear,) = preset(1.0).caveats(LINEAR)
+    (logistic,) = preset(1.0).caveats(fg.Problem(dim=3))
+    assert words in linear
     assert "no coverage is claimed" in logistic
 
 
@@ -157,13 +172,22 @@ def test_coverage(threshold):
     assert coverage(narrow, small_problem("identity"), 40, range(20), first=9).lost > 3 * DELTA
 
 
-def test_it_learns():
-    """Regret grows slower than time, and than that of an algorithm that does not learn."""
+FIXED = {"confidence": fg.Fixed(0.5)}
+
+
+@pytest.mark.parametrize(
+    ("learner", "other", "share"),
+    [
+        (fg.fedlinucb(0.5, **FIXED), replace(fg.fedlinucb(0.5, **FIXED), trigger=Growth(np.inf)),
+         0.3),
+        (fg.async_linucb(0.5, 2.0, **FIXED), fg.async_linucb(0.5, np.inf, **FIXED), 0.6),
+    ],
+    ids=["than who never learns", "than who learns alone"],
+)  # fmt: skip
+def test_regret_grows_slower_than_time_and(learner, other, share):
     env = fg.Synthetic(LINEAR, clients=5, arms=10)
-    learner = fg.fedlinucb(0.5, confidence=fg.Fixed(0.5))
-    still = replace(learner, trigger=Growth(np.inf))
     for seed in range(3):
-        run, idle = fg.compare([learner, still], env, 300, seed)
+        run, idle = fg.compare([learner, other], env, 300, seed)
         half = run.trace["regret"][149]
         assert run.regret - half < 0.6 * half
-        assert run.regret < 0.3 * idle.regret
+        assert run.regret < share * idle.regret

@@ -66,25 +66,6 @@ def test_what_a_state_says_of_the_loss(name, situation, tolerance):
     assert (moved > 0.05) or tolerance == 1e-12
 
 
-def test_the_radius():
-    """After n rewards of 0 or 1 the Lipschitz constant is nμ(S)."""
-    S, ridge = 1.5, 0.5
-    client = client_of(fg.Problem(2, radius=S), clients=4, ridge=ridge, delta=0.1, tolerance=1e-20)
-    before = client.algorithm.confidence.radius(client.setting, client.state)
-    curvature = 1.0 + math.tanh(S / 2.0) * S  # 1 + sS, s of the logistic link on the ball
-    assert_allclose(before, S * math.sqrt(curvature * ridge))
-    rng = np.random.default_rng(1)
-    for n in range(1, 41):
-        x = rng.standard_normal(2)
-        client.observe(x / np.linalg.norm(x), float(rng.random() < 0.6), n)
-        lipschitz = n / (1.0 + math.exp(-S))
-        square = math.log(4 / 0.1) + 2 * math.log(max(math.e, 2 * math.e * S * lipschitz / 2))
-        theta = client.state.theta
-        square += 0.5 * ridge * (S**2 - theta @ theta)
-        alpha = client.algorithm.confidence.radius(client.setting, client.state)
-        assert_allclose(alpha, math.sqrt(2 * curvature * square), rtol=1e-6)
-
-
 @pytest.mark.parametrize("link", ["logistic", "identity"])
 @pytest.mark.parametrize("preset", [fg.one_ofuglb, fg.n_ofuglb])
 def test_coverage(preset, link):

@@ -82,15 +82,6 @@ def test_means_follow_each_clients_parameter():
     assert not np.array_equal(env.parameters(1), env.parameters(2))
 
 
-def test_a_run_counts_regret_by_each_clients_parameter():
-    env = fg.Heterogeneous(PLAIN, 0.8)
-    run = fg.simulate(fg.fedglb_ucb(1.0, fg.Newton()), env, 20, seed=1)
-    means = whole(env)["means"]
-    played = np.take_along_axis(means, run.choices[..., None], axis=2)[..., 0]
-    assert_allclose(run.regret, (means.max(axis=2) - played).sum())
-    assert run.parameters["environment"] == "Heterogeneous(Synthetic, spread=0.8)"
-
-
 def test_the_parameter_turns_at_a_constant_speed():
     speed = 0.02
     env = fg.Drifting(PLAIN, speed)
@@ -257,7 +248,7 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Drifting(fg.Delayed(fg.Drifting(PLAIN, 0.1), 2), 0.1), "without Drifting"),
         (lambda: fg.Delayed(PLAIN, -1), "steps = -1"),
         (lambda: fg.Delayed(PLAIN, 2.5), "steps = 2.5"),
-        (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2: .* >= 3"),
+        (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2: .*>= 3"),
         (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "two"),
         (lambda: fg.Partial(PLAIN, 0.0), "participation = 0.0"),
         (lambda: fg.Partial(PLAIN, 1.1), "participation = 1.1"),

@@ -29,16 +29,6 @@ def test_all_algorithms_see_the_same_arms_and_noise():
     assert runs[0].reward != fg.simulate(fg.n_ons_glm(), env, 30, seed=4).reward
 
 
-@pytest.mark.parametrize("link", [fg.Logistic(), fg.Probit(), fg.Identity(), fg.Poisson()])
-def test_rewards_have_their_means(link):
-    problem = fg.Problem(2, link, noise=1.0 if link.name == "poisson" else None)
-    env = fg.Synthetic(problem, clients=50, arms=1)
-    run = fg.simulate(fg.dislinucb(np.inf), env, 400, seed=1)
-    means = np.concatenate([block.means for block in env.blocks(400, seed=1)])
-    spread = {"identity": problem.R, "poisson": np.sqrt(abs(means.mean()))}.get(link.name, 0.5)
-    assert abs(run.reward - means.sum()) < 5 * spread * np.sqrt(means.size)
-
-
 def drawn(env, horizon, seed=1):
     blocks = list(env.checked_blocks(horizon, seed))
     return [
@@ -160,7 +150,7 @@ def test_who_does_not_act_does_not_play():
 def test_a_shorter_horizon_is_fine_a_longer_one_is_not():
     env, _ = recorded()
     assert fg.simulate(fg.n_ons_glm(), env, horizon=4).choices.shape == (4, 2)
-    with pytest.raises(fg.InvalidInput, match=r"horizon = 7: .* 6 steps"):
+    with pytest.raises(fg.InvalidInput, match=r"horizon = 7: .*6 steps"):
         fg.simulate(fg.n_ons_glm(), env, horizon=7)
 
 

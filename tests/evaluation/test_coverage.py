@@ -61,11 +61,6 @@ def check(found: dict[tuple[str, str, str], list[fg.Estimate]]) -> None:
 
 
 @pytest.mark.slow
-def test_estimates_from_adaptive_logs_are_right():
-    check(estimates(fg.EpsilonGreedy(0.3, fg.Bayes()), 100, range(60)))
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "choice",
     [fg.EpsilonGreedy(0.3, fg.Bayes()), fg.EpsilonGreedy(0.2, fg.Thompson(draws=5))],

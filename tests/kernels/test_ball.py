@@ -115,18 +115,6 @@ def test_a_point_of_the_sphere_is_inside():
     assert_array_equal(theta, [0.6, -0.8])
 
 
-def test_one_dimension_and_identity_are_clipping():
-    theta = np.array([3.0])
-    nu = project(np.array([[2.0]]), 1.5, theta)
-    assert_array_equal(theta, [1.5])
-    assert_allclose(nu, 2.0 * (3.0 / 1.5 - 1.0), rtol=1e-15)  # A(θ − p) + νθ = 0
-    point = np.array([3.0, -4.0, 12.0])
-    theta = point.copy()
-    nu = project(np.eye(3), 2.0, theta)
-    assert_allclose(theta, point * (2.0 / 13.0), rtol=1e-15)
-    assert_allclose(nu, 13.0 / 2.0 - 1.0, rtol=1e-14)
-
-
 def test_not_positive_definite_gives_nan():
     theta = np.zeros(2)
     assert math.isnan(minimise_quadratic(-np.eye(2), np.ones(2), 1.0, theta))

@@ -8,10 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from fedglb.kernels.compile import kernel
-from fedglb.kernels.decide import EXPLORATION
-from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER, WIDTHS
-from fedglb.kernels.philox import normals, uniforms
-from fedglb.kernels.scoring import pick, upper_bounds
+from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW, SCORES, UPPER
+from fedglb.kernels.philox import normals
 from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
 from tests.parts.choice.decisions import (
     DISPERSION,
@@ -70,17 +68,6 @@ def test_scores_and_arm(rule):
     assert len(played) > 5
 
 
-def test_upper_bounds_are_the_bits_they_always_were():
-    for at in PLACES:
-        K = at.arms.shape[1]
-        decision = play(Ucb(), at, alpha=0.9)
-        scores, widths = np.empty((2, K))
-        upper_bounds(at.arms, at.vectors[CENTRE], at.matrices[INVERSE], 0.9, scores, widths)
-        assert_array_equal(decision.work[UPPER], scores)
-        assert_array_equal(decision.work[WIDTHS], widths)
-        assert decision.arm == pick(scores)
-
-
 @pytest.mark.parametrize("t", [1, 2, 10, 10**6, 10**12])
 def test_the_quantile_of_bayes_is_accurate_far_out(t):
     """The level 1 − 1/(t + 1) itself would be rounded: at t = 10¹² to five digits of the tail."""
@@ -88,13 +75,6 @@ def test_the_quantile_of_bayes_is_accurate_far_out(t):
     scores = play(Bayes(), at, t=t).work[SCORES]
     multiples = (scores - at.means) / (np.sqrt(DISPERSION) * at.norms)
     assert_allclose(multiples, stats.norm.isf(1.0 / (t + 1)), rtol=1e-11, atol=1e-14)
-
-
-@pytest.mark.parametrize("rule", [Greedy(), Sigma(), Bayes(), Thompson(draws=0)], ids=str)
-def test_a_rule_without_sets_asks_for_none(rule):
-    decision = play(rule, place(0, 3, 4), alpha=np.nan)
-    assert np.isnan(decision.work[UPPER]).all()
-    assert np.isfinite(decision.work[SCORES]).all()
 
 
 def test_equal_scores_go_to_the_lowest_index():
@@ -160,12 +140,6 @@ def test_the_largest_index_among_admissible_arms(index, slack, alpha):
     assert left_out > 0
     if index == WILD:
         assert changed > 3
-
-
-@pytest.mark.parametrize("index", INDICES, ids=str)
-def test_with_infinite_slack_the_index_alone_decides(index):
-    for at in PLACES:
-        assert play(Certified(index, np.inf), at).arm == play(index, at).arm
 
 
 @pytest.mark.parametrize(("slack", "alpha"), [(1.0, 0.5), (2.0, 0.5), (8.0, 0.05)])
@@ -235,20 +209,6 @@ def test_an_interval_of_no_width_is_admissible_if_it_is_the_best():
 # -- uniform exploration, and the place in the stream -------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
-def test_exploration_is_by_two_uniforms_of_the_stream(epsilon):
-    at = place(4, 3, 7)
-    arm = play(Ucb(), at).arm
-    explored = 0
-    for number in range(200):
-        whether, which = uniforms(6, number, 2, EXPLORATION, 0)
-        expected = int(which * 7) if whether < epsilon else arm
-        rule = EpsilonGreedy(epsilon, Ucb())
-        assert play(rule, at, number=number, client=2, seed=6).arm == expected
-        explored += expected != arm
-    assert explored == 0 if epsilon == 0.0 else explored > 20
-
-
 RULES = [
     *INDICES, Thompson(), Certified(Thompson(), 8.0), EpsilonGreedy(0.4),
     EpsilonGreedy(0.4, Certified(Thompson(0.5, 10))),
@@ -272,13 +232,6 @@ def test_a_decision_depends_on_its_place_alone(rule):
         assert any(first[0, 0][0] != first[n, 0][0] for n in range(12))
         assert any(first[n, 0][0] != first[n, 1][0] for n in range(12))
         assert any(first[n, 0][0] != decided((n, 0), seed=10)[0] for n in range(12))
-
-
-def test_the_draws_behind_a_propensity_do_not_change_the_arm():
-    at = place(6, 4, 8)
-    for number in range(30):
-        arms = {play(Thompson(draws=m), at, number=number).arm for m in (0, 1, 50)}
-        assert len(arms) == 1
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5])

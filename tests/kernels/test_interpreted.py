@@ -1,4 +1,4 @@
-"""The same bits without compilation: random numbers, elementary functions, decisions."""
+"""The same bits without compilation: random numbers, elementary functions, decisions, runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-SCRIPT = """
+KERNELS = """
 import math
 import numpy as np
 from fedglb.kernels.elementary import exp, log, on_circle
@@ -33,18 +33,34 @@ for at in (place(1, 3, 6), learned(2, 5, 4)):
     ):
         print(rule, [play(rule, at, number=n)[:3] for n in range(3)])
 """
+RUNS = """
+import fedglb as fg
+for link in (fg.Logistic(), fg.Probit(), fg.Poisson(), fg.Identity()):
+    env = fg.Synthetic(fg.Problem(3, link, noise=0.5), clients=3, arms=4)
+    for algorithm in (
+        fg.fedglb_ucb(0.5, fg.Newton()), fg.fedglb_ucb_1(2, fg.LBFGS()), fg.fedglb_ucb_3(2),
+        fg.n_ucb_glm(), fg.dislinucb(0.5),
+    ):
+        for engine in ("compiled", "reference"):
+            run = fg.simulate(algorithm, env, 10, seed=1, engine=engine)
+            print(run.choices.tolist(), run.syncs, run.scalars)
+"""
 
 
-@pytest.mark.slow
-def test_the_same_bits_without_compilation():
+@pytest.mark.parametrize(
+    ("script", "lines"),
+    [pytest.param(KERNELS, 4 + 82 + 18, marks=pytest.mark.slow, id="kernels"),
+     pytest.param(RUNS, 40, id="runs")],
+)  # fmt: skip
+def test_the_same_without_compilation(script, lines):
     def output(**environment):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", SCRIPT],
+            [sys.executable, "-W", "error", "-c", script],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         return done.stdout
 
     compiled = output()
-    assert len(compiled.splitlines()) == 4 + 82 + 18
+    assert len(compiled.splitlines()) == lines
     assert output(NUMBA_DISABLE_JIT="1") == compiled

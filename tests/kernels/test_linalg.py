@@ -12,7 +12,6 @@ from fedglb.kernels.linalg import (
     REFRESH_EVERY,
     add_outer,
     add_sample,
-    asymmetry,
     cholesky,
     cholesky_by_rows,
     dot,
@@ -186,15 +185,6 @@ def test_ten_thousand_updates(case):
     assert np.abs(inverse - np.linalg.inv(A)).max() <= bound
 
 
-def test_weights():
-    X = stream(8, 3000, 5, clustered=False)
-    weights = np.random.default_rng(8).uniform(0.01, 3.0, 3000)
-    A, inverse, total = run(X, 0.1, weights=weights)
-    assert_allclose(A, 0.1 * np.eye(5) + (X.T * weights) @ X, rtol=1e-12, atol=1e-12)
-    assert_allclose(total, np.linalg.slogdet(A)[1] - 5 * math.log(0.1), rtol=1e-12)
-    assert_allclose(inverse, np.linalg.inv(A), rtol=0.0, atol=1e-15)
-
-
 @pytest.mark.parametrize("weight", [0.0, 1e-300, 0.3, 1.0, 1e6])
 @pytest.mark.parametrize("count", [0, REFRESH_EVERY - 1])
 def test_one_sample(weight, count):
@@ -243,9 +233,3 @@ def test_quadratics_and_definiteness_against_numpy(d):
     assert is_definite(2.0, A, -3.0, B, -least + 1e-6)
     assert not is_definite(2.0, A, -3.0, B, -least - 1e-6)
     assert not is_definite(1.0, A, 1.0, np.full((d, d), np.nan), 1.0)
-
-
-def test_asymmetry_is_the_largest_difference():
-    A = np.arange(9.0).reshape(3, 3)
-    assert asymmetry(A) == np.abs(A - A.T).max()
-    assert asymmetry(A + A.T) == 0.0

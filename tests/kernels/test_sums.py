@@ -17,11 +17,8 @@ from fedglb.kernels.pointers import call_derivatives
 from fedglb.kernels.sums import (
     BLOCK,
     LANES,
-    add_all_model_sums,
     add_derivatives,
     add_model_sums,
-    add_moments,
-    dots,
     sum_loss,
     sum_over_clients,
 )
@@ -88,25 +85,6 @@ def test_sums_are_added_to_what_is_there(name):
     assert_array_equal(hessian, whole[1])
 
 
-@pytest.mark.parametrize("length", [0, 8, 16, 80])
-def test_dots_are_sums_in_eight_lanes(length):
-    @kernel
-    def compiled(W, X, row):
-        return dots(W, X, row, length)
-
-    rng = np.random.default_rng(length)
-    W, X = rng.standard_normal((2, 90)), rng.standard_normal((5, 90))
-    expected = []
-    for w in W:
-        for x in X[2:4]:
-            lanes = [0.0] * LANES
-            for k in range(length):
-                lanes[k % LANES] += w[k] * x[k]
-            four = [lanes[k] + lanes[k + 4] for k in range(4)]
-            expected.append((four[0] + four[2]) + (four[1] + four[3]))
-    assert compiled(W, X, 2) == tuple(expected)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_many_derivatives_are_the_scalar_ones_to_the_bit(name):
     link = FAMILIES[name].link
@@ -171,49 +149,6 @@ def test_sums_at_a_model_are_derivatives_there(name):
         assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("covered", [0, 5, 16])
-def test_sums_at_a_model_grow_row_by_row(covered):
-    """A client that answers now and goes on has what one has that adds all rows at once."""
-    X, y, theta = random_samples("poisson", 20, 3)
-    link = FAMILIES["poisson"].link
-    gradient, hessian = np.zeros(3), np.zeros((3, 3))
-    for first, last in ((0, max(covered, 4)), (max(covered, 4), 17), (17, 20)):
-        left = max(min(covered, last) - first, 0)
-        add_model_sums(
-            X[first:last], y[first:last], left, theta, link.compiled_functions, gradient, hessian
-        )
-    whole = model_sums("poisson", X, y, theta, covered)
-    assert_array_equal(gradient, whole[0])
-    assert_array_equal(hessian, whole[1])
-
-
-def test_sums_at_a_model_of_all_clients_are_each_ones():
-    clients, d = 3, 2
-    last, covered = np.array([5, 0, 9]), np.array([3, 0, 9])
-    samples = [random_samples("logistic", 9 + i, d) for i in range(clients)]
-    X = np.stack([x[:9] for x, _, _ in samples])
-    y = np.stack([values[:9] for _, values, _ in samples])
-    theta = samples[0][2]
-    gradients, hessians = np.zeros((clients, d)), np.zeros((clients, d, d))
-    functions = FAMILIES["logistic"].link.compiled_functions
-    add_all_model_sums(X, y, covered, last, theta, functions, gradients, hessians)
-    for i in range(clients):
-        one = model_sums("logistic", X[i, : last[i]], y[i, : last[i]], theta, covered[i])
-        assert_array_equal(gradients[i], one[0])
-        assert_array_equal(hessians[i], one[1])
-    assert gradients[0].any()
-    assert not gradients[1].any()
-
-
-def test_moments():
-    X, y, _ = random_samples("identity", 40, 3)
-    covariance, moment = np.zeros((3, 3)), np.zeros(3)
-    add_moments(X[:13], y[:13], covariance, moment)
-    add_moments(X[13:], y[13:], covariance, moment)
-    assert_allclose(covariance, X.T @ X, rtol=1e-13, atol=1e-13)
-    assert_allclose(moment, X.T @ y, rtol=1e-13, atol=1e-13)
-
-
 # -- samples that repeat: what is kept of them, and sums over that ---------------------------------
 
 D = 4
@@ -246,17 +181,6 @@ def sums(name, X, y, theta, merged, *, first=0, with_hessian=True):
 
 def over_samples(name, X, y, theta):
     return *derivatives(name, X, y, theta), loss(name, X, y, theta)
-
-
-def test_each_is_kept_once_in_the_order_of_its_first_occurrence():
-    X, y, _ = repeated(300, 7)
-    merged = tables(X, y)
-    first = np.sort(np.unique(X, axis=0, return_index=True)[1])
-    assert (merged.different[0], merged.taken[0]) == (7, 300)
-    assert_array_equal(merged.X[0, :7], X[first])
-    for k in range(7):
-        same = (X[first[k]] == X).all(axis=1)
-        assert (merged.times[0, k], merged.y[0, k]) == (same.sum(), y[same].sum())
 
 
 @pytest.mark.parametrize("different", [1, 7, MOST, MOST + 1, 200])

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import pickle
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import fedglb as fg
-from tests.links.families import FAMILIES, Bump, Dip, Hyperbolic, KnownHyperbolic, Positive
+from tests.links.families import FAMILIES, Bump, Dip, KnownHyperbolic, Positive
 
 LINKS = {f.link.name: f.link for f in FAMILIES.values()} | {
     link.name: link for link in (Positive(), Dip(), Bump())
@@ -160,24 +158,6 @@ def test_pickle(name):
     assert [other for other in LINKS.values() if other == link] == [link]  # equality is by type
     assert again.mean(0.3) == link.mean(0.3)
     assert again.sample(0.4, 0.2, 1.0) == link.sample(0.4, 0.2, 1.0)
-
-
-@pytest.mark.slow
-def test_pickle_to_another_process(pytestconfig):
-    program = (
-        "import pickle, sys\n"
-        "links = pickle.load(sys.stdin.buffer)\n"
-        "print([(k.name, k.mean(0.3)) for k in links])\n"
-    )
-    links = [fg.Logistic(), Hyperbolic()]
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=pickle.dumps(links),
-        capture_output=True,
-        check=True,
-        cwd=pytestconfig.rootpath,
-    )
-    assert done.stdout.decode().strip() == repr([(k.name, k.mean(0.3)) for k in links])
 
 
 # -- what the likelihood-ratio sets rest on -------------------------------------------------------

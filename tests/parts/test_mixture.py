@@ -1,9 +1,9 @@
-"""The kernels of Theorems M and L against their formulas, and where floats end."""
+"""The kernels of Theorems M and L against `tests.plain_mixture`, and where floats end."""
 
 from __future__ import annotations
 
 import math
-from math import log, log1p, sqrt
+from math import log, sqrt
 
 import numpy as np
 import pytest
@@ -17,93 +17,86 @@ from fedglb.parts.mixture import (
     local_radius,
     local_terms,
 )
-from tests.parts.mixture_formulas import (
-    heat,
-    kappa,
-    plain_global_set,
-    plain_radius,
-    plain_terms,
+from tests import plain_mixture
+from tests.parts.confidence.mixture_data import (
+    IDENTITY,
+    LOGISTIC,
+    POISSON,
+    Local,
+    Model,
+    concordance,
+    draw,
+    in_ball,
+    plain_problem,
     prior,
 )
 
+LINKS = [LOGISTIC, POISSON, IDENTITY]
 
-def fits():
-    """Fits of all kinds: with and without the ball, one exchange and exact residuals."""
-    rng = np.random.default_rng(5)
+
+def models(rng):
+    """Models of all kinds: with and without the ball, one exchange and exact residuals."""
     for dim in (1, 2, 10):
         for S in (0.3, 1.0, 3.0):
             for size in (0.1, 10.0, 1e4):
                 for one_exchange in (False, True):
                     h = np.sort(size * rng.uniform(0.05, 1.0, dim))
-                    yield (
-                        Fit(
-                            h,
-                            rng.choice([0.1, 1.0, 30.0]),
-                            0.3 * one_exchange,
-                            0.4 * one_exchange,
-                            np.zeros(dim) if one_exchange else rng.normal(size=dim),
-                            S**2 * rng.choice([0.2, 1.0]),
-                        ),
-                        S,
-                    )
-
-
-CASES = list(fits())
+                    theta = rng.normal(size=dim)
+                    theta *= S * sqrt(rng.choice([0.2, 1.0])) / np.linalg.norm(theta)
+                    e = None if one_exchange else rng.normal(size=dim)
+                    ell, q = rng.choice([0.1, 1.0, 30.0]), 0.3 * one_exchange
+                    yield Model(theta, np.diag(h), ell, q, 0.4 * one_exchange, e), S
 
 
 def radius(terms, dim, S, s_bar, delta, gain=0.0, step=0.0, m2=0.0, theta_square=0.0, trace=-1.0):
     return local_radius(gain, step, m2, theta_square, trace, dim, S, s_bar, delta, *terms[:-1])
 
 
-@pytest.mark.parametrize("s", [0.0, 0.46, 1.0])
-def test_the_global_set_is_theorem_m(s):
-    for fit, S in CASES:
-        assert_allclose(global_set(fit, S, s, 0.05), plain_global_set(fit, S, s, 0.05), rtol=1e-10)
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
+def test_the_global_set_is_theorem_m(link):
+    for model, S in models(np.random.default_rng(5)):
+        found = global_set(model.fit, S, concordance(link, S), 0.05)
+        expected = plain_mixture.global_set(plain_problem(link, S), model.plain, 0.05)
+        W = found.curvature * model.H + found.shift * np.eye(len(model.theta))
+        assert_allclose(W, expected.W, rtol=1e-10)
+        assert_allclose(found.radius, expected.rho, rtol=1e-10)
+        assert_allclose(found[3:], (expected.r, expected.width), rtol=1e-10)
 
 
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 @pytest.mark.parametrize("reach", [0.0, 0.2, 1.5])
-def test_the_local_terms_are_those_of_the_component_that_starts_smallest(reach):
-    chosen = set()
-    for fit, S in CASES:
-        dim, h = len(fit.eigenvalues), fit.eigenvalues
-        found = {}
-        for j in range(30):
-            u, truth, _ = prior(j, dim, S)
-            if h[0] + fit.ell - truth * u > 0.0:
-                terms = plain_terms(j, fit, S, reach)
-                X = plain_radius(0, 0, 0, fit.theta_square, -1.0, dim, S, 1.0, 0.01, terms)
-                found[j] = (X * terms.widening, terms)
-        j = min(found, key=lambda j: found[j][0])
-        chosen.add(j)
-        assert_allclose(local_terms(fit, S, 1.0, reach, 0.01), found[j][1], rtol=1e-10)
-    assert 0 in chosen
+def test_the_local_set_is_theorem_l_of_the_component_that_starts_smallest(link, reach):
+    rng, chosen = np.random.default_rng(6), set()
+    for model, S in models(rng):
+        dim, p = len(model.theta), plain_problem(link, S)
+        j = plain_mixture.local_component(p, model.plain, reach, delta=12 * 0.01, N=1)
+        terms = local_terms(model.fit, S, concordance(link, math.inf), reach, 0.01)
+        for count in (0, 1, 5, 20):
+            local = Local(model, draw(rng, link, in_ball(rng, min(S, 1.0), dim), count))
+            expected = local.plain_set(S, reach, j, log(1.0 / (0.02 * j.weight)))
+            X = local.radius(S, 0.02, terms)
+            found = (X, X * terms.widening)
+            assert_allclose(found, (expected.X, expected.radius), rtol=1e-9)
+        chosen.add(j.v)
+    assert 0.0 in chosen
     assert len(chosen) > 2
 
 
-def test_the_local_radius_is_theorem_l():
-    rng = np.random.default_rng(6)
-    for fit, S in CASES:
-        dim = len(fit.eigenvalues)
-        terms = local_terms(fit, S, 1.0, 0.3, 0.01)
-        for _ in range(5):
-            gain, step, m2, theta_square = rng.uniform(0.0, [3.0, 1.5, 4.0, 2.0 * S**2])
-            given = (gain, step, m2, theta_square, -1.0, dim, S, 1.0, 0.02)
-            assert_allclose(local_radius(*given, *terms[:-1]), plain_radius(*given, terms))
-
-
+@pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)
 @pytest.mark.parametrize("S", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("ridge", [0.01, 1.0, 50.0])
-def test_the_first_epoch_starts_at_the_origin(S, ridge):
-    dim, s = 4, math.tanh(S / 2.0)
+def test_the_first_epoch_starts_at_the_origin(link, S, ridge):
+    rng, dim = np.random.default_rng(7), 4
+    s = concordance(link, S)
     terms = first_epoch_terms(dim, S, s, ridge)
-    c = heat(S**2 / dim) * S**2 / dim
-    log_det = max(dim * log(c * ridge), 0.0)
-    curvature = kappa(s * S)
-    expected = (log_det, 2.0 * log(2.0), ridge, dim / S**2, curvature, 0.0, 0.0, 1.0, 1.0)
-    assert_allclose(terms, expected, rtol=1e-10)
-    for trace in (0.0, 0.3, 100.0):  # both of the two bounds are the smaller one somewhere
-        given = (log1p(trace), 0.2, 0.1, 0.5, trace, dim, S, 1.0, 0.02)
-        assert_allclose(local_radius(*given, *terms[:-1]), plain_radius(*given, terms), rtol=1e-10)
+    assert (terms.ell, terms.drift, terms.residual, terms.stretch, terms.widening) == (
+        ridge, 0.0, 0.0, 1.0, 1.0,
+    )  # fmt: skip
+    for count in (0, 1, 20, 400):  # both of the two bounds are the smaller one somewhere
+        own = draw(rng, link, in_ball(rng, min(S, 1.0), dim), count)
+        local = Local(Model(np.zeros(dim), np.zeros((dim, dim)), ridge), own)
+        expected = local.plain_set(S, s * S, prior(0, dim, S), log(1.0 / (0.02 * 0.5)), first=True)
+        assert_allclose(local.radius(S, 0.02, terms, first=True), expected.X, rtol=1e-9)
 
 
 def test_a_lead_that_is_not_positive_bounds_nothing():

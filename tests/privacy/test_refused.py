@@ -74,7 +74,7 @@ def test_rewards_without_a_bound_are_refused(link):
     problem = fg.Problem(2, link, noise=1.0)
     algorithm = fg.fedglb_private(2, privacy=PRIVACY)
     env = fg.Synthetic(problem, clients=3, arms=4)
-    with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit = None: .* no bound"):
+    with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit = None: .*no bound"):
         fg.simulate(algorithm, env, 10)
     with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit"):
         algorithm.setting(problem, 3, 10)

@@ -83,16 +83,6 @@ def test_each_client_has_a_stream_of_random_numbers():
     assert stream_of("shop-1") == stream_of("shop-1") != stream_of("shop-2")
 
 
-def test_any_number_of_arms_each_time():
-    c = client(fg.n_ons_glm())
-    for K in (1, 2, 40):
-        assert 0 <= c.choose(samples(K)[0]) < K
-
-
-def test_ties_go_to_the_lowest_index():
-    assert client(fg.n_ons_glm()).choose(samples(30)[0]) == 0  # a fresh A: all widths are equal
-
-
 def test_a_trigger_speaks_with_its_step():
     c = client(fg.fedglb_ucb(0.0))
     assert c.observe([1.0, 0.0, 0.0], 1.0, t=4) == [SyncRequest(0, 4, 0)]

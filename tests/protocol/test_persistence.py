@@ -132,28 +132,6 @@ def test_restarting_before_every_message_changes_nothing(name):
         assert {(GATHERING, False), (SOLVING, False), (SOLVING, True)} <= restarting.phases
 
 
-def test_names_as_identities():
-    algorithm = fg.fedglb_ucb(1.0, fg.Newton())
-    setting = algorithm.setting(fg.Problem(2), 2, None)
-    names = ["shop-17", "shop-3"]
-    clients = {name: fg.Client(name, algorithm, setting) for name in names}
-    coordinator = fg.Coordinator(algorithm, setting, names)
-    queue = []
-    for t in range(1, 30):
-        for name in names:
-            queue += clients[name].observe([0.6, 0.8], float(t % 2), t)
-            while queue:
-                message = queue.pop(0)
-                saved = through_a_file(coordinator.to_arrays())
-                coordinator = fg.Coordinator.from_arrays(algorithm, setting, saved)
-                if message.upward:
-                    queue += coordinator.receive(message)
-                else:
-                    queue += clients[message.client].receive(message)
-    assert coordinator.syncs > 0
-    assert coordinator.last_update.client in names
-
-
 def test_outstanding_requests_are_asked_again_after_a_restart():
     algorithm, problem = communicating()["newton"], fg.Problem(D)
     steady, lossy = Federation(algorithm, problem, N, T), Federation(algorithm, problem, N, T)

@@ -33,15 +33,6 @@ def test_the_engines_agree(kind, name, monkeypatch):
     agree(*play(EVERY[name], ENVIRONMENTS[kind]))
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_the_engines_agree_for_every_link(link):
-    env = fg.Delayed(fg.Heterogeneous(fg.Synthetic(LINKS[link], N, K), 0.3), 2)
-    agree(*play(ALGORITHMS["FedGLB-UCB"], env))
-    if LINKS[link].link.likelihood:
-        for algorithm in (fg.fedglb_auto(), fg.fedglb_mix(0.3)):
-            agree(*play(algorithm, env))
-
-
 @pytest.mark.parametrize("clients", [N, 1])
 def test_a_reward_that_comes_after_the_end_is_never_learned(clients):
     env = fg.Delayed(fg.Synthetic(LINKS["logistic"], clients, K), T)

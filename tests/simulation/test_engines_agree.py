@@ -491,30 +491,24 @@ def of_nothing(vectors, matrices, counters, X, y, functions, constants):
     counters[1] += 1.0
 
 
-@pytest.mark.parametrize("function", [of_too_few, of_the_wrong_type, of_nothing, lambda *values: 0])
-def test_what_is_not_a_kernel_of_the_right_kind_is_refused(function):
-    class Wrong(Ons):
-        step = staticmethod(function)
-
-    algorithm = fg.Algorithm("x", Wrong(), None, Never(), fg.Fixed(1.0))
-    with pytest.raises(fg.InvalidInput, match=r"Wrong\.step"):
-        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
-
-
 @kernel
 def whole_number(vectors, counters, numbers, constants):
     return 1
 
 
-class WholeNumber(fg.Fixed):
-    formula = staticmethod(whole_number)
-
-
-def test_a_radius_of_another_type_is_refused_not_misread():
-    with pytest.raises(fg.InvalidInput, match=r"WholeNumber\.formula.*returns"):
-        fg.simulate(
-            fg.n_ons_glm(confidence=WholeNumber(1.0)), fg.Synthetic(LINKS["logistic"], 2, 3), 6
-        )
+@pytest.mark.parametrize(
+    ("base", "member", "function"),
+    [
+        (Ons, "step", of_too_few), (Ons, "step", of_the_wrong_type), (Ons, "step", of_nothing),
+        (Ons, "step", lambda *values: 0), (fg.Fixed, "formula", whole_number),
+    ],
+)  # fmt: skip
+def test_what_is_not_a_kernel_of_the_right_kind_is_refused(base, member, function):
+    part = type("Wrong", (base,), {member: staticmethod(function)})
+    local, radius = (part(), fg.Fixed(1.0)) if base is Ons else (Ons(), part(1.0))
+    algorithm = fg.Algorithm("x", local, None, Never(), radius)
+    with pytest.raises(fg.InvalidInput, match=rf"Wrong\.{member}"):
+        fg.simulate(algorithm, fg.Synthetic(LINKS["logistic"], 2, 3), 6)
 
 
 @kernel
@@ -596,12 +590,6 @@ def test_a_state_that_depends_on_the_client_is_refused():
     assert fg.simulate(algorithm, env, T, 3, engine="reference").syncs > 0
 
 
-def test_an_observer_needs_the_reference_engine():
-    env = fg.Synthetic(LINKS["logistic"], 2, 3)
-    with pytest.raises(fg.InvalidInput, match="observer"):
-        fg.simulate(fg.n_ons_glm(), env, 6, observer=lambda t, i, client: None)
-
-
 # -- parts past the paper --------------------------------------------------------------------------
 
 
@@ -622,13 +610,6 @@ def test_every_clock_and_threshold(clock, threshold):
         assert {0.0: run.syncs == N * 18, math.inf: run.syncs == 0}.get(threshold, run.syncs > 1)
     ons = agree(*play(fg.fedglb_ucb(threshold, fg.Newton(), clock=clock), env, 18))
     assert (ons.syncs > 0) == (threshold < math.inf)
-
-
-def test_the_clocks_differ():
-    """Where clients act now and then, steps since the model are more than own samples."""
-    few = recorded(rewards=True, active=True)
-    steps, own = (agree(*play(fg.fedglb_mix(6.0, clock=c), few)) for c in ("steps", "own samples"))
-    assert steps.updates["t"][0] < own.updates["t"][0]
 
 
 @pytest.mark.parametrize("solver", ["one exchange", "newton"])
@@ -671,27 +652,3 @@ def test_rules_of_choice_with_the_algorithms_of_the_paper():
         for rule in ("Bayes", "EpsilonGreedy, Thompson", "Certified"):
             changed = dataclasses.replace(algorithm, choice=RULES[rule])
             agree(*play(changed, fg.Synthetic(LINKS["identity"], N, K), 18))
-
-
-def test_a_rule_draws_anew_with_another_seed_and_for_each_client():
-    """All clients are offered the same, and nobody learns: only the streams tell them apart."""
-    arms = np.tile(np.eye(3), (30, N, 1, 1))
-    means, uniforms = np.full((30, N, 3), 0.5), np.zeros((30, N))
-    still = fg.Recorded(fg.Problem(3), arms, means, uniforms)
-    algorithm = fg.fedglb_mix(math.inf, fg.EpsilonGreedy(1.0))
-    one, two = (fg.simulate(algorithm, still, 30, seed).choices for seed in (1, 2))
-    assert (one != two).any()
-    assert (one[:, 0] != one[:, 1]).any()
-    assert (one[:-1, 0] != one[1:, 0]).any()
-
-
-def test_propensities_are_those_of_the_rule():
-    env = fg.Synthetic(LINKS["logistic"], N, K)
-    run = fg.simulate(fg.fedglb_mix(0.5, fg.EpsilonGreedy(0.3, fg.Ucb())), env, 60, 1)
-    assert set(np.unique(run.propensities)) == {0.3 / K, 0.3 / K + 0.7}
-    assert (run.propensity_errors == 0.0).all()
-    thompson = fg.simulate(fg.fedglb_mix(0.5, fg.Thompson(draws=9)), env, 60, 1)
-    p, error = thompson.propensities, thompson.propensity_errors
-    assert_array_equal(np.unique(np.round(10 * p, 9) % 1.0), [0.0])
-    assert p.min() >= 0.1  # the arm that was played won once
-    np.testing.assert_allclose(error, np.sqrt(p * (1.0 - p) / 10.0), rtol=1e-12, atol=0.0)

@@ -100,7 +100,7 @@ def test_a_copy_goes_on_by_itself(monkeypatch):
 
 def test_what_is_refused_on_the_way_out():
     for given, said in (
-        ({"client": 4, "horizon": 5}, r"client = 4: .* <= 3"),
+        ({"client": 4, "horizon": 5}, r"client = 4: .*<= 3"),
         ({}, r"horizon = None"),
         ({"horizon": 5, "seed": -1}, r"seed = -1"),
     ):

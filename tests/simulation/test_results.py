@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -36,12 +35,6 @@ def test_the_regret_of_each_client_is_that_of_its_choices(engine):
     assert_array_equal(run.regrets, expected)
     assert_allclose(run.client_regret.sum(), run.regret, rtol=1e-12)
     assert_allclose(run.regrets.sum(axis=1).cumsum(), run.trace["regret"], rtol=1e-12)
-
-
-def test_it_is_the_same_however_steps_are_dealt_into_blocks(monkeypatch):
-    run = fg.simulate(fg.n_ons_glm(), ENV, 30)
-    monkeypatch.setattr("fedglb.environments.base.BLOCK_NUMBERS", 7 * 4 * 5 * 3)
-    assert_array_equal(fg.simulate(fg.n_ons_glm(), ENV, 30).client_regret, run.client_regret)
 
 
 def test_the_table_of_interactions():
@@ -172,30 +165,3 @@ def test_learning_helps():
     random = float((block.means.max(axis=2) - block.means.mean(axis=2)).sum())
     run = fg.simulate(fg.fedglb_ucb(0.5, fg.Newton(), exploration=0.05), ENV, 40, seed=1)
     assert run.regret < 0.75 * random
-
-
-SCRIPT = """
-import fedglb as fg
-for link in (fg.Logistic(), fg.Probit(), fg.Poisson(), fg.Identity()):
-    env = fg.Synthetic(fg.Problem(3, link, noise=0.5), clients=3, arms=4)
-    for algorithm in (
-        fg.fedglb_ucb(0.5, fg.Newton()), fg.fedglb_ucb_1(2, fg.LBFGS()), fg.fedglb_ucb_3(2),
-        fg.n_ucb_glm(), fg.dislinucb(0.5),
-    ):
-        for engine in ("compiled", "reference"):
-            run = fg.simulate(algorithm, env, 10, seed=1, engine=engine)
-            print(run.choices.tolist(), run.syncs, run.scalars)
-"""
-
-
-def test_the_kernels_do_the_same_without_compilation():
-    def output(**environment):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env={**os.environ, **environment},
-            capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        return done.stdout
-
-    compiled = output()
-    assert len(compiled.splitlines()) == 40
-    assert output(NUMBA_DISABLE_JIT="1") == compiled

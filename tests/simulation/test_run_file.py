@@ -61,29 +61,6 @@ def test_all_of_a_run_comes_back(name, tmp_path):
     assert_array_equal(again.propensities, run.propensities)
 
 
-def test_a_file_that_is_there_is_replaced_and_nothing_else_is_left(run, tmp_path):
-    path = tmp_path / "a.run"
-    path.write_text("something else")
-    run.save(path)
-    same(run, fg.load_run(path))
-    assert [p.name for p in tmp_path.iterdir()] == ["a.run"]
-
-
-def test_a_failed_write_leaves_the_old_file(run, tmp_path, monkeypatch):
-    path = tmp_path / "a.run"
-    run.save(path)
-    before = path.read_bytes()
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("fedglb.io.atomic.os.replace", full)
-    with pytest.raises(OSError, match="No space"):
-        simulate(ALGORITHMS["no model"], ENV, 20).save(path)
-    assert path.read_bytes() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["a.run"]
-
-
 @pytest.mark.parametrize("name", ["updates", "private", "private, all options"])
 def test_stored_names_and_what_is_private(name, tmp_path):
     run = simulate(ALGORITHMS[name], ENV, 20, seed=1)

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedglb.kernels.layout import CENTRE, HIGH, INVERSE, LOW
+from fedglb.kernels.layout import CENTRE, INVERSE
 from fedglb.parts.choice import Bayes, Certified, EpsilonGreedy, Greedy, Sigma, Thompson, Ucb
-from tests.parts.choice.decisions import DISPERSION, admissible, place, play
+from tests.parts.choice.decisions import DISPERSION, place, play
 
 AT = place(21, 3, 5)
 K = 5
 SCALE = 1.5
-REWARDS = np.array([0.3, 0.9, 0.1, 0.5, 0.7])
 
 
 def simulated(at, n=400_000, allowed=None):
@@ -87,42 +86,6 @@ def test_the_estimate_is_right_within_its_error():
     off = np.abs(propensities - truth[arms]) / errors
     assert 0.93 < np.mean(off < 2.0) < 0.98  # the normal law says 0.954
     assert np.mean(off < 1.0) < 0.75  # and 0.68: the error is not overstated either
-
-
-def test_certified_thompson_estimates_the_law_of_what_is_played():
-    work = play(Certified(Greedy(), 1.5), AT, alpha=0.4).work
-    allowed = admissible(work[LOW], work[HIGH], 1.5)
-    assert 1 < allowed.sum() < K
-    truth = simulated(AT, allowed=allowed)
-    m = 200
-    arms, propensities, _ = decisions(Certified(Thompson(SCALE, m), 1.5), 500, alpha=0.4)
-    assert set(arms) == set(np.flatnonzero(allowed))
-    for arm in set(arms):
-        assert close((propensities[arms == arm] * (m + 1) - 1) / m, truth[arm])
-
-
-def test_epsilon_greedy_around_thompson():
-    """An arm that was drawn uniformly has not won the first draw."""
-    epsilon, m = 0.5, 200
-    arms, propensities, errors = decisions(EpsilonGreedy(epsilon, Thompson(SCALE, m)), 1_500)
-    winners, *_ = decisions(Thompson(SCALE, 0), 1_500)
-    truth = simulated(AT)
-    estimates = (propensities - epsilon / K) / (1.0 - epsilon)
-    np.testing.assert_allclose(
-        errors, (1.0 - epsilon) * np.sqrt(estimates * (1.0 - estimates) / (m + 1)), atol=1e-12
-    )
-    wins = estimates * (m + 1) - (arms == winners)
-    np.testing.assert_allclose(wins, np.round(wins), atol=1e-9)
-    assert 0.3 < np.mean(arms != winners) < 0.5  # ε(1 − 1/K) = 0.4
-    for arm in range(K):
-        assert close(wins[arms == arm] / m, truth[arm])
-
-
-def test_without_draws_there_is_no_estimate():
-    for rule in (Thompson(draws=0), EpsilonGreedy(0.2, Thompson(draws=0))):
-        decision = play(rule, AT)
-        assert math.isnan(decision.propensity)
-        assert math.isnan(decision.error)
 
 
 # -- what propensities are for: how would another rule have done? -------------------------------

@@ -1,13 +1,14 @@
-"""Every radius once more, straight from the lemmas and from the samples, with explicit matrices."""
+"""What `tests.plain` needs for a radius, from the samples of a trace, with explicit matrices."""
 
 from __future__ import annotations
 
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
-from numpy.linalg import norm, slogdet, solve
+from numpy.linalg import slogdet, solve
 
 from fedglb.setting import Setting
+from tests import plain
 from tests.parts.confidence.traces import Moment, Sync, dual_norm
 
 
@@ -22,16 +23,15 @@ def gradient(link, X, y, theta, ridge):
     return X.T @ (link.mean(X @ theta) - y) + ridge * theta
 
 
+def plain_problem(s: Setting) -> plain.Problem:
+    p = s.problem
+    return plain.Problem(p.link.name, p.S, p.R, p.c_mu, s.ridge, s.delta)
+
+
 def global_radius(s: Setting, A, g, nu, theta, delta) -> float:
-    """r_g(δ), term by term."""
-    c, S, R, length = s.problem.c_mu, s.problem.S, s.problem.R, float(norm(theta))
-    log_ratio = log_det(A) - log_det(s.ridge / c * np.eye(len(A)))
-    return (
-        dual_norm(g + nu * theta, A) / c
-        + sqrt(nu * length * max(S - length, 0.0) / c)
-        + R / c * sqrt(log_ratio + 2.0 * log(1.0 / delta))
-        + sqrt(s.ridge / c) * S
-    )
+    """r_g(δ), its first term from the gradient."""
+    fit = plain.Fit(theta, nu, dual_norm(g + nu * theta, A), theta, 0.0)
+    return plain._r_g(plain_problem(s), A, delta, fit)
 
 
 def sync_global_radius(m: Moment, sync: Sync, delta: float) -> float:
@@ -41,16 +41,6 @@ def sync_global_radius(m: Moment, sync: Sync, delta: float) -> float:
     A = s.ridge / s.problem.c_mu * np.eye(len(theta)) + X.T @ X
     g = gradient(m.link, X, sync.y, theta, s.ridge)
     return global_radius(s, A, g, sync.solution.multiplier, theta, delta)
-
-
-def local_bound(regret: float, c: float, R: float, delta: float, steps: int = 8) -> float:
-    """β_local = q² − 1."""
-    a, f = 1.0 + 2.0 * regret / c, 2.0 * sqrt(2.0) * R / c
-    q2 = 2.0 * a + f**2 * log(sqrt(4.0 * a + f**4 / (4.0 * delta**2)) / delta)
-    for _ in range(steps):
-        L = log(sqrt(q2) / delta)
-        q2 = (f * sqrt(L) / 2.0 + sqrt(f**2 * L / 4.0 + a)) ** 2
-    return q2 - 1.0
 
 
 def gradient_norms(m: Moment, A: np.ndarray) -> float:
@@ -73,7 +63,7 @@ def ellipse(prior: float, X, z):
 def fedglb(m: Moment):
     """A, b, centre, α of Lemma "FedGLB"."""
     s = m.setting
-    c, S, R, N = s.problem.c_mu, s.problem.S, s.problem.R, s.clients
+    c, S, N = s.problem.c_mu, s.problem.S, s.clients
     if m.sync is None:
         r, beta_global = sqrt(s.ridge / c) * S, 0.0
         old = np.zeros(0)
@@ -85,7 +75,7 @@ def fedglb(m: Moment):
     A_last = s.ridge / c * np.eye(len(m.star)) + m.old_X.T @ m.old_X
     B2 = gradient_norms(m, A_last) / (2.0 * c) + c / 2.0 * r**2
     e = m.epoch
-    beta_local = local_bound(B2, c, R, s.delta / (2.0 * N * e * (e + 1)))
+    beta_local = plain._beta_local(plain_problem(s), B2, s.delta / (2.0 * N * e * (e + 1)))
     X, z = np.concatenate([m.old_X, m.X]), np.concatenate([old, m.z])
     A, b, centre, rest = ellipse(s.ridge / c, X, z)
     return A, b, centre, sqrt(max(beta_global + beta_local + s.ridge / c * S**2 + rest, 0.0))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import log, pi, tanh
+from math import inf, log, pi, tanh
 
 import numpy as np
 from numpy.linalg import cholesky, eigh, inv, norm, slogdet, solve
 
 import fedglb as fg
 from fedglb.kernels.ball import minimise_quadratic
-from fedglb.parts.mixture import Fit
+from fedglb.parts.mixture import Fit, local_radius
 from fedglb.parts.self_concordance import taylor_excess
+from tests import plain, plain_mixture
 
 LOGISTIC, POISSON, IDENTITY = fg.Logistic(), fg.Poisson(), fg.Identity()
+NOISE = 0.5  # R of the identity link
 
 
 def concordance(link, radius) -> float:
@@ -54,7 +56,7 @@ def in_ball(rng, S, dim):
     return direction / norm(direction) * S * rng.choice([1.0, rng.uniform(), rng.uniform()])
 
 
-def draw(rng, link, theta, count, noise=0.5) -> Data:
+def draw(rng, link, theta, count, noise=NOISE) -> Data:
     """Samples of the parameter θ, with arms of all lengths up to 1."""
     X = np.array([in_ball(rng, 1.0, len(theta)) for _ in range(count)]).reshape(count, len(theta))
     X *= rng.uniform(0.3, 1.0, len(theta))  # some directions are seen less
@@ -84,6 +86,20 @@ class Model:
         e = np.zeros(len(h)) if self.residual is None else U.T @ self.residual
         square = float(self.theta @ self.theta)
         return Fit(np.maximum(h, 0.0), self.ell, self.drift, self.bound, e, square)
+
+    @property
+    def plain(self) -> plain_mixture.Model:
+        e = np.zeros(len(self.H)) if self.residual is None else self.residual
+        return plain_mixture.Model(self.theta, self.H, self.ell, e, self.bound, self.drift)
+
+
+def plain_problem(link, S) -> plain.Problem:
+    return plain.Problem(link.name, S, NOISE, 1.0, 1.0, 0.05)
+
+
+def prior(j, dim, S) -> plain_mixture.Component:
+    """Component j of the mixture."""
+    return plain_mixture.components(plain_problem(LOGISTIC, S), dim, below=4.0**j)[j]
 
 
 def newton_step(data: Data, start, ridge, S):
@@ -150,6 +166,16 @@ class Local:
         m2 = max(-self.u @ self.G - ell * self.u @ self.u, 0.0)
         trace = np.trace(self.own.hessian(self.model.theta)) if first else -1.0
         return gain, norm(self.u), m2, self.theta @ self.theta, trace
+
+    def radius(self, S, delta, terms, first=False) -> float:
+        """The kernel's X of Theorem L."""
+        s_bar = concordance(self.own.link, inf)
+        return local_radius(*self.given(first), len(self.G), S, s_bar, delta, *terms[:-1])
+
+    def plain_set(self, S, r, j, log_term, first=False) -> plain_mixture.LocalSet:
+        """Theorem L for component j, where `log_term` is log(1/(w_jδ))."""
+        p, own = plain_problem(self.own.link, S), plain_mixture.Samples(self.own.X, self.own.y)
+        return plain_mixture.local_set(p, self.model.plain, own, j, r, log_term, first)
 
 
 def log_evidence(data: Data, centre, precision, star, nodes=71, width=11.0) -> float:

@@ -91,21 +91,3 @@ def test_coverage_in_many_runs(name, link, setting, record_property):
     record_property("worst", float(seen.worst.max()))
     assert seen.lost <= DELTA
     assert 0.0 < seen.median < 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize(
-    "solver",
-    [
-        fg.AGD(),
-        fg.AGD(stop="fixed", rounds=3),
-        fg.LBFGS(),
-        fg.Newton(tolerance=1e-3),
-    ],
-    ids=["agd", "agd, 3 rounds", "lbfgs", "newton 1e-3"],
-)
-@pytest.mark.parametrize("preset", [fg.fedglb_ucb, fg.fedglb_ucb_1], ids=["FedGLB", "GlobalModel"])
-def test_coverage_with_every_solver(preset, solver, link):
-    seen = coverage(preset(5, solver, 1.0, 0.05, DELTA), small_problem(link), 60, range(300))
-    assert seen.lost <= DELTA

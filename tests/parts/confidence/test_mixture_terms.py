@@ -13,9 +13,7 @@ from numpy.testing import assert_allclose
 
 from fedglb.parts.mixture import (
     component,
-    first_epoch_terms,
     global_set,
-    local_radius,
     local_terms,
 )
 from fedglb.parts.self_concordance import (
@@ -39,8 +37,10 @@ from tests.parts.confidence.mixture_data import (
     log_evidence,
     newton_step,
     one_exchange,
+    plain_problem,
+    prior,
 )
-from tests.parts.mixture_formulas import plain_terms, prior, set_of
+from tests.plain_mixture import component_radius
 
 LINKS = [LOGISTIC, POISSON, IDENTITY]
 EVERYWHERE = np.inf
@@ -116,14 +116,15 @@ def three_valued(mean):
     return {0.0: 1.0 - mean - middle / 2.0, 0.5: middle, 1.0: mean - middle / 2.0}
 
 
-def mean_of_mixture(law, star, centre, precision, steps) -> float:
+def mean_of_mixture(law, star, component, steps) -> float:
     """E Z after some steps, over all paths of rewards, Z an integral over the prior."""
     dim = len(star)
+    u, v, _ = prior(component, dim, 1.5)
     axis = np.linspace(-9.0, 9.0, 61)
     xi = np.array(list(product(axis, repeat=dim)))
     weight = np.exp(-0.5 * (xi**2).sum(axis=1))
     weight /= weight.sum()
-    theta = centre + xi / sqrt(precision)
+    theta = star * (v > 0.0) + xi / sqrt(u)
     values = list(law(0.5))
     total = 0.0
     for path in product(values, repeat=steps):
@@ -140,15 +141,13 @@ def mean_of_mixture(law, star, centre, precision, steps) -> float:
 @pytest.mark.parametrize("component", [0, 1, 2])
 def test_the_mixture_of_bernoulli_rewards_has_mean_1(dim, component):
     star = np.array([0.8, -1.1])[:dim]
-    u, truth, _ = prior(component, dim, 1.5)
-    assert_allclose(mean_of_mixture(bernoulli, star, truth * star, u, 5), 1.0, rtol=1e-12)
+    assert_allclose(mean_of_mixture(bernoulli, star, component, 5), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("component", [0, 1])
 def test_the_mixture_of_other_rewards_in_the_unit_interval_has_a_smaller_mean(component):
     star = np.array([0.8, -1.1])
-    u, truth, _ = prior(component, 2, 1.5)
-    assert 0.2 < mean_of_mixture(three_valued, star, truth * star, u, 4) < 1.0 - 1e-3
+    assert 0.2 < mean_of_mixture(three_valued, star, component, 4) < 1.0 - 1e-3
 
 
 def test_the_weights_sum_to_1():
@@ -200,14 +199,8 @@ def test_the_residual_of_one_count_meets_its_bound():
 
 def log_mixture(data, star, S, j) -> float:
     """log Z_j: the event of component j ends where it is log(1/(w_jδ))."""
-    u, truth, _ = prior(j, len(star), S)
-    return log_evidence(data, truth * star, u, star)
-
-
-def shift_of(model, S, j) -> float:
-    """ℓ − 1_j v_j."""
-    u, truth, _ = prior(j, len(model.theta), S)
-    return model.ell - truth * u
+    u, v, _ = prior(j, len(star), S)
+    return log_evidence(data, star * (v > 0.0), u, star)
 
 
 @pytest.mark.some(4)
@@ -225,11 +218,12 @@ def test_theorem_m_against_quadrature(link, kind):
         r = concordance(link, S) * norm(gap)
         for j in range(5):
             W = lower_curvature(r) * exp(-model.drift) * model.H
-            W = W + shift_of(model, S, j) * np.eye(dim)
+            own = prior(j, dim, S)
+            W = W + (model.ell - own.v) * np.eye(dim)
             if eigvalsh(W)[0] < 1e-9:
                 continue
-            delta = exp(-log_mixture(data, star, S, j)) / prior(j, dim, S)[2]
-            rho, _ = set_of(j, model.fit, S, r, delta)
+            log_z = log_mixture(data, star, S, j)
+            rho, _ = component_radius(plain_problem(link, S), model.plain, own, r, log_z)
             ratios.append(w_norm(gap, W) / rho)
     assert len(ratios) > 100
     assert 10 <= on_sphere <= 50
@@ -240,22 +234,9 @@ def test_theorem_m_against_quadrature(link, kind):
 # Theorem L
 
 
-def radius_of(local, S, r, j, delta, first=False):
-    """X and ω of component j."""
-    link, fit = local.own.link, local.model.fit
-    terms = plain_terms(j, fit, S, r)
-    s_bar = concordance(link, EVERYWHERE)
-    dim = len(fit.eigenvalues)
-    X = local_radius(*local.given(first), dim, S, s_bar, delta, *terms[:-1])
-    return X, terms
-
-
-def usable(model, S, j, r) -> bool:
-    """Whether component j has a finite set."""
-    if model.fit.eigenvalues[0] + shift_of(model, S, j) < 1e-9:
-        return False
-    terms = plain_terms(j, model.fit, S, r)
-    return 1.0 - (1.0 - terms.curvature) * terms.stretch > 1e-9
+def usable(model, j) -> bool:
+    """Whether component j has an ellipsoid."""
+    return model.fit.eigenvalues[0] + model.ell - j.v >= 1e-9
 
 
 def own_samples(rng, data, S, dim) -> Data:
@@ -263,13 +244,12 @@ def own_samples(rng, data, S, dim) -> Data:
     return draw(rng, data.link, in_ball(rng, S, dim), rng.choice([0, 1, 3, 20]))
 
 
-def local_ratios(local, S, j, X, terms, star):
+def local_ratios(found, star):
     """‖θ* − θ_i‖ over its bound, in the norm of W and in that of the intervals, P_i⁻¹."""
-    eye = np.eye(len(star))
-    D = star - local.theta
-    W = local.H + shift_of(local.model, S, j) * eye
-    M = local.H + local.model.ell * eye
-    return w_norm(D, W) / X, w_norm(D, M) / (X * terms.widening)
+    D = star - found.theta
+    if not D.any():  # the set may be this point
+        return ()
+    return w_norm(D, found.W) / found.X, w_norm(D, inv(found.P)) / found.radius
 
 
 @pytest.mark.some(4)
@@ -284,27 +264,24 @@ def test_theorem_l_against_quadrature(link, kind):
         local = Local(model, own_samples(rng, data, S, dim))
         r = concordance(link, S) * norm(star - model.theta)
         for j in range(5):
-            if not usable(model, S, j, r):
-                continue
-            log_z = log_mixture(data + local.own, star, S, j)
-            X, terms = radius_of(local, S, r, j, exp(-log_z) / prior(j, dim, S)[2])
-            ratios += local_ratios(local, S, j, X, terms, star)
+            if usable(model, prior(j, dim, S)):
+                log_z = log_mixture(data + local.own, star, S, j)
+                ratios += local_ratios(local.plain_set(S, r, prior(j, dim, S), log_z), star)
     assert len(ratios) > 200
     assert max(ratios) <= 1.0 + 1e-9
     assert max(ratios) > (0.6 if kind == "any point" else 0.8)
 
 
-def likelihood_delta(local, data, S, j, star) -> float:
-    """δ′ at which θ* just meets the likelihood inequality of Theorem L's proof."""
+def likelihood_term(local, data, j, star) -> float:
+    """log(1/(w_jδ′)) at which θ* just meets the likelihood inequality of Theorem L's proof."""
     fit = local.model.fit
     dim = len(star)
-    u, truth, w = prior(j, dim, S)
-    c = heat_factor(1.0 / (u + fit.eigenvalues[0])) / u
+    c = heat_factor(1.0 / (j.u + fit.eigenvalues[0])) / j.u
     turn = concordance(data.link, EVERYWHERE) * norm(local.u) + fit.drift
     rest = slogdet(np.eye(dim) + c * local.H)[1] + dim * expm1(turn)
-    rest += u * norm(local.theta - truth * star) ** 2
+    rest += j.u * norm(local.theta - star * (j.v > 0.0)) ** 2
     every = data + local.own
-    return exp(0.5 * rest - every.loss(star) + every.loss(local.theta)) / w
+    return every.loss(star) - every.loss(local.theta) - 0.5 * rest
 
 
 @pytest.mark.some(4)
@@ -320,12 +297,11 @@ def test_every_parameter_that_is_likely_enough_is_in_theorem_l(link, kind):
         local = Local(model, own_samples(rng, data, S, dim))
         for theta in [star, *(in_ball(rng, S, dim) for _ in range(10))]:
             r = concordance(link, S) * norm(theta - model.theta)
-            for j in (0, 1, 3):
-                if usable(model, S, j, r):
-                    delta = likelihood_delta(local, data, S, j, theta)
-                    if 1e-300 < delta < 1e300:
-                        X, terms = radius_of(local, S, r, j, delta)
-                        ratios += local_ratios(local, S, j, X, terms, theta)
+            for j in (prior(k, dim, S) for k in (0, 1, 3)):
+                if usable(model, j):
+                    log_term = likelihood_term(local, data, j, theta)
+                    if abs(log_term) < 690.0:  # so that a float holds δ′
+                        ratios += local_ratios(local.plain_set(S, r, j, log_term), theta)
     assert len(ratios) > 1000
     assert max(ratios) <= 1.0 + 1e-9
     assert max(ratios) > (0.8 if kind == "any point" else 0.9)
@@ -338,19 +314,16 @@ def test_theorem_l_before_the_first_model(link):
     ratios, direct = [], 0
     for case in range(80):
         dim, S, ridge = 1 + case % 2, rng.choice([0.5, 1.0, 3.0]), rng.choice([0.05, 1.0, 5.0])
-        s, s_bar = concordance(link, S), concordance(link, EVERYWHERE)
-        source = in_ball(rng, S, dim)
+        s, source = concordance(link, S), in_ball(rng, S, dim)
         own = draw(rng, link, source, rng.choice([1, 10, 400]))
         local = Local(Model(np.zeros(dim), np.zeros((dim, dim)), ridge), own)
         star = source if case % 4 < 2 else in_ball(rng, S, dim)
-        delta = 2.0 * exp(-log_mixture(own, star, S, 0))
-        terms = first_epoch_terms(dim, S, s, ridge)
-        given = local.given(first=True)
-        X = local_radius(*given, dim, S, s_bar, delta, *terms[:-1])
-        later = local_radius(*given[:-1], -1.0, dim, S, s_bar, delta, *terms[:-1])
-        direct += later > X
-        for bound in (X, later):
-            ratios += local_ratios(local, S, 0, bound, terms, star)
+        log_z = log_mixture(own, star, S, 0)
+        at_once, later = (
+            local.plain_set(S, s * S, prior(0, dim, S), log_z, first) for first in (True, False)
+        )
+        direct += later.X > at_once.X
+        ratios += [*local_ratios(at_once, star), *local_ratios(later, star)]
     assert max(ratios) <= 1.0 + 1e-9
     assert max(ratios) > 0.8
     if link is not IDENTITY:  # where there is no curvature to miss, the two bounds are the same
@@ -383,7 +356,7 @@ def test_the_sets_that_are_chosen_hold_theta_at_the_end_of_their_event(link, kin
         gap, D = star - model.theta, star - local.theta
         delta = end(data + local.own)
         terms = local_terms(model.fit, S, s_bar, found.reach, delta)
-        X = local_radius(*local.given(), dim, S, s_bar, delta, *terms[:-1])
+        X = local.radius(S, delta, terms)
         ratios.append(w_norm(gap, W) / found.radius)
         ratios.append(w_norm(D, local.H + model.ell * np.eye(dim)) / (X * terms.widening))
         assert s * norm(gap) <= found.reach * (1.0 + 1e-9)

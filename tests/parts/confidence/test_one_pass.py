@@ -68,20 +68,6 @@ def test_what_is_sent_is_the_ellipsoid_that_clients_use():
     assert not confidence.contains(setting, state, rho, centre + 1.001 * edge)
 
 
-def test_it_is_tighter_with_more_samples():
-    short, long = (
-        fg.simulate(fg.fedglb_private(6, first=4.0, confidence=OnePassRadius()), ENV, T, seed=2)
-        for T in (30, 300)
-    )
-    widths = []
-    for horizon in (30, 300):
-        terms = played(horizon, seed=2).coordinator.model.radius_terms
-        W = np.array([[terms[3], terms[4]], [terms[4], terms[5]]])
-        widths.append(terms[0] * np.sqrt(np.trace(np.linalg.inv(W))))
-    assert widths[1] < 0.6 * widths[0]
-    assert long.regret / 300 < short.regret / 30
-
-
 def test_a_certified_index_uses_its_intervals():
     """Slack 1 leaves nothing but the arm of the largest upper bound, cut at ±S‖x‖."""
     free = played(choice=fg.Certified(fg.Bayes(), 1e9)).result()

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pytest
 
 import fedglb as fg
 from fedglb.parts.confidence import OnePassRadius
 from fedglb.parts.confidence.one_pass import RADIUS, SET_CENTRE
-from tests.parts.confidence.test_mixture_coverage import at_most
+from tests.parts.confidence.test_mixture_coverage import at_most, lost_at_updates
 
-CLIENTS, ARMS, UPDATES, T, RUNS, DELTA = 40, 4, 8, 40, 40, 0.5
+CLIENTS, ARMS, UPDATES, RUNS, DELTA = 40, 4, 8, 40, 0.5
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,6 @@ def test_models_hold_the_truth(case):
         fg.fedglb_private(UPDATES, privacy=privacy, delta=DELTA, confidence=confidence)
         for confidence in (OnePassRadius(), Shrunk(0.2))
     ]
-    lost = np.zeros(2, dtype=int)
-    for seed in range(RUNS):
-        for k, run in enumerate(fg.compare(algorithms, env, T, seed)):
-            assert run.syncs == UPDATES
-            lost[k] += not run.updates["theta_star_inside"].all()
+    lost = lost_at_updates(algorithms, env, range(RUNS))
     assert at_most(lost[0], RUNS, DELTA)
     assert not at_most(lost[1], RUNS, DELTA)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import fedglb as fg
 from fedglb.model import SharedModel
 from fedglb.parts.global_update import AGD, LBFGS, Newton, Solve
 from fedglb.parts.global_update.agd import paper_rounds
@@ -254,19 +253,3 @@ def test_a_query_can_be_kept():
 
 
 # ----------------------------------------------------------------------------------- options
-
-
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_options_are_checked(solver):
-    make = SOLVERS[solver]
-    with pytest.raises(fg.InvalidInput, match="tolerance"):
-        make(tolerance=0.0)
-    with pytest.raises(fg.InvalidInput, match="stop"):
-        make(stop="soon")
-    with pytest.raises(fg.InvalidInput, match="rounds"):
-        make(stop="fixed")
-    with pytest.raises(fg.InvalidInput, match="rounds"):
-        make(rounds=3)
-    if solver != "agd":
-        with pytest.raises(fg.InvalidInput, match="stop"):
-            make(stop="bound")

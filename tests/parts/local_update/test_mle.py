@@ -231,20 +231,6 @@ def test_passes_become_rare(name, situation):
     assert sizes == {3 * 25 + 5 * 5 + 8}
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_the_matrix_and_its_inverse(name):
-    data = draw(np.random.default_rng(5), FAMILIES[name], n=120, dim=4, ridge=0.5, radius=1.0,
-                strength=1.0)  # fmt: skip
-    prior = data.ridge / data.family.link.c_mu(1.0)
-    for n, state in observe_all(data):
-        A = prior * np.eye(4) + first(data, n).covariance
-        assert_allclose(state.matrix, A, rtol=1e-13, atol=1e-13)
-        assert_allclose(state.inverse, np.linalg.inv(A), rtol=0.0, atol=1e-13 / prior)
-        gain = np.linalg.slogdet(A)[1] - 4 * math.log(prior)
-        assert_allclose(state.log_gain, gain, rtol=1e-12)
-        assert state.updates == n
-
-
 @pytest.mark.parametrize("curvature", [1e-4, 100.0])
 @pytest.mark.parametrize("name", ["logistic", "hyperbolic"])
 def test_a_given_curvature_does_not_spoil_the_certificate(name, curvature):
@@ -270,13 +256,6 @@ def test_extreme_rewards_and_repeated_samples(name):
         part = first(data, n)
         optimum = part.minimise(ball=True, start=state.theta)
         assert part.gap(state.theta, optimum) <= 1.0 / n + part.rounding(optimum)
-
-
-def test_the_tolerance_is_checked():
-    with pytest.raises(fg.InvalidInput, match="tolerance"):
-        Mle(0.0)
-    with pytest.raises(fg.InvalidInput, match="tolerance"):
-        Mle(-1e-9)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -263,12 +262,6 @@ def test_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="this is a file"):
         write_report(study(*good()), tmp_path / "file")
-
-
-def test_package_imports_no_matplotlib():
-    code = "import sys, fedglb, fedglb.studies.report; print('matplotlib' in sys.modules)"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "False"
 
 
 def test_user_settings_are_left_alone(tmp_path):

@@ -1,4 +1,4 @@
-"""Studies with an axis, of the environment or of algorithms: from a file to a figure."""
+"""Studies with an axis, of the environment or of algorithms: from a file to a figure; estimates."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import fedglb as fg
 from fedglb.cli import app
 from fedglb.studies.results import store
 from fedglb.studies.results.study import load_study
-from fedglb.studies.run.estimate import estimate
+from fedglb.studies.run.estimate import _Probe, estimate, shortened
 from fedglb.studies.run.reproduce import reproduce
 from fedglb.studies.spec.plan import read_plan
+from tests.studies.spec.test_plan import FILE
 
 VALUES = [0.0, 0.5, 2.0]
 ALONG_ENVIRONMENT = {
@@ -167,14 +168,6 @@ def test_a_sweep_refuses_the_keys_of_a_study():
         fg.read_experiment(rest)
 
 
-def test_an_estimate_counts_all_sweeps():
-    made = estimate(ALONG_PARAMETER, jobs=1)
-    assert (made.configurations, made.seeds, made.interactions) == (16, 2, 180)
-    assert made.seconds > 0.0
-    made = estimate(ALONG_ENVIRONMENT, jobs=1)
-    assert (made.configurations, made.seeds, made.interactions) == (9, 2, 90)
-
-
 def test_a_quick_one_says_so_first(folders, tmp_path):
     assert "quick look" not in (folders["heterogeneity"] / "report.html").read_text()
     quick = {**ALONG_PARAMETER, "profile": {"quick": {"horizon": 10, "panel": [{"title": "one"}]}}}
@@ -204,3 +197,42 @@ def test_the_study_of_privacy_is_as_promised():
             assert own.delta == 1e-6
             place = {"sums": "secure sums", "silo": "silo noise"}[own.noise]
             assert each.preset == place + (", replace" if own.neighbours == "replace" else "")
+
+
+# -- what a study would take, against what it takes where that can be counted ---------------------
+
+
+def test_runs_and_interactions_are_counted(tmp_path):
+    made = estimate(FILE, "full", jobs=3)
+    assert (made.configurations, made.seeds, made.runs, made.interactions) == (2, 2, 4, 40)
+    assert (made.search_runs, made.search_interactions) == (6, 40)  # 2 λ × 3 × 1 seed
+    assert (made.jobs, made.probe_runs, made.profile) == (3, 2, "full")
+    assert made.seconds > 0
+    reproduce(FILE, "full", tmp_path, jobs=1)
+    size = sum(p.stat().st_size for p in tmp_path.rglob("*") if p.is_file())
+    assert size < made.bytes < 10 * size
+
+
+def test_time_grows_with_a_power_of_the_horizon():
+    probe = _Probe(runs=4, steps=100, took=2.0, power=1.5, bytes_per_point=9.0)
+    assert probe.seconds(100) == 0.5
+    assert probe.seconds(400) == 4.0
+
+
+def test_a_shorter_study_can_be_run():
+    tables = {
+        **{k: v for k, v in FILE.items() if k not in ("search", "profile")}, "horizon": 1000,
+        "algorithm": [{"name": "fedglb-ucb-1", "updates": [1, 2, 500, 1000]},
+                      {"name": "fedglb-ucb-2", "updates": {"from": 1, "to": 1000, "points": 4}}],
+    }  # fmt: skip
+    short = shortened(tables, 10)
+    assert [t["updates"] for t in short["algorithm"]] == [[1, 5, 10], [1, 10]]
+    assert fg.read_experiment(short).horizon == 10
+
+
+def test_an_estimate_counts_all_sweeps():
+    made = estimate(ALONG_PARAMETER, jobs=1)
+    assert (made.configurations, made.seeds, made.interactions) == (16, 2, 180)
+    assert made.seconds > 0.0
+    made = estimate(ALONG_ENVIRONMENT, jobs=1)
+    assert (made.configurations, made.seeds, made.interactions) == (9, 2, 90)

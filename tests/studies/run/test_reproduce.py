@@ -130,7 +130,7 @@ def test_what_takes_no_defaults_is_not_searched_for_either(tmp_path):
     tuned = runs.filter(runs["algorithm"] != "fedglb-auto")
     assert tuned["exploration", "ridge"].n_unique() == 1
     bad = {**EACH, "algorithm": [{"name": "n-ons-glm", "defaults": 1}]}
-    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].defaults = 1: .* false"):
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].defaults = 1: .*false"):
         reproduce(bad, "full", tmp_path / "bad", jobs=1)
 
 
@@ -240,10 +240,7 @@ def test_only_one_at_a_time(study):
     ("change", "said"),
     [
         ({"algorithm": [{"name": "fedglb-ucb", "threshold": [0.1, "x"]}]}, r"threshold\[1\] = 'x'"),
-        ({"seeds": "ab"}, "seeds = 'ab'"),
-        ({"horizon": None}, "horizon = None"),
         ({"problem": 5}, "problem = 5.*a table"),
-        ({"seeds": [[1]]}, "seeds"),
         ({"search": {**FILE["search"], "seeds": [-1]}}, r"search.seeds\[0\] = -1"),
         (
             {"search": {**FILE["search"], "algorithm": [

@@ -10,7 +10,6 @@ from fedglb.studies.report.summary import defaults
 from tests.studies.report.made_study import config, good, numbers
 
 HOLDS, FAILS, OPEN, UNTESTED = "holds", "does not hold", "not decided", "not tested here"
-TOO_FEW = "too few seeds to judge"
 
 
 def held(key, *configs):
@@ -25,11 +24,11 @@ def spread(mean, error):
     return [mean - error, mean + error]
 
 
-def near(*ours, few=False):
+def near(*ours):
     """FedGLB-UCB with these (communication, regrets); One-UCB-GLM has 100 for 1000."""
-    made = [config("fedglb-ucb", cost, regrets, threshold=i + 1.0, few=few)
+    made = [config("fedglb-ucb", cost, regrets, threshold=i + 1.0)
             for i, (cost, regrets) in enumerate(ours)]  # fmt: skip
-    return [*made, config("one-ucb-glm", 1000, [100.0] * len(ours[0][1]), few=few)]
+    return [*made, config("one-ucb-glm", 1000, [100.0] * len(ours[0][1]))]
 
 
 @pytest.mark.parametrize(
@@ -47,17 +46,6 @@ def near(*ours, few=False):
 )  # fmt: skip
 def test_near_one(ours, verdict):
     assert held("near-one", *near(*ours)).verdict == verdict
-
-
-@pytest.mark.parametrize("regret", [100.0, 300.0])
-def test_one_seed_decides_nothing(regret):
-    claim = held("near-one", *near((50, [regret]), few=True))
-    assert claim.verdict == TOO_FEW
-    assert "±" not in claim.measured
-    claim = held("beats-linear", config("fedglb-ucb", 10, [5.0], threshold=1.0, few=True),
-                 config("dislinucb", 99, [9.0], threshold=1.0, few=True))  # fmt: skip
-    assert claim.verdict == TOO_FEW
-    assert "too few seeds for an error" in claim.measured
 
 
 def test_the_number_that_is_shown_is_the_one_that_decided():
