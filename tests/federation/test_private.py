@@ -314,12 +314,12 @@ def in_federation(**more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("privacy", "schedule", "problem", "match"),
     [
-        ({"noise": "sums"}, {}, {}, r"privacy.noise = 'sums' .* without secure sums"),
-        ({}, {"first": None}, {}, r"first = None .*seconds"),
+        ({"noise": "sums"}, {}, {}, r"privacy.noise = 'sums': .* without secure sums"),
+        ({}, {"first": None}, {}, r"first = None: .*seconds"),
         ({}, {"growth": None}, {}, r"growth = None"),
-        ({}, {"growth": 10.0, "updates": 400}, {}, r"growth = 10.0 .* a thousand years"),
-        ({}, {}, {"link": fg.Poisson()}, r"privacy.reward_limit = None .* have no bound"),
-        ({"epsilon": 1e-12, "delta": 1e-13}, {}, {}, r"privacy.epsilon = 1e-12 .* 64 bits"),
+        ({}, {"growth": 10.0, "updates": 400}, {}, r"growth = 10.0: .* a thousand years"),
+        ({}, {}, {"link": fg.Poisson()}, r"privacy.reward_limit = None: .* have no bound"),
+        ({"epsilon": 1e-12, "delta": 1e-13}, {}, {}, r"privacy.epsilon = 1e-12: .* 64 bits"),
         ({}, {"updates": 3000}, {}, r"updates = 3000"),
     ],
     ids=["sums", "first", "growth", "never", "rewards", "epsilon", "updates"],

@@ -165,7 +165,7 @@ def test_a_round_is_not_answered(private, rng):
 
 
 def test_rewards_are_not_reported_beside_the_noise(path, rng):
-    with pytest.raises(fg.InvalidInput, match=r"report_rewards = True .* have no noise"):
+    with pytest.raises(fg.InvalidInput, match=r"report_rewards = True: .* have no noise"):
         Agent.open(path, PROBLEM, algorithm=algorithm(SILO), report_rewards=True)
     assert not path.exists()
     Agent.open(path, PROBLEM, algorithm=algorithm(None), report_rewards=True).close()
