@@ -15,6 +15,7 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.listing import certificate_ends
+from tests.cli.in_process import agent as agent_command
 from tests.cli.in_process import federation
 from tests.cli.test_federation import INIT
 from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
@@ -115,6 +116,8 @@ def test_a_backup_is_a_file_to_start_with(folder, tmp_path):
     store.write_member("shop-1", MemberRecord("one", True, 4))
     assert federation("backup", folder, tmp_path / "copy.db").returncode == 0
     store.close()
+    refused = agent_command("backup", tmp_path / "copy.db", tmp_path / "other.db")
+    assert (refused.returncode, "of an agent" in refused.stderr) == (2, True)
     copy = CoordinatorStore(tmp_path / "copy.db", agreement)
     assert copy.members() == {"shop-1": MemberRecord("one", True, 4)}
     copy.close()

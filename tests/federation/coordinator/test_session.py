@@ -397,6 +397,7 @@ def test_a_client_that_joins_during_an_update_gets_its_model_and_is_in_the_next(
     assert "d" in running.session.members
     ask(running, "d")
     recover(running, 2)  # d's request stands: update 1 does not cover it
+    assert [(u.clients, u.samples) for u in running.file.last_updates(9)] == [(3, 12), (4, 15)]
     assert running.nodes["d"].learner.protocol_client.covered == 3
     assert running.coordinator.finished == 2
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fedglb.federation.names import down, up
 from fedglb.federation.wire.codec import decode_down, encode
-from fedglb.federation.wire.messages import Admitted, Downward, Heartbeat, Hello, Upward
-from fedglb.protocol.messages import Evaluate, NewModel, SumsRequest
+from fedglb.federation.wire.messages import Admitted, Downward, Hello, Upward
+from fedglb.protocol.messages import Evaluate, SumsRequest
 from tests.federation.helpers.in_process import client_of
 from tests.federation.helpers.nats_federation import PATIENCE, Connected, Running, connected
 
@@ -34,30 +34,12 @@ class ByHand:
         data = message if isinstance(message, bytes) else encode(message, self.session)
         await self.line.say(up(self.bundle.federation, self.name), data, **more)
 
-    async def hello(self, update: int = 0, **facts: str) -> None:
-        """Say hello; `facts` (dots as __) differ from what was agreed on."""
-        other = {key.replace("__", "."): value for key, value in facts.items()}
-        agreed = {**self.agreement.facts(), **other}
-        await self.say(Hello(self.instance, update, "by hand", agreed))
+    async def hello(self) -> None:
+        await self.say(Hello(self.instance, 0, "by hand", self.agreement.facts()))
 
     async def join(self) -> None:
         await self.hello()
         await self.hear(Admitted)
-
-    async def beat(self, requested_at: int = 0) -> None:
-        await self.say(Heartbeat(self.client.adopted, requested_at))
-
-    async def take_part(self, before: Callable[[], Awaitable[object]] | None = None) -> NewModel:
-        """Answer honestly until the model comes; adopt it. `before` is awaited before answers."""
-        while True:
-            message: Any = await self.hear(SumsRequest | Evaluate | NewModel)
-            if isinstance(message, NewModel):
-                self.client.receive(message)
-                return message
-            if before is not None:
-                await before()
-            for answer in self.client.receive(message):
-                await self.say(answer)
 
     async def hear(self, kind: type[M], **facts: object) -> M:
         """The next message of this kind that is for this session; others are passed over."""
