@@ -16,8 +16,8 @@ from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.demo import DemoPlan, agent_file, alone, offers
 from fedglb.federation.operator import nats_server
 from tests.cli.in_process import fedglb
+from tests.federation.helpers.nats_federation import eventually
 from tests.federation.helpers.whole_log import whole_log
-from tests.service.process import until
 
 PATIENCE = 600.0  # seconds: a busy machine may have all kernels to compile first
 
@@ -90,7 +90,7 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
             command("--clients", "2"), stdout=subprocess.PIPE, stderr=file, env=seen
         )
     try:
-        until(lambda: when in errors.read_text() or process.poll() is not None, when)
+        eventually(lambda: when in errors.read_text() or process.poll() is not None, when)
         assert len(processes(place)) >= 4  # server, coordinator, agents
         process.send_signal(sign)
         process.wait(PATIENCE)
@@ -98,7 +98,7 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
         process.kill()
         out = process.communicate()[0]
     if sign == signal.SIGKILL:
-        until(lambda: processes(place) == [], "no process is left")
+        eventually(lambda: processes(place) == [], "no process is left")
         return
     assert (process.returncode, out) == (130, b"")
     assert "stopped" in errors.read_text()

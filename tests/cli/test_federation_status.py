@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-import time
 
 import pytest
 
@@ -18,9 +17,9 @@ from fedglb.federation.operator.listing import certificate_ends
 from tests.cli.in_process import agent as agent_command
 from tests.cli.in_process import federation
 from tests.cli.test_federation import INIT
-from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
+from tests.federation.helpers.json_processes import agent, coordinator
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, table
 from tests.federation.helpers.nats_federation import federation as nats_federation
-from tests.federation.helpers.nats_federation import table
 from tests.service.test_coordinator import picture
 
 
@@ -31,14 +30,15 @@ def status(*arguments) -> tuple[int, str, str]:
 
 def until_present(folder, names: set[str]) -> dict:
     """Wait until these clients are present; return the status."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    found = {}
+
+    def present() -> bool:
         _, out, _ = status(folder, "--json")
-        found = json.loads(out) if out else {"members": []}
-        if {m["name"] for m in found["members"] if m["present"]} == names:
-            return found
-        assert time.monotonic() < deadline, out
-        time.sleep(0.1)
+        found.update(json.loads(out) if out else {"members": []})
+        return {m["name"] for m in found["members"] if m["present"]} == names
+
+    eventually(present, f"{names} are present", lambda: found)
+    return found
 
 
 def test_running_killed_and_running_again(tmp_path, monkeypatch):

@@ -30,7 +30,8 @@ from fedglb.federation.agreement import Agreement
 from fedglb.federation.preload import preload
 from fedglb.protocol import Client
 from tests.federation.helpers.kill_points import Fault
-from tests.federation.helpers.killable_process import Child, Died, eventually
+from tests.federation.helpers.killable_process import Child, Died
+from tests.federation.helpers.nats_federation import eventually
 from tests.federation.helpers.recorded import (
     AGREED,
     DIM,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import queue
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +83,3 @@ class Child:
         """End it in good order; return its exit code."""
         self._line.send(("end", {}))
         return self.bury()
-
-
-def eventually(condition: Callable[[], object], what: str) -> None:
-    """Return as soon as `condition()` holds; fail after a while."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.02)
