@@ -16,8 +16,8 @@ from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.demo import DemoPlan, agent_file, alone, offers
 from fedglb.federation.operator import nats_server
 from tests.cli.in_process import fedglb
+from tests.federation.helpers.agent_driver import whole_log
 from tests.federation.helpers.nats_federation import eventually
-from tests.federation.helpers.whole_log import whole_log
 
 PATIENCE = 600.0  # seconds: a busy machine may have all kernels to compile first
 

@@ -13,7 +13,6 @@ import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.operator import operator, renewal
-from fedglb.federation.operator.authority import Authority
 from tests.cli import in_process
 from tests.federation.helpers.lossy_network import agreed, ask, joined
 from tests.federation.helpers.nats_federation import federation, table
@@ -111,14 +110,6 @@ def test_the_authoritys_files(folder, name, damage):
     said = command("add", folder, "c")
     assert name in said
     assert "authority/" in said
-
-
-def test_a_key_that_is_not_the_authoritys(folder):
-    Authority.new("demo").write(folder / "server")
-    (folder / "authority" / "ca.key").write_bytes((folder / "server" / "ca.key").read_bytes())
-    said = command("renew", folder, "--all")
-    assert "it is not the key of its ca.pem" in said
-    assert "restore authority/ from its backup" in said
 
 
 @pytest.mark.some(3)

@@ -21,9 +21,9 @@ from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.protocol.persistence import Arrays
+from tests.federation.helpers.agent_driver import whole_log
 from tests.federation.helpers.json_processes import Process, Service, coordinator
 from tests.federation.helpers.nats_federation import PATIENCE, Running, eventually, federation
-from tests.federation.helpers.whole_log import whole_log
 from tests.service.load import Load
 
 COORDINATOR, SERVER = "coordinator", "nats-server"

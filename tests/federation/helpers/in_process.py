@@ -8,7 +8,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +35,6 @@ class Serving:
     def __init__(self, running: Running, state: Path, **policy: float) -> None:
         self.events: list[CoordinatorEvent] = []
         self._told = threading.Condition()
-        self._at_event: dict[str, Callable[[], object]] = {}
         self._bundle, self._state = running.coordinator_bundle, state
         self._policy = {**_PATIENT, **policy}
         self._stop: Callable[[], object] = lambda: None
@@ -44,18 +43,7 @@ class Serving:
     def session(self) -> CoordinatorSession:
         return self._service.session
 
-    def give_up(self, seconds: float) -> None:
-        """Shorten the coordinator's time limit until it has excluded a client, and no longer.
-
-        For all others to be in time, however busy the machine, they must have answered already.
-        """
-        updates = self.session.driver
-        patient = updates.policy
-        self._at_event["excluded"] = lambda: setattr(updates, "policy", patient)
-        updates.policy = replace(patient, time_limit=seconds)
-
     def _tell(self, event: CoordinatorEvent) -> None:
-        self._at_event.pop(event.kind, lambda: None)()
         with self._told:
             self.events.append(event)
             self._told.notify_all()
