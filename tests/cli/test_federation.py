@@ -144,6 +144,9 @@ SECURE = [*SCHEDULE, "--secure-sums", "--clients", "shop-1,shop-2,shop-3,shop-4,
         ([*SCHEDULE, "--minimum", "3"], "--minimum requires --secure-sums"),
         ([*SECURE, "--algorithm", "fedglb-auto"], "fedglb-auto"),
         ([*SECURE, *PRIVATE[-4:], "--honest", "1.5"], "--honest = 1.5"),
+        (["demo", "--clients", "0"], "--clients"),
+        (["demo", "--decisions", "3"], "--decisions"),
+        (["demo", "--seed", "-1"], "--seed"),
         (["add", "nowhere", "a"], "FOLDER = 'nowhere'"),
         (["revoke", "nowhere", "a"], "fedglb federation init"),
         (["renew", "nowhere"], "either names or --all is required"),
@@ -164,7 +167,7 @@ WITHOUT = """
 import sys
 from fedglb.cli import main
 for words in ("federation init new --name x --dim 3", "federation add x a", "federation revoke x a",
-              "federation --help", "data list --help"):
+              "federation demo", "federation --help", "data list --help"):
     sys.argv = ["fedglb", *words.split()]
     try:
         main()
@@ -182,8 +185,9 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path, monkeypatch):
         [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False, timeout=600
     )
     codes = [line for line in out.stdout.splitlines() if line.startswith("code")]
-    assert codes == ["code 1", "code 1", "code 1", "code 0", "code 0"]
-    assert len(out.stderr.splitlines()) == 3
+    assert codes == ["code 1"] * 4 + ["code 0"] * 2
+    assert len(out.stderr.splitlines()) == 4
+    assert "pip install 'fedglb[demo]'" in out.stderr
     assert out.stderr.count("pip install 'fedglb[federation]'") == 3
 
 

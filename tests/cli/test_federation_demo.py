@@ -8,27 +8,22 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.demo import DemoPlan, agent_file, alone, offers
+from fedglb.federation.operator import nats_server
 from tests.cli.in_process import fedglb
-from tests.federation.helpers.whole_log import whole_log
+from tests.federation.helpers.agent_driver import whole_log
+from tests.federation.helpers.nats_federation import eventually
 
-SMALL = ("--clients", "3", "--decisions", "60", "--seed", "4")
 PATIENCE = 600.0  # seconds: a busy machine may have all kernels to compile first
 
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "fedglb.cli", "federation", "demo", *arguments]
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Temporary folders are made here, where a test can see them."""
-    return {**os.environ, "TMPDIR": str(folder)}
 
 
 def processes(folder: Path) -> list[int]:
@@ -44,27 +39,19 @@ def processes(folder: Path) -> list[int]:
     return found
 
 
-def until(condition, seconds: float = PATIENCE) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not in time"
-        time.sleep(0.02)
-
-
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
-    """The answer of one demonstration, what it said on the way, and its folder."""
-    folder = tmp_path_factory.mktemp("demo") / "kept"
+def demo(folder: Path, *arguments: str) -> tuple[dict, str]:
+    """Play one in this folder, to its end; return the answer, and what it said on the way."""
     done = subprocess.run(
-        command(*SMALL, "--folder", str(folder), "--json"),
+        command(*arguments, "--folder", str(folder), "--json"),
         capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout), done.stderr, folder
+    return json.loads(done.stdout), done.stderr
 
 
-def test_nothing_is_lost_though_an_agent_is_killed_and_no_process_is_left(played):
-    answer, said, folder = played
+def test_an_agent_is_killed_nothing_is_lost_and_regret_is_that_of_the_arms_chosen(tmp_path):
+    folder = tmp_path / "kept"
+    answer, said = demo(folder, "--clients", "3", "--decisions", "60", "--seed", "4")
     assert (answer["decisions"], answer["lost"]) == (3 * 60, 0)
     # The last word of the agent that was killed may have died with it.
     assert 3 * 60 - 1 <= answer["acknowledged"] <= 3 * 60
@@ -76,10 +63,6 @@ def test_nothing_is_lost_though_an_agent_is_killed_and_no_process_is_left(played
     assert "shop-2 is back" in said
     assert 0 < answer["updates"] <= answer["rounds"] < answer["bytes"]
     assert processes(folder) == []
-
-
-def test_regret_is_that_of_the_arms_that_were_chosen(played):
-    answer, _, folder = played
     plan = DemoPlan(clients=3, decisions=60, seed=4)
     assert 0 < answer["regret"] < 3 * 60
     assert answer["separate_regret"] == pytest.approx(alone(plan)[:, -1].sum(), rel=1e-12)
@@ -101,12 +84,13 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
     """One that is killed leaves its folder, but no process."""
     errors, place = tmp_path / "stderr", tmp_path / "temporary"
     place.mkdir()
+    seen = {**os.environ, "TMPDIR": str(place)}  # temporary folders are made here
     with open(errors, "wb") as file:
         process = subprocess.Popen(
-            command("--clients", "2"), stdout=subprocess.PIPE, stderr=file, env=environment(place)
+            command("--clients", "2"), stdout=subprocess.PIPE, stderr=file, env=seen
         )
     try:
-        until(lambda: when in errors.read_text() or process.poll() is not None)
+        eventually(lambda: when in errors.read_text() or process.poll() is not None, when)
         assert len(processes(place)) >= 4  # server, coordinator, agents
         process.send_signal(sign)
         process.wait(PATIENCE)
@@ -114,7 +98,7 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
         process.kill()
         out = process.communicate()[0]
     if sign == signal.SIGKILL:
-        until(lambda: processes(place) == [])
+        eventually(lambda: processes(place) == [], "no process is left")
         return
     assert (process.returncode, out) == (130, b"")
     assert "stopped" in errors.read_text()
@@ -122,55 +106,25 @@ def test_a_signal_leaves_no_process_and_no_folder(tmp_path, when, sign):
     assert list(place.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--clients", "0"], "--clients"),
-        (["--decisions", "3"], "--decisions"),
-        (["--seed", "-1"], "--seed"),
-        (["--folder", "full"], "--folder"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, monkeypatch, arguments, complaint):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "something").touch()
-    monkeypatch.chdir(tmp_path)
-    done = fedglb("federation", "demo", *arguments)
-    assert done.returncode == 2
-    assert complaint in done.stderr
+def test_a_folder_that_is_not_empty_is_refused(tmp_path):
+    (tmp_path / "something").touch()
+    done = fedglb("federation", "demo", "--folder", tmp_path)
+    assert (done.returncode, "--folder" in done.stderr) == (2, True)
     assert len(done.stderr.splitlines()) == 1
 
 
-@pytest.mark.some(1)
-@pytest.mark.parametrize(
-    "missing",
-    [
-        "from fedglb.federation.operator import nats_server; nats_server.found = lambda: None",
-        "import sys; sys.modules['nats'] = None",
-    ],
-    ids=["nats-server", "nats-py"],
-)
-def test_what_is_missing_is_to_be_installed(tmp_path, missing):
-    script = f"{missing}; from fedglb.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", script, "federation", "demo"],
-        capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert "fedglb[demo]" in done.stderr
+def test_without_nats_server_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(nats_server, "found", lambda: None)
+    done = fedglb("federation", "demo")
+    assert (done.returncode, "fedglb[demo]" in done.stderr) == (1, True)
     assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clients", [2, 3], ids=["silo noise", "secure sums"])
 def test_a_private_one_says_what_it_spent(tmp_path, clients):
-    given = ("--clients", str(clients), "--decisions", "150", "--private", "--json")
-    done = subprocess.run(
-        command(*given, "--folder", str(tmp_path / "kept")),
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
+    given = ("--clients", str(clients), "--decisions", "150", "--private")
+    answer, _ = demo(tmp_path / "kept", *given)
     decisions = 150 * clients
     assert (answer["decisions"], answer["lost"], answer["delta"]) == (decisions, 0, 1e-6)
     assert answer["rounds"] == answer["updates"] <= 20

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import stat
-import time
 
 import pytest
 
@@ -15,11 +14,12 @@ from fedglb.federation.bundle import Bundle
 from fedglb.federation.coordinator import board
 from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
 from fedglb.federation.operator.listing import certificate_ends
+from tests.cli.in_process import agent as agent_command
 from tests.cli.in_process import federation
 from tests.cli.test_federation import INIT
-from tests.federation.helpers.json_processes import PATIENCE, agent, coordinator
+from tests.federation.helpers.json_processes import agent, coordinator
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, table
 from tests.federation.helpers.nats_federation import federation as nats_federation
-from tests.federation.helpers.nats_federation import table
 from tests.service.test_coordinator import picture
 
 
@@ -30,14 +30,15 @@ def status(*arguments) -> tuple[int, str, str]:
 
 def until_present(folder, names: set[str]) -> dict:
     """Wait until these clients are present; return the status."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+    found = {}
+
+    def present() -> bool:
         _, out, _ = status(folder, "--json")
-        found = json.loads(out) if out else {"members": []}
-        if {m["name"] for m in found["members"] if m["present"]} == names:
-            return found
-        assert time.monotonic() < deadline, out
-        time.sleep(0.1)
+        found.update(json.loads(out) if out else {"members": []})
+        return {m["name"] for m in found["members"] if m["present"]} == names
+
+    eventually(present, f"{names} are present", lambda: found)
+    return found
 
 
 def test_running_killed_and_running_again(tmp_path, monkeypatch):
@@ -115,6 +116,8 @@ def test_a_backup_is_a_file_to_start_with(folder, tmp_path):
     store.write_member("shop-1", MemberRecord("one", True, 4))
     assert federation("backup", folder, tmp_path / "copy.db").returncode == 0
     store.close()
+    refused = agent_command("backup", tmp_path / "copy.db", tmp_path / "other.db")
+    assert (refused.returncode, "of an agent" in refused.stderr) == (2, True)
     copy = CoordinatorStore(tmp_path / "copy.db", agreement)
     assert copy.members() == {"shop-1": MemberRecord("one", True, 4)}
     copy.close()

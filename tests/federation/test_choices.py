@@ -16,8 +16,9 @@ from fedglb.federation.agent.decisions import DecisionRules
 from fedglb.federation.agreement import Agreement
 from fedglb.protocol.learner import stream_of
 from fedglb.simulation.reference import ReferenceEngine
-from tests.federation.helpers.in_memory import InMemory
 from tests.federation.helpers.in_process import same
+from tests.federation.helpers.lossy_network import harness
+from tests.federation.helpers.recorded import recording
 from tests.protocol.driver import equal_arrays
 
 N, K, D, T = 3, 5, 3, 40
@@ -42,12 +43,13 @@ def play(running, arms, rewards):
         for i, name in enumerate(NAMES):
             if t % 17 == 10:
                 running.restart(name)
-            calls, session = running.calls[name], running.agents[name]
+            calls, session = running.nodes[name].calls, running.nodes[name].agent_session
             decision = calls.choose(arms[t, i], t=t + 1)
             out.append(decision)
             step = calls.observe(decision.id, float(rewards[t, i, decision.arm]))
             if step and session.note_trigger(step):
-                running.deliver(name, session.request())
+                running.request(name)
+                running.arrive()
     return out
 
 
@@ -70,15 +72,6 @@ class Simulation(ReferenceEngine):
         return call
 
 
-def recording(seed):
-    rng = np.random.default_rng(seed)
-    arms = rng.standard_normal((T, N, K, D))
-    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
-    theta = rng.standard_normal(D)
-    means = 1.0 / (1.0 + np.exp(-arms @ (1.5 * theta / np.linalg.norm(theta))))
-    return arms, means, (rng.random((T, N, 1)) < means).astype(float)
-
-
 @pytest.mark.some(7)
 @pytest.mark.parametrize("name", ALGORITHMS)
 @pytest.mark.parametrize("explore", [0.0, 0.3])
@@ -87,14 +80,14 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
     if explore and name in ("explore", "certified", "mix, newton, evidence"):
         explore = 0.0  # it explores already, or another one shows it
     problem = fg.Problem(D, radius=2.0)
-    arms, means, rewards = recording(3)
-    running = InMemory(tmp_path, Agreement(problem, algorithm, N), NAMES, explore)
-    try:
+    arms, means, rewards = recording((T, N, K, D), seed=3, length=1.5)
+    with harness(tmp_path, NAMES, Agreement(problem, algorithm, N), explore=explore) as running:
+        running.arrive()
         decisions = play(running, arms, rewards)
         engine = Simulation(
             DecisionRules(explore).applied_to(algorithm),
             fg.Recorded(problem, arms, means, rewards=rewards),
-            [learner.seed for learner in running.learners.values()],
+            [node.learner.seed for node in running.all()],
         )
         engine.run()
         assert engine.coordinator.syncs > 5
@@ -103,7 +96,7 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
         np.testing.assert_array_equal(got, wanted)
         assert len({d.arm for d in decisions}) == K
         for i, name in enumerate(NAMES):
-            frame = pl.concat(running.calls[name].export_batches(1000))
+            frame = pl.concat(running.nodes[name].calls.export_batches(1000))
             for column in ("score", "width", "propensity", "propensity_error"):
                 made = [getattr(d, column) for d in decisions[i::N]]
                 np.testing.assert_array_equal(frame[column], made)
@@ -111,7 +104,5 @@ def test_agents_do_what_the_simulation_does(tmp_path, name, explore):
         assert same(ours.model, theirs.model)
         assert ours.ledger == theirs.ledger
         assert (ours.syncs, ours.rounds) == (theirs.syncs, theirs.rounds)
-        for learner, client in zip(running.learners.values(), engine.clients, strict=True):
-            assert equal_arrays(learner.protocol_client.to_arrays(), client.to_arrays())
-    finally:
-        running.close()
+        for node, client in zip(running.all(), engine.clients, strict=True):
+            assert equal_arrays(node.learner.protocol_client.to_arrays(), client.to_arrays())

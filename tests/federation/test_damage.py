@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedglb as fg
-from fedglb.cli import main
 from fedglb.federation import Agent
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.federation.operator import operator, renewal
-from fedglb.federation.operator.authority import Authority
+from tests.cli import in_process
 from tests.federation.helpers.lossy_network import agreed, ask, joined
 from tests.federation.helpers.nats_federation import federation, table
 
@@ -27,22 +25,13 @@ def folder(tmp_path):
     return federation(tmp_path, ["a", "b"], table(max_clients=5)).folder
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
+def command(*arguments):
     """Return what a command says; it must fail, with one line and without a traceback."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedglb", "federation", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        assert end.value.code in (1, 2)
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        lines = [line for line in said.err.splitlines() if line.startswith("fedglb: ")]
-        assert len(lines) == 1, said.err
-        return lines[0]
-
-    return run
+    done = in_process.federation(*arguments)
+    assert done.returncode in (1, 2)
+    assert "Traceback" not in done.stderr
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("fedglb: ")]
+    return line
 
 
 def truncated(path):
@@ -100,9 +89,7 @@ def test_a_coordinators_file(state, damage):
         "DROP TABLE members",
     ],
 )
-def test_what_a_coordinators_file_says_is_no_longer_what_was_written(
-    tmp_path, state, command, statement
-):
+def test_what_a_coordinators_file_says_is_no_longer_what_was_written(tmp_path, state, statement):
     place = federation(tmp_path, ["a"], table(5, 2)).folder / "coordinator"  # as `state` has it
     path = Path(shutil.move(state, place / "state.db"))
     db = sqlite3.connect(path)
@@ -118,25 +105,17 @@ def test_what_a_coordinators_file_says_is_no_longer_what_was_written(
 @pytest.mark.some(3)
 @pytest.mark.parametrize("damage", [truncated, replaced])
 @pytest.mark.parametrize("name", ["registry.json", "ca.key", "ca.pem", "federation.toml"])
-def test_the_authoritys_files(folder, command, name, damage):
+def test_the_authoritys_files(folder, name, damage):
     damage(folder / "authority" / name)
     said = command("add", folder, "c")
     assert name in said
     assert "authority/" in said
 
 
-def test_a_key_that_is_not_the_authoritys(folder, command):
-    Authority.new("demo").write(folder / "server")
-    (folder / "authority" / "ca.key").write_bytes((folder / "server" / "ca.key").read_bytes())
-    said = command("renew", folder, "--all")
-    assert "it is not the key of its ca.pem" in said
-    assert "restore authority/ from its backup" in said
-
-
 @pytest.mark.some(3)
 @pytest.mark.parametrize("damage", [truncated, replaced])
 @pytest.mark.parametrize("name", ["cert.pem", "key.pem", "ca.pem", "federation.toml"])
-def test_a_bundles_files(folder, command, name, damage):
+def test_a_bundles_files(folder, name, damage):
     damage(folder / "coordinator" / name)
     said = command("coordinator", folder / "coordinator")
     assert name in said
@@ -144,7 +123,7 @@ def test_a_bundles_files(folder, command, name, damage):
     assert not (folder / "coordinator" / "state.db").exists()
 
 
-def test_files_that_this_user_may_not_read(folder, command, monkeypatch):
+def test_files_that_this_user_may_not_read(folder, monkeypatch):
     """As root every file can be read, so it is said to be otherwise."""
     read = Path.read_bytes
 

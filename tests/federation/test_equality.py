@@ -13,9 +13,9 @@ from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Coordinator
-from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.json_processes import agent, coordinator
 from tests.federation.helpers.nats_federation import federation
+from tests.federation.helpers.recorded import Simulation, recording
 
 N, K, D, T = 5, 6, 5, 30
 NAMES = [f"client-{i}" for i in range(N)]  # sorted as their numbers are
@@ -26,38 +26,6 @@ TABLES = {
     },
     "auto": {"name": "fedglb-auto", "threshold": 0.5},
 }  # fmt: skip
-
-
-def recording():
-    """Arms (T, N, K, D), their means, and the reward that each would give."""
-    rng = np.random.default_rng(7)
-    arms = rng.standard_normal((T, N, K, D))
-    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
-    theta = rng.standard_normal(D)
-    means = 1.0 / (1.0 + np.exp(-arms @ (theta / np.linalg.norm(theta))))
-    rewards = (rng.random((T, N, 1)) < means).astype(float)
-    return arms, means, rewards
-
-
-class Simulation(ReferenceEngine):
-    """The reference engine, which here keeps the model of every update."""
-
-    def __init__(self, *args):
-        super().__init__(*args)
-        self.models = []
-
-    def _deliver(self, messages):
-        before = self.coordinator.syncs
-        super()._deliver(messages)
-        if self.coordinator.syncs > before:
-            self.models.append(self.coordinator.model)
-
-
-def simulated(agreement, arms, means, rewards):
-    env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
-    engine = Simulation(agreement.algorithm, env, T, 0)
-    engine.run()
-    return engine
 
 
 def played(tmp_path, table, arms, rewards):
@@ -97,8 +65,10 @@ def adopted_by_all(agents, update):
 def test_processes_over_a_network_do_what_the_simulation_does(tmp_path, name):
     table = AgreementTable(N, ProblemTable(D), TABLES[name])
     agreement = table.build()
-    arms, means, rewards = recording()
-    expected = simulated(agreement, arms, means, rewards)
+    arms, means, rewards = recording((T, N, K, D), seed=7)
+    env = fg.Recorded(agreement.problem, arms, means, rewards=rewards)
+    expected = Simulation(agreement.algorithm, env, T, 0)
+    expected.run()
     assert len(expected.models) >= 8
 
     choices, models, state = played(tmp_path, table, arms, rewards)

@@ -26,11 +26,12 @@ import pytest
 
 import fedglb as fg
 from fedglb.federation.agent.agent import ALONE
-from fedglb.federation.agreement import Agreement
+from fedglb.federation.agreement import Agreement, AgreementTable
 from fedglb.federation.preload import preload
 from fedglb.protocol import Client
 from tests.federation.helpers.kill_points import Fault
-from tests.federation.helpers.killable_process import Child, Died, eventually
+from tests.federation.helpers.killable_process import Child, Died
+from tests.federation.helpers.nats_federation import eventually
 from tests.federation.helpers.recorded import (
     AGREED,
     DIM,
@@ -89,21 +90,15 @@ def compiled() -> None:
     preload(ONE_EXCHANGE.build())
 
 
-@pytest.fixture(scope="module")
-def standings() -> list[Standing]:
-    """What must come out: phase 0 and one more for every kill."""
-    out = list(undisturbed(AGREED.build(), NAMES, 1 + KILLS))
-    assert {int(standing.coordinator["last_update.rounds"]) for standing in out} == {ROUNDS}
-    return out
-
-
-@pytest.fixture(scope="module")
-def standings_one() -> list[Standing]:
-    """The same with one exchange."""
-    out = list(undisturbed(ONE_EXCHANGE.build(), NAMES, 1 + KILLS))
-    rounds = [int(standing.coordinator["last_update.rounds"]) for standing in out]
-    assert set(rounds) == {1}
-    return out
+@pytest.fixture(
+    scope="module", params=[(AGREED, ROUNDS), (ONE_EXCHANGE, 1)], ids=["fedglb_ucb", "fedglb_auto"]
+)
+def case(request) -> tuple[AgreementTable, list[Standing]]:
+    """An agreement, and what must come out: phase 0 and one more for every kill."""
+    agreed, rounds = request.param
+    out = list(undisturbed(agreed.build(), NAMES, 1 + KILLS))
+    assert {int(standing.coordinator["last_update.rounds"]) for standing in out} == {rounds}
+    return agreed, out
 
 
 def drawn(rng: np.random.Generator, around: dict[str, int], count: int) -> list[Fault]:
@@ -186,17 +181,9 @@ def disturb(kept: Kept, plan: Sequence[Plan], standings: Sequence[Standing]) -> 
     kept.check_end(standings)
 
 
-EITHER = pytest.mark.parametrize(
-    ("agreed", "expected"),
-    [(AGREED, "standings"), (ONE_EXCHANGE, "standings_one")],
-    ids=["fedglb_ucb", "fedglb_auto"],
-)
-
-
 @pytest.mark.slow
-@EITHER
-def test_an_agent_is_killed(tmp_path, request, agreed, expected):
-    standings = request.getfixturevalue(expected)
+def test_an_agent_is_killed(tmp_path, case):
+    agreed, standings = case
     rng = np.random.default_rng(1)
     with Kept(tmp_path, NAMES, agreed) as kept:
         start_all(
@@ -224,9 +211,8 @@ def test_an_agent_is_killed(tmp_path, request, agreed, expected):
 
 
 @pytest.mark.slow
-@EITHER
-def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
-    standings = request.getfixturevalue(expected)
+def test_the_coordinator_is_killed(tmp_path, case):
+    agreed, standings = case
     rng = np.random.default_rng(2)
     with Kept(tmp_path, NAMES, agreed) as kept:
         kept.start(COORDINATOR, Fault("before", "REPLACE INTO facts", 1))  # tables, all empty
@@ -250,13 +236,14 @@ def test_the_coordinator_is_killed(tmp_path, request, agreed, expected):
 
 
 @pytest.mark.slow
-def test_the_server_is_killed(tmp_path, standings):
+def test_the_server_is_killed(tmp_path, case):
+    agreed, standings = case
     rng = np.random.default_rng(3)
-    with Kept(tmp_path, NAMES) as kept:
+    with Kept(tmp_path, NAMES, agreed) as kept:
         start_all(kept)
         undisturbed_phase(kept, standings)
         half = KILLS // 2
-        up, down = (drawn(rng, sends(each), half) for each in (AGENT, HEAD))
+        up, down = (drawn(rng, sends(each), half) for each in places(kept))
         plan = []
         for phase, fault in enumerate([*up, *down], 1):
             who = asker(NAMES, phase) if fault.name == "send SyncRequest" else rng.choice(NAMES)

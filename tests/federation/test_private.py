@@ -17,7 +17,6 @@ from fedglb.privacy.accounting import gdp_epsilon
 from fedglb.privacy.fixed_point import size
 from fedglb.protocol.messages import BatchSums, SumsRequest, SyncRequest
 from fedglb.protocol.one_pass import sums_of
-from fedglb.simulation.reference import ReferenceEngine
 from tests.federation.helpers.lossy_network import (
     DIM,
     PATIENT,
@@ -26,6 +25,7 @@ from tests.federation.helpers.lossy_network import (
     harness,
     texts,
 )
+from tests.federation.helpers.recorded import Simulation
 
 SILO = fg.GaussianMechanism(epsilon=1.0, delta=1e-6, noise="silo")
 B, FIRST, GROWTH = 5, 4.0, 1.5
@@ -56,6 +56,15 @@ def sent_by(running: Harness, name: str) -> dict[int, set[bytes]]:
     return out
 
 
+@pytest.fixture
+def running(tmp_path):
+    """Three agents with noise, each with four samples, before the first update."""
+    with harness(tmp_path, agreement=private()) as out:
+        out.until(out.everybody_here)
+        out.feed()
+        yield out
+
+
 # -- the schedule ------------------------------------------------------------------------------
 
 
@@ -79,22 +88,19 @@ def test_updates_come_at_the_agreed_times_and_then_no_more(tmp_path, privacy):
         assert [u.clients for u in running.file.last_updates(B)] == [3] * B
 
 
-def test_times_of_a_downtime_are_made_up_for_by_one_update(tmp_path):
-    with harness(tmp_path, agreement=private()) as running:
-        running.until(running.everybody_here)
-        running.feed()
-        running.until(lambda: running.shared(1))
-        running.stop_for(6.0)  # over the times of updates 2 and 3
-        running.until(lambda: running.shared(2))
-        assert running.coordinator.t == 3
-        assert running.now < TIMES[3]
-        running.until(lambda: running.shared(3))
-        assert (running.coordinator.t, running.coordinator.finished) == (4, 3)
-        running.run(100.0)
-        assert (running.coordinator.t, running.coordinator.started) == (5, 4)
-        assert texts(running, "ended") == [
-            "the schedule has ended: it had 5 updates, and no more begin"
-        ]
+def test_times_of_a_downtime_are_made_up_for_by_one_update(running):
+    running.until(lambda: running.shared(1))
+    running.stop_for(6.0)  # over the times of updates 2 and 3
+    running.until(lambda: running.shared(2))
+    assert running.coordinator.t == 3
+    assert running.now < TIMES[3]
+    running.until(lambda: running.shared(3))
+    assert (running.coordinator.t, running.coordinator.finished) == (4, 3)
+    running.run(100.0)
+    assert (running.coordinator.t, running.coordinator.started) == (5, 4)
+    assert texts(running, "ended") == [
+        "the schedule has ended: it had 5 updates, and no more begin"
+    ]
 
 
 def test_the_start_is_that_of_the_first_coordinator(tmp_path):
@@ -150,20 +156,12 @@ def test_the_models_are_those_of_the_simulation_to_the_bit(tmp_path):
     y = (rng.random((T, len(names), 1)) < 0.6).astype(float)
     steps = [3, 5, 8, 13]
 
-    models: list[Any] = []
-
-    class Simulation(ReferenceEngine):
-        def _deliver(self, messages):
-            before = self.coordinator.syncs
-            super()._deliver(messages)
-            if self.coordinator.syncs > before:
-                models.append(self.coordinator.model)
-
     env = fg.Recorded(agreement.problem, X, np.full(y.shape, 0.5), rewards=y)
     played = fg.fedglb_private(4, first=3.0, growth=1.6)
     assert played.trigger.steps(played.setting(agreement.problem, 5, T)) == tuple(steps)
     engine = Simulation(played, env, T, 0)
     engine.run()
+    models = engine.models
 
     with harness(
         tmp_path, names, agreement=agreement, loss=0.2, twice=0.2, delay=0.4, seed=3
@@ -266,23 +264,20 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
 # -- a coordinator that has lost its file ------------------------------------------------------
 
 
-def test_a_coordinator_that_lost_its_file_goes_on_with_the_slots_that_are_left(tmp_path):
-    with harness(tmp_path, agreement=private()) as running:
-        running.until(running.everybody_here)
-        running.feed()
-        running.until(lambda: running.shared(2))
-        running.file.close()
-        for file in tmp_path.glob("coordinator.db*"):
-            file.unlink()
-        running.begin(after=2)
-        running.feed()
-        running.until(lambda: running.shared(3))
-        request = running.heard("down", SumsRequest, "a")[-1]
-        assert (request.update, request.model) == (3, 0)
-        running.run(100.0)
-        assert running.coordinator.started == B
-        assert sorted(running.coordinator.releases) == [3, 4, 5]
-        assert set(sent_by(running, "a")) == {1, 2, 3, 4, 5}
+def test_a_coordinator_that_lost_its_file_goes_on_with_the_slots_that_are_left(running, tmp_path):
+    running.until(lambda: running.shared(2))
+    running.file.close()
+    for file in tmp_path.glob("coordinator.db*"):
+        file.unlink()
+    running.begin(after=2)
+    running.feed()
+    running.until(lambda: running.shared(3))
+    request = running.heard("down", SumsRequest, "a")[-1]
+    assert (request.update, request.model) == (3, 0)
+    running.run(100.0)
+    assert running.coordinator.started == B
+    assert sorted(running.coordinator.releases) == [3, 4, 5]
+    assert set(sent_by(running, "a")) == {1, 2, 3, 4, 5}
 
 
 # -- bad input ---------------------------------------------------------------------------------
@@ -388,28 +383,25 @@ def test_an_old_copy_of_a_file_releases_no_sample_twice(tmp_path, caplog):
         assert texts(running, "restored") != []
 
 
-def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(tmp_path):
-    with harness(tmp_path, agreement=private()) as running:
-        running.until(running.everybody_here)
-        running.feed()
-        running.until(lambda: running.shared(1))
-        running.crash()
-        assert running.session.driver.released == {"a": 1, "b": 1, "c": 1}
-        running.until(running.everybody_here)
-        assert {m.released for m in running.heard("down", Admitted)[-3:]} == {1}
-        node = running.nodes["a"]
-        running.say(node, Goodbye())
-        node.close()
-        running.run(0.2)
-        for file in tmp_path.glob("a.db*"):
-            file.unlink()
-        running.come_back("a")
-        running.until(lambda: node.agent_session.admitted)
-        assert running.heard("down", Admitted, "a")[-1].released == 0
-        assert running.file.released() == {"b": 1, "c": 1}
-        node.feed(2)
-        running.until(lambda: running.shared(2))
-        assert running.file.released() == {"a": 2, "b": 2, "c": 2}
+def test_what_the_coordinator_knows_of_releases_survives_it_and_not_a_new_file(running, tmp_path):
+    running.until(lambda: running.shared(1))
+    running.crash()
+    assert running.session.driver.released == {"a": 1, "b": 1, "c": 1}
+    running.until(running.everybody_here)
+    assert {m.released for m in running.heard("down", Admitted)[-3:]} == {1}
+    node = running.nodes["a"]
+    running.say(node, Goodbye())
+    node.close()
+    running.run(0.2)
+    for file in tmp_path.glob("a.db*"):
+        file.unlink()
+    running.come_back("a")
+    running.until(lambda: node.agent_session.admitted)
+    assert running.heard("down", Admitted, "a")[-1].released == 0
+    assert running.file.released() == {"b": 1, "c": 1}
+    node.feed(2)
+    running.until(lambda: running.shared(2))
+    assert running.file.released() == {"a": 2, "b": 2, "c": 2}
 
 
 # -- what an operator sees ---------------------------------------------------------------------

@@ -24,8 +24,7 @@ from fedglb.federation.preload import preload
 from fedglb.federation.wire.codec import decode_up
 from fedglb.protocol.messages import BatchSums
 from tests.federation.helpers.kill_points import Fault
-from tests.federation.helpers.killable_process import eventually
-from tests.federation.helpers.nats_federation import PATIENCE, Running, connected
+from tests.federation.helpers.nats_federation import PATIENCE, Running, connected, eventually
 from tests.federation.helpers.recorded import DIM, EACH, ONE_PASS, SILO, Standing, undisturbed
 from tests.federation.helpers.self_healing import COORDINATOR, SERVER, Kept, state
 from tests.federation.test_kills import KILLED, drawn, sends, start_all

@@ -1,29 +1,24 @@
-"""What a coordinator tries against agents that are real processes, and kill -9 between messages.
+"""What a coordinator tries against real agents with their files, and deaths at every write.
 
 Agents give nothing, or what they give is noise; nobody ever agrees to two sums of one update.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from fedglb.errors import InvalidInput
-from fedglb.federation import Agent
-from fedglb.federation.agent.sums import accept_roster
-from fedglb.federation.operator import operator
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.sum_messages import AllHere, SumCall, SumOffer, SumReady
 from fedglb.protocol.messages import MaskedSum
-from fedglb.protocol.one_pass import sums_of
-from tests.federation.helpers.evil_coordinator import EACH, NAMES, Evil, evil_federation
-from tests.federation.helpers.kill_points import Fault
-from tests.federation.helpers.recorded import stream
+from tests.federation.helpers.evil_coordinator import NAMES, Evil
+from tests.federation.helpers.secure_network import plain_sums
 from tests.federation.secure_sums.test_masks import is_uniform
 
 
@@ -33,10 +28,12 @@ def evil(tmp_path_factory):
 
     All samples are in its first sum, which is honest; later sums have nothing new in them.
     """
-    with evil_federation(tmp_path_factory.mktemp("evil")) as out:
-        call, vectors, seeds = honest_sum(out)
-        assert total(vectors.values(), seeds.values(), call.transcript) == plain(out, NAMES)
-        yield out
+    out = Evil(tmp_path_factory.mktemp("evil"))
+    call, vectors, seeds = honest_sum(out)
+    wanted = plain_sums(out, NAMES, np.zeros(2)).tolist()
+    assert total(vectors.values(), seeds.values(), call.transcript) == wanted
+    yield out
+    out.close()
 
 
 def honest_sum(evil: Evil) -> tuple[SumCall, dict[str, Any], dict[str, bytes]]:
@@ -50,16 +47,6 @@ def honest_sum(evil: Evil) -> tuple[SumCall, dict[str, Any], dict[str, bytes]]:
 def total(vectors, seeds, transcript) -> list[int]:
     added = np.sum(list(vectors), axis=0, dtype=np.uint64)
     return unmasked(added, list(seeds), transcript).tolist()
-
-
-def plain(evil: Evil, names) -> list[int]:
-    """The sums of what these agents were given, at θ = 0."""
-    agreement, out = evil.running.bundle("a").agreement, np.zeros(5, np.int64)
-    for name in names:
-        X, y = stream(name, 2, EACH)
-        every = np.array([0]), np.array([EACH])
-        out += sums_of(agreement.setting, np.zeros(2), X[None], y[None], *every)[0]
-    return out.tolist()
 
 
 def test_an_honest_sum_and_then_a_second_set(evil):
@@ -164,7 +151,7 @@ def test_different_sets_told_to_different_agents_give_noise(evil):
 
 
 def test_two_sessions_of_one_agent(evil):
-    """Some are given the key of the process that was killed, some that of the new one."""
+    """Some are given the key of the session that has ended, some that of the new one."""
     old = evil.keys["b"]
     evil.restart("b")
     new = evil.keys["b"]
@@ -182,105 +169,64 @@ def test_two_sessions_of_one_agent(evil):
     evil.share_keys(["a", "c"])
 
 
-#: Where an agent dies: at a write or at a message, and what it had said by then.
-MASKING = [
-    Fault("before", "REPLACE INTO secure_sum", 1), Fault("after", "REPLACE INTO secure_sum", 1),
-    Fault("before", "send MaskedSum", 1), Fault("sent", "send MaskedSum", 1),
-]  # fmt: skip
-AGREEING = [
-    Fault("before", "BEGIN", 1), Fault("after", "INSERT INTO snapshots", 1),
-    Fault("after", "INSERT INTO releases", 1), Fault("after", "UPDATE secure_sum", 1),
-    Fault("before", "COMMIT", 1), Fault("after", "COMMIT", 1),
-    Fault("before", "send Consent", 1), Fault("sent", "send Consent", 1),
-]  # fmt: skip
+def test_an_agent_dies_while_it_masks(evil):
+    """It never answers a call with other noise, whichever session's keys the call is made with."""
+    written = []
+    for at in itertools.count(1):
+        evil.offer()
+        call = evil.call()
+        later = evil.dies("a", call, at)
+        assert evil.refuses("a", call), at
+        state = evil.nodes["a"].agent_session.answers.sum_state()
+        written.append(state.transcript == call.transcript)
+        if written[-1]:
+            assert evil.refuses("a", evil.call()), at
+            # it agrees to what it may have sent, and then to nothing else
+            evil.consent("a", call)
+            assert evil.refuses("a", evil.call(attempt=2)), at
+        else:
+            again = evil.call()
+            evil.masked("a", again)
+            evil.consent("a", again)
+        if not later:
+            break
+    assert written == sorted(written)
+    assert not written[0]
+    assert written[-2:] == [True, True]  # before its answer is sent
 
 
-def id_of(fault: Fault) -> str:
-    return f"{fault.when} {fault.name}"
-
-
-@pytest.mark.some(1)
-@pytest.mark.parametrize("fault", MASKING, ids=id_of)
-def test_an_agent_dies_while_it_masks(evil, fault):
-    evil.offer()
-    call = evil.call()
-    evil.agents["a"].tell("arm", fault=fault)
-    evil.say("a", call)
-    evil.bury("a")
-    evil.start("a")
-    evil.share_keys()
-    # it does not answer this call with other noise, whichever session's keys it is made with
-    assert evil.refuses("a", call)
-    written = fault != MASKING[0]
-    if written:
-        assert evil.refuses("a", evil.call())
-        # it agrees to what it may have sent, and then to nothing else
-        evil.consent("a", call)
-        assert evil.refuses("a", evil.call(attempt=2))
-    else:
-        again = evil.call()
-        evil.masked("a", again)
-        evil.consent("a", again)
-
-
-@pytest.mark.some(2)
-@pytest.mark.parametrize("fault", AGREEING, ids=id_of)
-def test_an_agent_dies_while_it_agrees(evil, fault):
+def test_an_agent_dies_while_it_agrees(evil):
     """Consent survives the death, and there is never another one."""
-    evil.offer()
-    call = evil.call()
-    vectors = {name: evil.masked(name, call) for name in NAMES}
-    evil.agents["a"].tell("arm", fault=fault)
-    evil.say("a", AllHere(call.update, call.transcript))
-    evil.bury("a")
-    evil.start("a")
-    evil.share_keys()
-    other = evil.call(attempt=2)
-    written = fault in AGREEING[5:]
-    if written:
-        assert evil.refuses("a", other)
-        assert evil.refuses("a", SumOffer(call.update, NO_MODEL))
-    seeds = {name: evil.consent(name, call) for name in NAMES}
-    assert total(vectors.values(), seeds.values(), call.transcript) == [0] * 5
-    assert evil.refuses("a", other)
+    written = []
+    for at in itertools.count(1):
+        evil.offer()
+        call = evil.call()
+        vectors = {name: evil.masked(name, call) for name in NAMES}
+        later = evil.dies("a", AllHere(call.update, call.transcript), at)
+        other = evil.call(attempt=2)
+        written.append(evil.nodes["a"].agent_session.answers.sum_state().consented)
+        if written[-1]:
+            assert evil.refuses("a", other), at
+            assert evil.refuses("a", SumOffer(call.update, NO_MODEL)), at
+        seeds = {name: evil.consent(name, call) for name in NAMES}
+        assert total(vectors.values(), seeds.values(), call.transcript) == [0] * 5, at
+        assert evil.refuses("a", other), at
+        if not later:
+            break
+    assert len(written) > 6
+    assert written == sorted(written)
+    assert written[-2:] == [True, True]  # before its answer is sent
 
 
 def test_an_agent_dies_while_it_is_offered_an_update(evil):
-    for fault in (
-        Fault("before", "REPLACE INTO secure_sum", 1),
-        Fault("after", "REPLACE INTO secure_sum", 1),
-        Fault("sent", "send SumReady", 1),
-    ):
+    for at in itertools.count(1):
         evil.slot += 1
-        evil.agents["a"].tell("arm", fault=fault)
-        evil.say("a", SumOffer(evil.slot, NO_MODEL))
-        evil.bury("a")
-        evil.start("a")
-        evil.share_keys()
-        answer = evil.ask("a", SumOffer(evil.slot, NO_MODEL), SumReady)
-        assert answer == SumReady(evil.slot)
-
-
-def test_a_fake_member_of_the_operators_making(evil, tmp_path):
-    """He adds one: agents refuse the roster that has it, until their owners accept it."""
-    before = evil.running.bundle("a")
-    operator.add(evil.running.folder, ["fake"])
-    after = evil.running.bundle("a")
-    assert after.roster.names == (*NAMES, "fake")
-    # agents that run do not know it: their roster is that of their file
-    evil.offer()
-    six = replace(evil.call(), members=after.roster.bitmap(after.roster.names))
-    assert evil.refuses("b", six)
-    # and an agent that is started with the new folder does not start
-    evil.agents["a"].kill()
-    with pytest.raises(InvalidInput, match="agent accept") as refused:
-        Agent.open(evil.folder / "a.db", before.agreement.problem, bundle=after.folder)
-    assert refused.value.argument == "roster"
-    # the owner accepts what he has compared with the others, and nothing else
-    with pytest.raises(InvalidInput, match="if the other owners have it too"):
-        accept_roster(evil.folder / "a.db", after.folder, before.roster.digest.hex())
-    accept_roster(evil.folder / "a.db", after.folder, after.roster.digest.hex())
-    Agent.open(evil.folder / "a.db", before.agreement.problem, bundle=after.folder).close()
+        later = evil.dies("a", SumOffer(evil.slot, NO_MODEL), at)
+        answers = evil.say("a", SumOffer(evil.slot, NO_MODEL))
+        assert answers[-1] == SumReady(evil.slot), at
+        if not later:
+            break
+    assert at > 2
 
 
 def test_nobody_has_agreed_to_two_sums_of_one_update_or_sent_two_vectors_for_one_attempt(evil):
@@ -288,7 +234,7 @@ def test_nobody_has_agreed_to_two_sums_of_one_update_or_sent_two_vectors_for_one
     found = evil.consents()
     assert len(found) > 50
     assert all(len(each) == 1 for each in found.values())
-    masked = [(n, m) for n, _, m in evil.heard if isinstance(m, MaskedSum)]
+    masked = [(n, m) for n, m in evil.heard if isinstance(m, MaskedSum)]
     vectors = {m.numbers.tobytes() for _, m in masked}
     assert len(vectors) == len({(n, m.update, m.attempt) for n, m in masked})
     assert is_uniform(np.concatenate([np.frombuffer(each, np.int64) for each in vectors]))

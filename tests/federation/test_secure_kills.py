@@ -32,9 +32,13 @@ SECURE = AgreementTable(
 )  # fmt: skip
 DEATHS = [
     ("a", Fault("before", "REPLACE INTO secure_sum", 1)),
+    ("b", Fault("after", "REPLACE INTO secure_sum", 1)),
     ("b", Fault("before", "send MaskedSum", 1)),
     ("c", Fault("sent", "send MaskedSum", 1)),
     ("a", Fault("after", "INSERT INTO releases", 1)),
+    ("b", Fault("after", "UPDATE secure_sum", 1)),
+    ("c", Fault("before", "COMMIT", 1)),
+    ("a", Fault("after", "COMMIT", 1)),
     ("b", Fault("before", "send Consent", 1)),
     ("c", Fault("sent", "send Consent", 1)),
     (COORDINATOR, Fault("sent", "send SumCall", 1)),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from fedglb.federation.agent.sums import AgentSums
+from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, HelloRequest, Rejected, Withdrawal
@@ -24,8 +25,11 @@ from fedglb.federation.wire.sum_messages import (
     SumOffer,
     SumReady,
 )
+from fedglb.problem_table import ProblemTable
 from fedglb.protocol.messages import BatchSums, Evaluate, MaskedSum, NewModel, SumsRequest
+from tests.federation.helpers.in_process import Serving, honest
 from tests.federation.helpers.lossy_network import texts
+from tests.federation.helpers.nats_federation import PATIENCE, federation
 from tests.federation.helpers.secure_network import (
     NAMES,
     POLICY,
@@ -468,3 +472,18 @@ def test_messages_at_random_do_no_harm(running):
         answers = agent.receive(down)
         assert not any(isinstance(m, MaskedSum | Consent) for m in answers)
     running.until(lambda: running.coordinator.finished > 0)
+
+
+def test_over_a_real_server(tmp_path):
+    given = {"name": "fedglb-private", "updates": 3, "first": 0.3, "growth": 2.0}
+    agreed = AgreementTable(3, ProblemTable(2), given, minimum=3)
+    with (
+        federation(tmp_path, "abc", agreed) as running,
+        Serving(running, tmp_path / "state.db") as serving,
+        honest(running, tmp_path, serving, {"a": 3, "b": 4, "c": 5}) as agents,
+    ):
+        assert serving.wait("updated").facts["clients"] == 3
+        assert all(agent.wait_for_model(1, PATIENCE) for agent in agents.values())
+        sent = set(serving.session.traffic.entries)
+    assert {"MaskedSum.up", "Consent.up"} <= sent
+    assert not {"SumsRequest.down", "BatchSums.up"} & sent

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 
-from tests.federation.helpers.in_memory import InMemory
 from tests.federation.helpers.in_process import client_of, same
+from tests.federation.helpers.lossy_network import ask, harness
 from tests.federation.helpers.nats_federation import table
 from tests.protocol.driver import equal_arrays
 
@@ -23,47 +25,47 @@ KINDS = {
 
 @pytest.fixture
 def together(tmp_path):
-    made = []
+    """Return a function that makes federations whose agents have samples."""
+    with ExitStack() as stack:
 
-    def make(agreement):
-        running = InMemory(tmp_path / str(len(made)), agreement, SAMPLES)
-        made.append(running)
-        for name, samples in SAMPLES.items():
-            whole, calls = client_of(agreement, name, samples).samples, running.calls[name]
-            for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
-                calls.observe(calls.choose([x], t=t).id, float(y))
-        return running
+        def make(folder, agreement):
+            running = stack.enter_context(harness(tmp_path / folder, list(SAMPLES), agreement))
+            running.arrive()
+            for name, samples in SAMPLES.items():
+                whole = client_of(agreement, name, samples).samples
+                calls = running.nodes[name].calls
+                for t, (x, y) in enumerate(zip(whole.X, whole.y, strict=True), 1):
+                    calls.observe(calls.choose([x], t=t).id, float(y))
+            return running
 
-    yield make
-    for each in made:
-        each.close()
+        yield make
 
 
 def update(running, between=lambda: None):
-    running.agents["d"].ask()
-    running.deliver("d", running.agents["d"].request(), between)
+    ask(running, "d")
+    running.arrive(between)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_and_the_states_after_it(together, kind):
     agreement = table(6, DIM, **{"threshold": 1e9, **KINDS[kind]}).build()
-    quiet, busy = together(agreement), together(agreement)
+    quiet, busy = together("quiet", agreement), together("busy", agreement)
     rng, t, later = np.random.default_rng(3), 100, {name: [] for name in SAMPLES}
 
     def decide():
         """Whoever has answered takes two decisions, and learns from the older one first or last."""
         nonlocal t
-        for name, learner in busy.learners.items():
-            if learner.protocol_client.update < busy.session.coordinator.started:
+        for name, node in busy.nodes.items():
+            if node.learner.protocol_client.update < busy.session.coordinator.started:
                 continue  # what it learned now would belong to the update
             t += 1
             arms = rng.standard_normal((2, 4, DIM))
             arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
-            decisions = [busy.calls[name].choose(a, t=t) for a in arms]
+            decisions = [node.calls.choose(a, t=t) for a in arms]
             pairs = list(zip(decisions, arms, strict=True))
             for decision, offered in pairs if t % 2 else pairs[::-1]:
                 reward = float(rng.integers(2))
-                busy.calls[name].observe(decision.id, reward)
+                node.calls.observe(decision.id, reward)
                 later[name].append((offered[decision.arm], reward, t))
 
     rounds = []
@@ -73,13 +75,12 @@ def test_the_model_and_the_states_after_it(together, kind):
         rounds.append(busy.session.coordinator.last_update.rounds)
         model = busy.session.coordinator.model
         assert same(model, quiet.session.coordinator.model)
-        for name, learner in quiet.learners.items():
+        for name, node in quiet.nodes.items():
             assert len(later[name]) > 2
             for x, y, step in later[name]:  # in their order, after the model
-                quiet.calls[name].observe(quiet.calls[name].choose([x], t=step).id, y)
+                node.calls.observe(node.calls.choose([x], t=step).id, y)
             ours, theirs = (
-                busy.learners[name].protocol_client.to_arrays(),
-                learner.protocol_client.to_arrays(),
+                each.learner.protocol_client.to_arrays() for each in (busy.nodes[name], node)
             )
             assert equal_arrays(ours, theirs)
             later[name].clear()

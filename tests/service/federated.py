@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter, deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,11 +21,10 @@ from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.protocol.persistence import Arrays
-from tests.federation.helpers import json_processes
-from tests.federation.helpers.nats_federation import Running, federation
-from tests.federation.helpers.whole_log import whole_log
+from tests.federation.helpers.agent_driver import whole_log
+from tests.federation.helpers.json_processes import Process, Service, coordinator
+from tests.federation.helpers.nats_federation import PATIENCE, Running, eventually, federation
 from tests.service.load import Load
-from tests.service.process import PATIENCE, Service, until
 
 COORDINATOR, SERVER = "coordinator", "nats-server"
 DIM, RIDGE = 3, 1.0
@@ -52,12 +50,10 @@ class Federated:
         self.folder, self.names = folder, list(names)
         self.running: Running = federation(folder, names, AGREED)
         self.agreement = AGREED.build()
-        self.services: dict[str, Service] = {}
-        self.head: json_processes.Process | None = None
-        self.counts: Counter[str] = Counter()  # of the coordinator's events
-        self.last: deque[dict[str, Any]] = deque(maxlen=20)
+        self.processes: dict[str, Process] = {}
         self.deaths = dict.fromkeys([*names, COORDINATOR, SERVER], 0)
         self._options = (*PATIENT, *options)
+        self._said: list[dict[str, Any]] = []  # by coordinators that have ended
 
     # -- processes -------------------------------------------------------------------------------
 
@@ -73,9 +69,9 @@ class Federated:
             self.running.start()
         elif name == COORDINATOR:
             path = self.path(COORDINATOR)
-            self.head = json_processes.coordinator(self.running, path, *self._options)
+            self.processes[name] = coordinator(self.running, path, *self._options)
         else:
-            self.services[name] = Service(
+            self.processes[name] = Service(
                 self.path(name), "--bundle", self.running.folder / "clients" / name,
                 "--socket", self.folder / f"{name}.sock",
             )  # fmt: skip
@@ -84,7 +80,7 @@ class Federated:
         if name == SERVER:
             assert self.running.server is not None
             return self.running.server.process.pid
-        return (self.head if name == COORDINATOR else self.services[name]).process.pid
+        return self.processes[name].process.pid
 
     def is_ready(self, name: str) -> bool:
         """Whether it does its work: at start it does not yet."""
@@ -93,63 +89,39 @@ class Federated:
         if name == COORDINATOR:
             status = self.status()
             return status is not None and status.connected and status.present > 0
-        return any(event["event"] == "listening" for event in self.services[name].events)
+        return any(event["event"] == "listening" for event in self.processes[name].events)
 
     def kill(self, name: str) -> None:
         """kill -9, and start it again at once."""
         self.check()
         if name == SERVER:
             self.running.kill()
-        elif name == COORDINATOR:
-            self._end_head(kill=True)
         else:
-            self._end_service(name, kill=True)
+            self._pop(name).kill()
         self.deaths[name] += 1
         self.start(name)
 
-    def _end_head(self, kill: bool = False) -> None:
-        assert self.head is not None
-        if kill:
-            self.head.process.kill()
-            self.head.process.wait()
-        with self.head:
-            pass
-        self.hear()
-        self.head = None
-
-    def _end_service(self, name: str, kill: bool = False) -> None:
-        service = self.services.pop(name)
-        if kill:
-            service.process.kill()
-            service.ended()
-        else:
-            assert service.stop() == 0, service.errors
-        service.process.stdout.close()
-        service.process.stderr.close()
+    def _pop(self, name: str) -> Process:
+        process = self.processes.pop(name)
+        if name == COORDINATOR:
+            self._said += process.events
+        return process
 
     def check(self) -> None:
         """Nobody has ended by itself."""
-        for name, service in self.services.items():
-            assert service.process.poll() is None, (name, service.ended(), service.errors)
-        if self.head is not None:
-            assert self.head.process.poll() is None, (COORDINATOR, self.hear())
+        for name, each in self.processes.items():
+            assert each.process.poll() is None, (name, each.ended(), each.errors, self.hear()[-20:])
         if self.running.server is not None:
             assert self.running.server.process.poll() is None, self.running.log[-3000:]
 
     def hear(self) -> list[dict[str, Any]]:
-        """Count what the coordinator has said; return the last events."""
-        if self.head is not None:
-            while not self.head.lines.empty():
-                line = self.head.lines.get_nowait()
-                if line is not None:
-                    self.counts[line["event"]] += 1
-                    self.last.append(line)
-        return list(self.last)
+        """All that coordinators have said."""
+        head = self.processes.get(COORDINATOR)
+        return self._said if head is None else self._said + head.events
 
     def count(self, kind: str) -> int:
         """How many events of a kind there were."""
-        self.hear()
-        return self.counts[kind]
+        return sum(event["event"] == kind for event in self.hear())
 
     def status(self) -> CoordinatorStatus | None:
         """What the coordinator says of itself; None: it does not answer."""
@@ -163,10 +135,8 @@ class Federated:
     def __exit__(self, *_: object) -> None:
         with ExitStack() as stack:
             stack.callback(self.running.stop)
-            if self.head is not None:
-                stack.callback(self._end_head, kill=True)
-            for name in list(self.services):
-                stack.callback(self._end_service, name, kill=True)
+            for process in self.processes.values():
+                stack.callback(process.kill)
 
     # -- what must hold --------------------------------------------------------------------------
 
@@ -195,13 +165,13 @@ class Federated:
                             load.one_more(name, client)
             return whole and all(m.model == status.model for m in status.members)
 
-        until(settled, "a model of all samples", lambda: (self.status(), self.hear()))
+        eventually(settled, "a model of all samples", lambda: (self.status(), self.hear()[-20:]))
 
     def stop(self) -> None:
         """End all in good order."""
-        for name in self.names:
-            self._end_service(name)
-        self._end_head()
+        for name in (*self.names, COORDINATOR):
+            process = self._pop(name)
+            assert process.stop() == 0, (name, process.errors)
         self.running.stop()
 
     def check_log(self, name: str, load: Load) -> None:
@@ -285,10 +255,10 @@ class Killer:
         calls = load.calls + rng.randrange(between)
         ready, in_update = rng.random() < 0.75, rng.random() < 0.75
         if ready:
-            until(lambda: place.is_ready(victim), f"{victim} is ready")
-        until(lambda: load.check() or load.calls >= calls, f"{calls} calls")
+            eventually(lambda: place.is_ready(victim), f"{victim} is ready")
+        eventually(lambda: load.check() or load.calls >= calls, f"{calls} calls")
         if victim in (COORDINATOR, SERVER) and ready and in_update:
             begun = place.count("updating")
-            until(lambda: place.count("updating") > begun, "an update")
+            eventually(lambda: place.count("updating") > begun, "an update")
         time.sleep(rng.random() * 0.02)
         place.kill(victim)

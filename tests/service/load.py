@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import fedglb as fg
-from tests.service.process import PATIENCE
+from tests.federation.helpers.nats_federation import PATIENCE
 
 #: Rewards come late and in any order, and some never. Whoever is refused ends with an error.
 SCRIPT = """

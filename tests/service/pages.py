@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.service.process import PATIENCE, until
+from tests.federation.helpers.nats_federation import PATIENCE, eventually
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -140,7 +140,7 @@ class Folder:
             return answer.status, json.loads(answer.read() or b"null")
 
     def eventually(self, condition: Callable[[], object]) -> None:
-        until(condition, "an answer", lambda: self.log)
+        eventually(condition, "an answer", lambda: self.log)
 
     def answers(self) -> bool:
         try:

@@ -27,7 +27,7 @@ from fedglb.federation.operator.authority import Authority
 from fedglb.service.coordinator import sections, serving
 from fedglb.service.listening import Listen
 from fedglb.service.metrics import coordinator_metrics
-from tests.service.process import PATIENCE
+from tests.federation.helpers.nats_federation import PATIENCE
 
 EVIL = "<script>alert(1)</script>"
 

@@ -19,10 +19,9 @@ from fedglb.service.listening import Listen
 from fedglb.service.pages import size
 from tests.federation.helpers.browser import chromium
 from tests.federation.helpers.json_processes import agent, coordinator
-from tests.federation.helpers.nats_federation import federation, table
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, federation, table
 from tests.federation.helpers.nats_process import free_port
 from tests.federation.helpers.recorded import stream
-from tests.service.process import PATIENCE, until
 from tests.service.test_coordinator import EVIL, picture
 
 ROWS = """rows => Object.fromEntries(rows.map(row => [row.querySelector(".name").textContent, {
@@ -117,7 +116,7 @@ def test_values_are_the_coordinators_while_agents_come_go_and_are_killed(browser
         running = stack.enter_context(federation(tmp_path, ["a", "b"], table(6, 3)))
         head = coordinator(running, state, *options)
         stack.callback(lambda: head.__exit__())
-        until(lambda: _answers(url), "the page answers")
+        eventually(lambda: _answers(url), "the page answers")
         page = stack.enter_context(Watched(browser, url))
         page.live()
 
@@ -129,7 +128,7 @@ def test_values_are_the_coordinators_while_agents_come_go_and_are_killed(browser
                 same = said(before) == shown or said(after) == shown
                 return same and condition(before)
 
-            until(holds, what)
+            eventually(holds, what)
 
         def present(found: dict[str, Any]) -> set[str]:
             return {m["name"] for m in found["members"] if m["present"]}
@@ -159,7 +158,7 @@ def test_values_are_the_coordinators_while_agents_come_go_and_are_killed(browser
         page.page.wait_for_selector("body[data-live=no]")
         assert "does not answer" in page.text("#live")
         again = stack.enter_context(coordinator(running, state, *options))
-        until(lambda: _answers(url), "the page answers again")
+        eventually(lambda: _answers(url), "the page answers again")
         page.live()
         page.complaints.clear()  # of the time when nobody answered
         agrees("as before", lambda s: present(s) == {*"ab"} and s["totals"]["updates"] == 1)
@@ -231,7 +230,7 @@ def test_many_clients_can_be_searched_and_stay_where_they_are(browser, url, boar
         members = list(board.latest.members)
         members[61] = msgspec.structs.replace(members[61], samples=12_345, present=False)
         board.latest = msgspec.structs.replace(board.latest, members=tuple(members[:-1]))
-        until(lambda: page.text("#m-shop-61 .samples") == "12,345", "the change is shown")
+        eventually(lambda: page.text("#m-shop-61 .samples") == "12,345", "the change is shown")
         assert page.page.evaluate("document.getElementById('members').scrollTop") == 1500
         assert page.page.locator("#m-shop-60[data-mark]").count() == 1
         assert page.page.locator("#members tbody tr").count() == 249

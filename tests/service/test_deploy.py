@@ -20,9 +20,9 @@ import typer.main
 from fedglb.cli import app
 from fedglb.service.problem import TITLES
 from tests.cli.in_process import fedglb
+from tests.federation.helpers.json_processes import Service
 from tests.federation.helpers.nats_process import free_port
 from tests.service.pages import DOCS, Folder, commands, curl, files, section, words
-from tests.service.process import service
 
 STEPS = (
     "1. Make the federation", "2. Start the server and the coordinator",
@@ -35,7 +35,7 @@ SERVICE = section("applications.md", "The agent as a service")
 
 def test_every_call_of_the_service_does_what_the_page_says(tmp_path):
     assert len(commands(SERVICE)) == 6
-    with service(tmp_path / "a.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
+    with Service(tmp_path / "a.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
         decision = ""
         for command in commands(SERVICE):
             status, body = curl(command.replace('"ID"', json.dumps(decision)), running.port)

@@ -41,4 +41,4 @@ def test_kills(tmp_path, names, kills):
         place.check_models()
     assert place.deaths[COORDINATOR] == place.deaths[SERVER] == kills
     assert sum(place.deaths[name] for name in names) == kills
-    print(place.deaths, running.calls, place.counts)
+    print(place.deaths, running.calls, place.count("updated"))

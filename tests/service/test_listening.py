@@ -14,14 +14,6 @@ from fedglb.service.listening import Listen, read_token
 TOKEN = "0123456789abcdef-token"
 
 
-def test_an_address_that_others_reach_needs_a_token_and_tls(tmp_path):
-    (tmp_path / "token").write_text(TOKEN)
-    for http in ("0.0.0.0:8732", "192.0.2.1:8732", "[::]:8732"):
-        for token in (None, tmp_path / "token"):
-            with pytest.raises(fg.InvalidInput, match="any other address requires --token-file"):
-                Listen.parse(http, token)
-
-
 @pytest.mark.parametrize("http", ["8732", "localhost", "127.0.0.1:", "127.0.0.1:x", ":1", "a:1",
                                   "127.0.0.1:65536", ""])  # fmt: skip
 def test_what_is_no_address(http):
@@ -51,15 +43,6 @@ def test_a_tokens_file(tmp_path, caplog):
     path.chmod(0o644)
     read_token(path)
     assert "chmod 600" in caplog.text
-
-
-def test_a_certificate_must_be_one(tmp_path):
-    path = tmp_path / "cert.pem"
-    path.write_text("no certificate")
-    with pytest.raises(fg.InvalidInput, match="the key of --tls-cert"):
-        Listen.parse("127.0.0.1:0", None, path)
-    with pytest.raises(fg.InvalidInput, match="PEM"):
-        Listen.parse("127.0.0.1:0", None, path, path)
 
 
 def test_a_port_that_is_taken_is_said():

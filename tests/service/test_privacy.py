@@ -20,8 +20,8 @@ from fedglb.federation.coordinator.board import Board
 from fedglb.federation.preload import preload
 from fedglb.service.agent import make_app
 from fedglb.service.coordinator import Page
+from tests.federation.helpers.nats_federation import PATIENCE, eventually
 from tests.service.federated import AGREED, DIM, Federated
-from tests.service.process import PATIENCE, until
 
 #: An own export and an own answer are the only places where samples may be.
 EXPORT, CALLS = "/v1/export", {"/v1/choose", "/v1/choose/batch", "/v1/observe", "/v1/observe/batch"}
@@ -97,7 +97,7 @@ def place(tmp_path_factory):
                 any(m.name == name and m.samples > 5 for m in status.members) for name in "ab"
             )
 
-        until(covered, "a model of both")
+        eventually(covered, "a model of both")
         bad = {"arms": [[3.141592653589] * DIM], "ids": ["arm-refused"], "key": "key-refused"}
         for secret in running.secrets.values():
             secret.words += ["141592653", "arm-refused", "key-refused"]
@@ -175,7 +175,7 @@ def page_url(place: Federated) -> str:
     def said() -> list[dict]:
         return [event for event in place.hear() if event["event"] == "serving"]
 
-    until(said, "the coordinator's page")
+    eventually(said, "the coordinator's page")
     return said()[0]["url"]
 
 
@@ -186,7 +186,7 @@ def test_no_page_has_a_sample(place, paths):
         for path in set(paths) - CALLS - {EXPORT}:
             status, texts[f"{name}{path}"] = exchange(url, path)
             assert status == 200, path
-        texts[f"{name} printed"] = json.dumps(place.services[name].events).encode()
+        texts[f"{name} printed"] = json.dumps(place.processes[name].events).encode()
     shown = list(Page(Board()).handlers())
     assert {"/", "/status.json", "/events", "/metrics"} <= set(shown)
     for path in shown:
@@ -215,7 +215,7 @@ def test_without_the_server_a_service_goes_on_alone(place):
     place.running.kill()
     url = place.urls["a"]
     with fg.AgentClient(url) as client:
-        until(lambda: not client.status.connected, "no connection")
+        eventually(lambda: not client.status.connected, "no connection")
         assert client.choose([place.secrets["a"].numbers]).id
     assert exchange(url, "/readyz")[0] == 200
     assert b"without a connection" in exchange(url, "/")[1]

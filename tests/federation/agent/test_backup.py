@@ -13,9 +13,6 @@ from polars.testing import assert_frame_equal
 import fedglb as fg
 from fedglb.errors import InvalidInput
 from fedglb.federation import Agent
-from fedglb.federation.agreement import Agreement
-from fedglb.federation.coordinator.store import CoordinatorStore, MemberRecord
-from fedglb.federation.sqlite import backup
 from tests.federation.helpers.agent_driver import Alone, arms, feed, state
 from tests.federation.helpers.nats_federation import PATIENCE
 
@@ -88,17 +85,3 @@ def test_beside_threads_that_write_and_one_that_forgets(path, rng, tmp_path):
             counts.append(back.export().height)
             assert back.status.samples >= counts[-1] - 1  # one may wait for its reward
     assert min(counts) >= 380
-
-
-def test_the_coordinators(tmp_path):
-    agreement = Agreement(PROBLEM, fg.fedglb_auto(), max_clients=3)
-    store = CoordinatorStore(tmp_path / "state.db", agreement)
-    store.write_member("a", MemberRecord("one", True, 4))
-    backup("coordinator", tmp_path / "state.db", tmp_path / "copy.db")
-    with pytest.raises(InvalidInput, match="of an agent"):
-        backup("agent", tmp_path / "state.db", tmp_path / "copy-2.db")
-    store.write_member("b", MemberRecord("two", True, 0))
-    store.close()
-    copy = CoordinatorStore(tmp_path / "copy.db", agreement)
-    assert copy.members() == {"a": MemberRecord("one", True, 4)}
-    copy.close()

@@ -10,8 +10,7 @@ import threading
 import pytest
 
 from fedglb.federation import Agent
-from tests.federation.helpers.killable_process import eventually
-from tests.federation.helpers.nats_federation import federation, table
+from tests.federation.helpers.nats_federation import eventually, federation, table
 
 
 def opened(running, tmp_path) -> Agent:

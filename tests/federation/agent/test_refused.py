@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import shutil
 import time
@@ -14,7 +13,7 @@ from fedglb.federation import connection
 from fedglb.federation.operator import operator
 from fedglb.federation.operator.authority import Authority
 from tests.federation.helpers.in_process import Serving, opened
-from tests.federation.helpers.nats_federation import federation, until
+from tests.federation.helpers.nats_federation import eventually, federation
 
 
 @pytest.fixture(autouse=True)
@@ -38,10 +37,6 @@ def attempts(monkeypatch):
     return pauses
 
 
-def wait(condition):
-    asyncio.run(until(condition))
-
-
 def complaints(caplog):
     return [r.message for r in caplog.records if r.name == "fedglb.federation.connection"]
 
@@ -59,21 +54,21 @@ def test_a_revoked_agent_says_so_once_and_comes_back_when_it_is_added_again(
             caplog.at_level(logging.WARNING, "fedglb.federation"),
             fg.Agent.open(tmp_path / "a.db", problem, bundle=tmp_path / "a", beat=0.05) as agent,
         ):
-            wait(lambda: agent.status.admitted)
+            eventually(lambda: agent.status.admitted, "admission")
             assert agent.status.refused is None
             assert operator.revoke(running.folder, ["a"])
-            wait(lambda: agent.status.refused)
+            eventually(lambda: agent.status.refused, "a refusal")
             said = agent.status
             assert said.refused.startswith("revoked or unknown to the server: it does not admit a")
             assert not said.admitted
-            wait(lambda: len(attempts) > 20)
+            eventually(lambda: len(attempts) > 20, "attempts")
             assert not agent.status.connected
             (line,) = complaints(caplog)
             assert "revoked or unknown" in line
             operator.add(running.folder, ["a"])
             for name in ("key.pem", "cert.pem"):  # one after the other, as scp does it
                 shutil.copy(running.folder / "clients" / "a" / name, tmp_path / "a" / name)
-            wait(lambda: agent.status.admitted)
+            eventually(lambda: agent.status.admitted, "admission")
             assert agent.status.refused is None
 
 
@@ -85,7 +80,7 @@ def test_attempts_come_ever_more_rarely(tmp_path, attempts, monkeypatch):
         operator.revoke(running.folder, ["a"])
         problem = running.coordinator_bundle.agreement.problem
         with fg.Agent.open(tmp_path / "a.db", problem, bundle=tmp_path / "a"):
-            wait(lambda: len(attempts) >= 8)
+            eventually(lambda: len(attempts) >= 8, "attempts")
         for n, pause in enumerate(attempts[:8], 1):
             assert 0.5 * 2**n * 1e-3 <= pause <= 2**n * 1e-3
 
@@ -105,13 +100,13 @@ def test_a_complaint_is_repeated_once_an_hour(tmp_path, caplog, monkeypatch):
 @pytest.mark.slow
 def test_a_server_that_is_away_is_tried_again_as_before(tmp_path, attempts):
     with federation(tmp_path, ["a"]) as running, opened(running, tmp_path, "a") as agent:
-        wait(lambda: agent.status.connected)
+        eventually(lambda: agent.status.connected, "a connection")
         running.kill()
-        wait(lambda: len(attempts) >= 2)
+        eventually(lambda: len(attempts) >= 2, "attempts")
         assert set(attempts) == {connection._PAUSE}
         assert agent.status.refused is None
         running.start()
-        wait(lambda: agent.status.connected)
+        eventually(lambda: agent.status.connected, "a connection")
 
 
 def test_an_expired_certificate_and_a_server_of_another_authority_are_named(tmp_path):
@@ -121,7 +116,7 @@ def test_an_expired_certificate_and_a_server_of_another_authority_are_named(tmp_
         expired.renew(authority.pem, authority.issue("fedglb://demo/a/1", days=-0.01))
         (other.folder / "ca.pem").write_bytes(Authority.new("demo").pem)
         with opened(running, tmp_path, "a") as a, opened(running, tmp_path, "b") as b:
-            wait(lambda: a.status.refused and b.status.refused)
+            eventually(lambda: a.status.refused and b.status.refused, "a refusal")
             assert f"a expired on {expired.certificate().ends.date()}" in a.status.refused
             assert "the server's certificate is not trusted" in b.status.refused
 
@@ -134,10 +129,10 @@ def test_a_renewed_certificate_that_is_no_good_leaves_the_connection_alone(tmp_p
         opened(running, tmp_path, "a", 2) as agent,
         caplog.at_level(logging.WARNING, "fedglb.federation"),
     ):
-        wait(lambda: agent.status.admitted)
+        eventually(lambda: agent.status.admitted, "admission")
         authority = Authority.read(running.folder / "authority")
         running.bundle("a").renew(authority.pem, authority.issue("fedglb://demo/a/7"))
-        wait(lambda: complaints(caplog))
+        eventually(lambda: complaints(caplog), "a complaint")
         assert "the renewed certificate is not used yet" in complaints(caplog)[0]
         agent.request_update()
         assert agent.wait_for_model(1, 300)

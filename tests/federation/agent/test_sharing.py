@@ -12,8 +12,7 @@ import pytest
 from fedglb.protocol.messages import NewModel, SumsRequest
 from tests.federation.agent.test_closing import in_its_place, threads
 from tests.federation.helpers.in_process import Serving, honest, opened, play, same, update
-from tests.federation.helpers.killable_process import eventually
-from tests.federation.helpers.nats_federation import PATIENCE, federation, table
+from tests.federation.helpers.nats_federation import PATIENCE, eventually, federation, table
 
 THREE = {"a": 3, "b": 4, "c": 5}
 

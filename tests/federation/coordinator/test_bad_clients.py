@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import fedglb as fg
@@ -9,11 +11,13 @@ from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.policy import CoordinatorPolicy
 from fedglb.federation.coordinator.service import Inbox
 from fedglb.federation.coordinator.updates import FARTHEST
-from fedglb.federation.names import one_line
+from fedglb.federation.names import one_line, up
 from fedglb.federation.wire.codec import decode_down, encode
 from fedglb.federation.wire.messages import Heartbeat, Hello
 from fedglb.protocol.messages import Covariance, SumsRequest, SyncRequest
+from tests.federation.helpers.in_process import Serving, honest
 from tests.federation.helpers.lossy_network import DIM, agreed, ask, texts, updated
+from tests.federation.helpers.nats_federation import PATIENCE, connected
 
 
 def test_a_leap_of_the_clock_is_invalid_and_moves_nobodys_clock(running):
@@ -89,6 +93,26 @@ def test_one_client_cannot_fill_the_inbox_for_the_others():
     large = bytes(8 * 1024 * 1024)
     assert [inbox.put("bad", large) for _ in range(6)] == [True] * 4 + [False] * 2
     assert inbox.put("good", large)
+
+
+@pytest.mark.parametrize("more", [{"headers": {"Nats-Msg-Id": "1"}}, {"reply": "fed.demo.up.a"}])
+def test_a_message_with_headers_or_a_reply_subject_is_dropped(shared, tmp_path, more):
+    """No member sends such messages: an attacker made the server send them."""
+    bundle = shared.bundle("c")
+    hello, subject = Hello("file", 0, "test", bundle.agreement.facts()), up("demo", "c")
+    with (
+        Serving(shared, tmp_path / "state.db") as serving,
+        honest(shared, tmp_path, serving, {"a": 1}),  # the coordinator listens
+    ):
+
+        async def scene():
+            async with connected(bundle) as c:
+                await c.say(subject, b"garbage", **more)
+                await c.say(subject, encode(hello, "s"))
+                await asyncio.to_thread(serving.wait, "joined", client="c")
+
+        asyncio.run(asyncio.wait_for(scene(), PATIENCE))
+        assert not serving.texts("invalid")  # as it says of any other garbage
 
 
 def test_a_rejection_does_not_hide_an_invalid_message(running):

@@ -12,7 +12,6 @@ import pytest
 from fedglb.federation.coordinator.duplicate_coordinator import Announcement
 from fedglb.federation.names import COORDINATOR
 from tests.federation.helpers.in_process import Serving, opened
-from tests.federation.helpers.json_processes import coordinator
 from tests.federation.helpers.nats_federation import PATIENCE
 
 SUPERSEDED = 3
@@ -40,20 +39,6 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(shared, tmp_
         agent.request_update()
         assert agent.wait_for_model(1, PATIENCE)  # the first goes on
         assert not first.texts("rejected")
-
-
-@pytest.mark.slow
-def test_nobody_stops_because_of_a_predecessor_that_was_killed(shared, tmp_path):
-    state = tmp_path / "state.db"
-    with opened(shared, tmp_path, "a", 5):
-        for _ in range(3):
-            with coordinator(shared, state) as head:
-                head.hear(lambda line: line["event"] == "joined")
-                head.process.kill()
-                head.process.wait()
-        with coordinator(shared, state) as head:
-            head.hear(lambda line: line["event"] == "joined")
-            assert head.process.poll() is None
 
 
 def test_one_that_slept_while_another_took_its_place_stops():

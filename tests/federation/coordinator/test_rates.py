@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fedglb.federation.coordinator.rates import Rate, RateLimiter, Rates
+from fedglb.federation.names import up
 from fedglb.federation.wire.codec import MAX_BYTES, encode, kind_of
-from fedglb.federation.wire.messages import Admitted, Goodbye, Heartbeat, Withdrawal
+from fedglb.federation.wire.messages import Admitted, Goodbye, Heartbeat, Hello, Withdrawal
 from fedglb.protocol.messages import Covariance, Derivatives, SyncRequest
 from tests.federation.helpers.in_process import Serving, honest, same
 from tests.federation.helpers.lossy_network import DIM, POLICY, ask, updated
-from tests.federation.helpers.nats_federation import PATIENCE
-from tests.federation.helpers.raw_client import by_hand
+from tests.federation.helpers.nats_federation import PATIENCE, connected
 
 FLOOD = 10_000
 RATES = Rates()
@@ -159,31 +159,28 @@ def test_a_hello_that_changes_nothing_writes_nothing(running, monkeypatch):
     assert len(running.heard("down", Admitted, "a")) == 1
 
 
-async def flood_until(flooder, done) -> None:
-    """Send heartbeats as fast as they go."""
-    beat = encode(Heartbeat(0, 0), flooder.session)
-    while not done.done():
-        for _ in range(500):
-            await flooder.say(beat)
-        await flooder.line.flush()
-
-
 def later(wait, *given, **facts):
     return asyncio.ensure_future(asyncio.to_thread(wait, *given, **facts))
 
 
 def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(shared, tmp_path):
     """A real server: the flooder is left out, and comes back when it is quiet."""
+    bundle, subject = shared.bundle("c"), up("demo", "c")
+    hello = encode(Hello("file", 0, "test", bundle.agreement.facts()), "s")
     with (
         Serving(shared, tmp_path / "state.db") as serving,
         honest(shared, tmp_path, serving, {"a": 7, "b": 4}) as agents,
     ):
 
         async def scene() -> None:
-            async with by_hand(shared, "c") as flooder:
-                await flooder.join()
+            async with connected(bundle) as flooder:
+                await flooder.say(subject, hello)
+                await later(serving.wait, "joined", client="c")
                 left = later(serving.wait, "left", client="c")
-                await flood_until(flooder, left)
+                while not left.done():  # as fast as they go
+                    for _ in range(500):
+                        await flooder.say(subject, encode(Heartbeat(0, 0), "s"))
+                    await flooder.flush()
                 assert "it floods, and is not listened to for 10 s" in left.result().text
                 assert serving.session.gate.dropped["c"] > 200
                 agents["a"].request_update()
@@ -191,28 +188,10 @@ def test_a_flood_over_the_wire_is_not_listened_to_and_the_others_go_on(shared, t
                     assert await asyncio.to_thread(agent.wait_for_model, 1, PATIENCE)
                 finished = await later(serving.wait, "updated", number=1)
                 assert (finished.facts["clients"], finished.facts["samples"]) == (2, 11)
-                while serving.session.members.session("c") != flooder.session:
-                    await flooder.hello()  # it is heard again after a while
+                while serving.session.members.session("c") != "s":
+                    await flooder.say(subject, hello)  # it is heard again after a while
                     await asyncio.sleep(0.5)
 
         asyncio.run(asyncio.wait_for(scene(), 2 * PATIENCE))
         assert set(serving.session.gate.dropped) == {"c"}
         assert serving.wait("limited", client="c")
-
-
-@pytest.mark.slow
-def test_a_newcomer_is_heard_while_another_client_floods(shared, tmp_path):
-    with Serving(shared, tmp_path / "state.db") as serving:
-
-        async def scene() -> None:
-            async with by_hand(shared, "a") as flooder, by_hand(shared, "b") as newcomer:
-                await flooder.join()
-                joined = later(serving.wait, "joined", client="b")
-                flooding = asyncio.ensure_future(flood_until(flooder, joined))
-                await later(serving.wait, "left", client="a")
-                while not joined.done():
-                    await newcomer.hello()
-                    await asyncio.sleep(0.05)
-                await flooding
-
-        asyncio.run(asyncio.wait_for(scene(), 2 * PATIENCE))

@@ -13,10 +13,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from fedglb.errors import InvalidInput
 from fedglb.federation.coordinator.events import EventKind
-from fedglb.federation.coordinator.store import CoordinatorStore
-from tests.federation.helpers.lossy_network import agreed, harness, joined, updated
+from tests.federation.helpers.lossy_network import joined, updated
 
 VERSION = 1
 TABLES = {
@@ -89,14 +87,3 @@ def test_traffic(db):
 def test_events(after_an_update):
     assert set(get_args(EventKind)) == EVENTS
     assert {event.kind: set(event.facts) for event in after_an_update[1]} == EVENT_FACTS
-
-
-def test_a_file_of_another_version_is_refused_by_its_version(tmp_path):
-    with harness(tmp_path / "first"):
-        pass
-    path = tmp_path / "first" / "coordinator.db"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("PRAGMA user_version = 2")
-    with pytest.raises(InvalidInput, match="version") as caught:
-        CoordinatorStore(path, agreed())
-    assert str(path) in str(caught.value)

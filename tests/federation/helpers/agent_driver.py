@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 import fedglb as fg
 from fedglb.federation import Agent
 from fedglb.federation.agent.agent import ALONE
+from fedglb.federation.agent.log_reader import LogEnd
+from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.wire.messages import Withdrawal
 from fedglb.protocol.messages import Message
 from tests.federation.helpers.nats_federation import PATIENCE
@@ -121,3 +124,12 @@ def copied(path: Path, to: Path) -> Path:
     files = [str(f) for f in path.parent.glob(path.name + "*")]
     subprocess.run(["cp", *files, str(to)], check=True)
     return to / path.name
+
+
+def whole_log(path: Path, dim: int) -> pl.DataFrame:
+    """Return the log of a file that nobody has open as `Agent.export` does, without the bundle."""
+    store = AgentStore(path, "process")
+    try:
+        return pl.concat(store.log(LogEnd(store.last_number(), 2**62), dim).batches(10_000))
+    finally:
+        store.close()

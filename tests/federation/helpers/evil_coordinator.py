@@ -1,132 +1,111 @@
-"""A coordinator by hand, against agents that are real processes: it says what it likes."""
+"""A coordinator by hand, against real agents with their files: it says what it likes."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from fedglb.federation.agreement import AgreementTable
-from fedglb.federation.names import down, up
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
 from fedglb.federation.wire import sum_messages as said
-from fedglb.federation.wire.codec import decode_up, encode
-from fedglb.federation.wire.messages import Admitted, Downward, Hello, HelloRequest, Upward
-from fedglb.federation.wire.messages import Withdrawal as Refusal
-from fedglb.problem_table import ProblemTable
+from fedglb.federation.wire.codec import decode_down, decode_up, encode
+from fedglb.federation.wire.messages import Admitted, Downward, Upward
 from fedglb.protocol.messages import MaskedSum
-from tests.federation.helpers.killable_process import Child
-from tests.federation.helpers.nats_federation import PATIENCE, Connected, connected, federation
-
-M = TypeVar("M")
-NAMES = ("a", "b", "c", "d", "e")
-DIM, EACH = 2, 6
+from tests.federation.helpers.agent_driver import copied
+from tests.federation.helpers.kill_points import statement
+from tests.federation.helpers.lossy_network import DIM
+from tests.federation.helpers.secure_network import NAMES, rules_of, secure, secure_node
 
 
-AGREED = AgreementTable(
-    6, ProblemTable(DIM),
-    {"name": "fedglb-private", "updates": 1000, "first": 1e6, "growth": 1.001}, minimum=4,
-)  # fmt: skip
-
-
-@dataclass
 class Evil:
-    """All agents' processes, and the one that plays their coordinator."""
+    """Five agents with samples, and the one who plays their coordinator."""
 
-    folder: Path
-    running: Any
-    line: Connected
-    loop: asyncio.Runner
-    agents: dict[str, Child] = field(default_factory=dict)
-    sessions: dict[str, str] = field(default_factory=dict)
-    keys: dict[str, SignedKey] = field(default_factory=dict)
-    heard: list[tuple[str, str, Upward]] = field(default_factory=list)
-    slot: int = 0
-    _read: int = 0
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.slot, self._deaths = folder, 0, 0
+        self.agreement = secure(updates=1000, first=1e6, growth=1.001, minimum=4)
+        self.rules = rules_of(self.agreement)
+        self.keys: dict[str, SignedKey] = {}
+        self.heard: list[tuple[str, Upward]] = []
+        self.nodes = {
+            name: secure_node(self.rules, name, folder / f"{name}.db", self.agreement, seed)
+            for seed, name in enumerate(NAMES)
+        }
+        for name, node in self.nodes.items():
+            node.feed(6)
+            self._admit(name)
+        self.share_keys()
 
-    # -- processes -------------------------------------------------------------------------------
-
-    def start(self, name: str) -> None:
-        """Start an agent's process, which has some samples; welcome it, and hear its key."""
-        bundle = self.running.folder / "clients" / name
-        self.agents[name] = Child(
-            self.folder / f"{name}.log", kind="agent", name=name, path=self.folder / f"{name}.db",
-            problem=self.running.bundle(name).agreement.problem, bundle=bundle, fault=None,
-        )  # fmt: skip
-        mark = len(self.heard)
-        hello = self.hear(name, Hello, since=mark)
-        self.say(name, Admitted(0))
-        self.hear(name, said.SessionKey, since=mark)
-        assert hello.agreement["roster"] == self.rules.roster.digest.hex()
+    def _admit(self, name: str) -> None:
+        """Admit an agent, and hear its session key."""
+        [key] = self.say(name, Admitted(0))
+        assert isinstance(key, said.SessionKey)
+        session = self.nodes[name].agent_session.session
+        self.keys[name] = SignedKey(name, key.generation, session, key.key, key.signature)
 
     def restart(self, name: str) -> None:
-        """kill -9, and start it again: another session, the same file."""
-        self.agents[name].kill()
-        self.start(name)
+        """Another session, the same file."""
+        self.nodes[name].close()
+        self.nodes[name].open()
+        self._admit(name)
 
-    def bury(self, name: str) -> None:
-        """Wait for the death of a process by its fault."""
-        assert self.agents[name].bury() == -9, (self.folder / f"{name}.log").read_text()
-
-    @property
-    def rules(self) -> Any:
-        return self.running.coordinator_bundle.sum_rules()
+    def close(self) -> None:
+        for node in self.nodes.values():
+            node.close()
 
     # -- what is said ----------------------------------------------------------------------------
 
-    def say(self, name: str, message: Downward) -> None:
-        payload = encode(message, self.sessions.get(name, ""))
-        self.loop.run(self._say(down("demo", name), payload))
+    def say(self, name: str, message: Downward) -> list[Upward]:
+        """Say something; return the answers."""
+        answers = self._answers(name, message)
+        self.heard += [(name, answer) for answer in answers]
+        return answers
 
-    async def _say(self, subject: str, payload: bytes) -> None:
-        await self.line.say(subject, payload)
-        await self.line.flush()
-
-    def hear(self, name: str, kind: type[M], since: int = 0) -> M:
-        """Wait for a message of an agent; those before `since` do not count."""
-
-        async def wait() -> M:
-            while True:
-                self._take_in()
-                for who, _, message in self.heard[since:]:
-                    if who == name and isinstance(message, kind):
-                        return message
-                await asyncio.sleep(0.002)
-
-        return self.loop.run(asyncio.wait_for(wait(), PATIENCE))
-
-    def _take_in(self) -> None:
-        for subject, data in self.line.heard[self._read :]:
-            name = subject.removeprefix(up("demo", ""))
-            session, message = decode_up(data, name, DIM)
-            if isinstance(message, Hello):
-                self.sessions[name] = session
-            if isinstance(message, said.SessionKey):
-                signed = message.generation, session, message.key, message.signature
-                self.keys[name] = SignedKey(name, *signed)
-            self.heard.append((name, session, message))
-        self._read = len(self.line.heard)
-
-    def ask(self, name: str, message: Downward, kind: type[M]) -> M:
-        """Say something, and wait for an answer of this kind, or for a refusal."""
-        mark = len(self.heard)
-        self.say(name, message)
-        return self.hear(name, kind, since=mark)
+    def _answers(self, name: str, message: Downward) -> list[Upward]:
+        session = self.nodes[name].agent_session
+        received = decode_down(encode(message, session.session), name, DIM)[1]
+        answers = [encode(answer, session.session) for answer in session.receive(received)]
+        return [decode_up(answer, name, DIM)[1] for answer in answers]
 
     def refuses(self, name: str, message: Downward) -> bool:
-        """Whether an agent does not answer, or with `Withdrawal`: nothing that is of use."""
-        mark = len(self.heard)
-        self.say(name, message)
-        self.say(name, HelloRequest())  # agents answer in order
-        self.hear(name, Hello, since=mark)
-        answers = [m for who, _, m in self.heard[mark:] if who == name]
+        """Whether an agent does not answer, or with nothing that is of use."""
+        answers = self.say(name, message)
         return not any(isinstance(m, MaskedSum | said.Consent | said.SumReady) for m in answers)
+
+    def dies(self, name: str, message: Downward, at: int) -> bool:
+        """Let an agent die before its `at`-th write for a message, and start it again.
+
+        After the last write it dies once before its answer is sent, and once after; then, and only
+        then, the answer is heard. Returns whether there is a later moment.
+        """
+        node, moments, left = self.nodes[name], 0, []
+
+        def moment(sql: str) -> None:
+            nonlocal moments
+            if statement(sql) is not None:
+                moments += 1
+                if moments == at:
+                    left.append(copied(node.path, self.folder / f"death {self._deaths}"))
+
+        self._deaths += 1
+        db = node.learner.store._db
+        db.set_trace_callback(moment)
+        answers = self._answers(name, message)
+        db.set_trace_callback(None)
+        moment("COMMIT")  # nothing is written after this, and nothing is sent yet
+        sent = not left
+        if sent:
+            self.heard += [(name, answer) for answer in answers]
+            moments = at - 1
+            moment("COMMIT")
+        node.close()
+        [node.path] = left
+        node.open()
+        self._admit(name)
+        self.share_keys()
+        return not sent
 
     # -- a sum -----------------------------------------------------------------------------------
 
@@ -134,9 +113,8 @@ class Evil:
         """Offer the next update; all agents are ready."""
         self.slot += 1
         for name in NAMES:
-            offer = said.SumOffer(self.slot, NO_MODEL)
-            answer = self.ask(name, offer, said.SumReady | Refusal)  # type: ignore[arg-type]
-            assert answer == said.SumReady(self.slot), (name, answer)
+            answers = self.say(name, said.SumOffer(self.slot, NO_MODEL))
+            assert answers[-1] == said.SumReady(self.slot), (name, answers)
 
     def share_keys(self, names: Sequence[str] = NAMES, **other: SignedKey) -> None:
         """Give these agents everybody's keys; `other` in the place of some."""
@@ -165,15 +143,14 @@ class Evil:
 
     def masked(self, name: str, call: said.SumCall) -> np.ndarray:
         """Return an agent's masked numbers."""
-        answer = self.ask(name, call, MaskedSum | Refusal)  # type: ignore[arg-type]
+        [answer] = self.say(name, call)
         assert isinstance(answer, MaskedSum), (name, answer)
         assert (answer.update, answer.attempt) == (call.update, call.attempt)
         return answer.numbers.view(np.uint64)
 
     def consent(self, name: str, call: said.SumCall) -> bytes:
         """Return the seed that an agent gives away."""
-        here = said.AllHere(call.update, call.transcript)
-        answer = self.ask(name, here, said.Consent | Refusal)  # type: ignore[arg-type]
+        [answer] = self.say(name, said.AllHere(call.update, call.transcript))
         assert isinstance(answer, said.Consent), (name, answer)
         assert answer.transcript == call.transcript
         return answer.seed
@@ -181,31 +158,9 @@ class Evil:
     def consents(self) -> dict[tuple[str, int], set[tuple[bytes, bytes]]]:
         """All that agents have agreed to, by agent and update."""
         out: dict[tuple[str, int], set[tuple[bytes, bytes]]] = {}
-        for name, _, message in self.heard:
+        for name, message in self.heard:
             if isinstance(message, said.Consent):
                 out.setdefault((name, message.update), set()).add(
                     (message.transcript, message.seed)
                 )
         return out
-
-
-@contextmanager
-def evil_federation(folder: Path) -> Iterator[Evil]:
-    """Five agents with samples, each a process, and nobody honest to coordinate them."""
-    running = federation(folder, NAMES, AGREED)
-    with running, asyncio.Runner() as loop:
-        context = connected(running.coordinator_bundle)
-        line = loop.run(context.__aenter__())
-        evil = Evil(folder, running, line, loop)
-        try:
-            loop.run(line.listen(up("demo", "*")))
-            for name in NAMES:
-                evil.start(name)
-            for agent in evil.agents.values():
-                agent.tell("feed", until=EACH)
-            evil.share_keys()
-            yield evil
-        finally:
-            for agent in evil.agents.values():
-                agent.kill()
-            loop.run(context.__aexit__(None, None, None))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import math
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +35,6 @@ class Serving:
     def __init__(self, running: Running, state: Path, **policy: float) -> None:
         self.events: list[CoordinatorEvent] = []
         self._told = threading.Condition()
-        self._at_event: dict[str, Callable[[], object]] = {}
         self._bundle, self._state = running.coordinator_bundle, state
         self._policy = {**_PATIENT, **policy}
         self._stop: Callable[[], object] = lambda: None
@@ -46,28 +43,7 @@ class Serving:
     def session(self) -> CoordinatorSession:
         return self._service.session
 
-    def give_up(self, seconds: float) -> None:
-        """Shorten the coordinator's time limit until it has excluded a client, and no longer.
-
-        For all others to be in time, however busy the machine, they must have answered already.
-        """
-        updates = self.session.driver
-        patient = updates.policy
-        self._at_event["excluded"] = lambda: setattr(updates, "policy", patient)
-        updates.policy = replace(patient, time_limit=seconds)
-
-    def silence(self, client: str) -> None:
-        """Have a client count as silent for too long; return when it counts as gone."""
-        sessions, deadline = self.session.members._sessions, time.monotonic() + PATIENCE
-        session = sessions[client]
-        while sessions.get(client) is session:  # what it said before may be heard only now
-            assert time.monotonic() < deadline, f"{client} still counts as present"
-            assert hasattr(session, "last_seen")
-            session.last_seen = -math.inf
-            time.sleep(0.01)
-
     def _tell(self, event: CoordinatorEvent) -> None:
-        self._at_event.pop(event.kind, lambda: None)()
         with self._told:
             self.events.append(event)
             self._told.notify_all()
@@ -159,24 +135,15 @@ def client_of(agreement: Agreement, name: str, samples: int) -> fg.Client:
     return client
 
 
-def update(agreement: Agreement, *samples: Mapping[str, int]) -> SharedModel:
-    """The model of these clients alone, without a network: one update for each argument.
-
-    An argument says how many samples each has at that time.
-    """
-    names = sorted(set().union(*samples))
-    coordinator = fg.Coordinator(agreement.algorithm, agreement.setting)
-    for counts in samples:
-        for name in names:
-            coordinator.join(name) if name in counts else coordinator.leave(name)
-        clients = {name: client_of(agreement, name, count) for name, count in counts.items()}
-        for client in clients.values():
-            client.adopted = coordinator.finished  # which model it chose by does not matter here
-        messages = coordinator.begin(max(counts.values()))
-        while messages:
-            message = messages.pop(0)
-            receiver = coordinator if message.upward else clients[str(message.client)]
-            messages += receiver.receive(message)
+def update(agreement: Agreement, samples: Mapping[str, int]) -> SharedModel:
+    """The model of clients with so many samples each, without a network."""
+    clients = {name: client_of(agreement, name, samples[name]) for name in sorted(samples)}
+    coordinator = fg.Coordinator(agreement.algorithm, agreement.setting, clients)
+    messages = coordinator.begin(max(samples.values()))
+    while messages:
+        message = messages.pop(0)
+        receiver = coordinator if message.upward else clients[str(message.client)]
+        messages += receiver.receive(message)
     assert coordinator.model is not None
     return coordinator.model
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,37 +23,57 @@ import fedglb
 from fedglb.federation import Agent
 from fedglb.federation.bundle import Bundle
 from fedglb.federation.names import COORDINATOR
-from tests.federation.helpers.nats_federation import Running
+from tests.federation.helpers.nats_federation import PATIENCE, Running
 
-PATIENCE = 300.0  # seconds: a machine may be busy
 _ROOT = Path(__file__).parents[3]
 _SOURCES = Path(fedglb.__file__).parents[1]
 
 
 class Process:
-    """A process that reads commands and prints JSON, one per line."""
+    """A process that reads commands and prints JSON, one per line; a `with` block ends it.
+
+    `events` is all that it has printed, `errors` what it wrote to stderr once it has ended.
+    """
 
     def __init__(self, *words: str) -> None:
         path = os.pathsep.join([str(_SOURCES), str(_ROOT), os.environ.get("PYTHONPATH", "")])
         self.process = subprocess.Popen(
-            [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            [sys.executable, *words], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
-        self.lines: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self.events: list[dict[str, Any]] = []
+        self.errors = ""
+        self._next, self._over, self._said = 0, False, threading.Condition()
+        self._readers = [
+            threading.Thread(target=read, daemon=True) for read in (self._read, self._read_errors)
+        ]
+        for each in self._readers:
+            each.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self.lines.put(json.loads(line))
-        self.lines.put(None)
+            with self._said:
+                self.events.append(json.loads(line))
+                self._said.notify_all()
+        with self._said:
+            self._over = True
+            self._said.notify_all()
+
+    def _read_errors(self) -> None:
+        assert self.process.stderr is not None
+        self.errors = self.process.stderr.read()
 
     def next(self, patience: float = PATIENCE) -> dict[str, Any]:
         """The next line; fail if none comes."""
-        line = self.lines.get(timeout=patience)
-        assert line is not None, "the process has ended"
-        return line
+        with self._said:
+            self._said.wait_for(lambda: self._over or len(self.events) > self._next, patience)
+            if len(self.events) == self._next:
+                assert self._over, "the process says nothing"
+                raise AssertionError(f"the process has ended: {self.ended()}, {self.errors}")
+            self._next += 1
+            return self.events[self._next - 1]
 
     def hear(self, condition: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """The next line of which `condition` holds; those before it are passed over."""
@@ -72,20 +93,51 @@ class Process:
         self.tell(**command)
         return self.next()
 
+    def ended(self) -> int:
+        """Wait until it has ended; return its exit code."""
+        code = self.process.wait(PATIENCE)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        return code
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it in good order; return its exit code."""
+        self.process.send_signal(how)
+        return self.ended()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.ended()
+
     def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.terminate()
         try:
-            self.process.wait(PATIENCE)
+            self.stop()
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self._reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+            self.kill()
+
+
+class Service(Process):
+    """`fedglb agent serve`, started with some options; its lines are events."""
+
+    def __init__(self, *options: str | Path) -> None:
+        super().__init__("-m", "fedglb", "agent", "serve", *map(str, options), "--json")
+
+    def __enter__(self) -> Service:
+        return self
+
+    @cached_property
+    def url(self) -> str:
+        return self.hear(lambda event: event["event"] == "listening")["url"]
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
 
 
 def coordinator(running: Running, state: Path, *options: str) -> Process:

@@ -1,21 +1,31 @@
-"""Processes that take orders and may be killed at any moment."""
+"""An agent or a coordinator as a process that takes orders and may be killed at any moment."""
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
+import os
 import queue
+import signal
 import threading
-import time
-from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from tests.federation.helpers import killable_process_main as child
+from fedglb.federation.agent.agent import Agent
+from fedglb.federation.bundle import Bundle
+from fedglb.federation.coordinator import service
+from fedglb.federation.coordinator.policy import CoordinatorPolicy
+from fedglb.federation.coordinator.session import CoordinatorSession
+from fedglb.problem import Problem
+from fedglb.protocol.update import IDLE
+from tests.federation.helpers.kill_points import Fault, Faults, install
 from tests.federation.helpers.nats_federation import PATIENCE
+from tests.federation.helpers.recorded import stream
 
 # Real processes, but what they all load is loaded once: a start takes a tenth of the time.
 _processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload([child.__name__])
+_processes.set_forkserver_preload([__name__])
 
 
 class Died(Exception):
@@ -23,7 +33,7 @@ class Died(Exception):
 
 
 class Child:
-    """A process that runs `child.main` with what is given; its errors go to `log`."""
+    """A process that runs `main` with what is given; its errors go to `log`."""
 
     def __init__(self, log: Path, **given: Any) -> None:
         self.acknowledged = 0
@@ -31,7 +41,7 @@ class Child:
         self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
         self._line, theirs = _processes.Pipe()
         given |= {"line": theirs, "log": str(log)}
-        self.process = _processes.Process(target=child.main, kwargs=given, daemon=True)
+        self.process = _processes.Process(target=main, kwargs=given, daemon=True)
         self.process.start()
         theirs.close()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -87,9 +97,126 @@ class Child:
         return self.bury()
 
 
-def eventually(condition: Callable[[], object], what: str) -> None:
-    """Return as soon as `condition()` holds; fail after a while."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"in vain waited for: {what}"
-        time.sleep(0.02)
+# -- inside the process ----------------------------------------------------------------------------
+
+
+class Obedient:
+    """What both kinds of process do when told; an answer is a dict."""
+
+    def __init__(self, line: Connection, faults: Faults) -> None:
+        self._line, self.faults = line, faults
+        self._speaking = threading.Lock()
+
+    def say(self, **facts: Any) -> None:
+        with self._speaking:
+            self._line.send(facts)
+
+    def obey(self) -> None:
+        while True:
+            try:
+                name, given = self._line.recv()
+            except EOFError:
+                return
+            if name == "end":
+                return
+            self.say(answer=getattr(self, name)(**given) or {})
+
+    def arm(self, fault: Fault | None) -> None:
+        self.faults.arm(fault)
+
+    def points(self) -> dict[str, Any]:
+        return {"points": dict(self.faults.seen)}
+
+
+class Learning(Obedient):
+    """An agent."""
+
+    def serve(self, name: str, path: Path, problem: Problem, bundle: Path | None) -> None:
+        self.name, self.dim = name, problem.dim
+        with Agent.open(path, problem, bundle=bundle, beat=0.2) as self.agent:
+            self.obey()
+
+    def feed(self, until: int) -> None:
+        """Go on with the stream where the file ends; say of each sample that it was taken."""
+        X, y = stream(self.name, self.dim, until)
+        for k in range(self.agent.status.samples, until):
+            decision = self.agent.choose(X[k : k + 1])
+            self.agent.observe(decision.id, float(y[k]))
+            self.say(acknowledged=k + 1)
+            self.faults.before("observe returned")
+
+    def ask(self) -> None:
+        self.agent.request_update()
+
+    def status(self) -> dict[str, Any]:
+        found = self.agent.status
+        return {"admitted": found.admitted, "model": found.model, "refused": found.refused}
+
+    def privacy(self) -> dict[str, Any]:
+        spent = self.agent.status.privacy
+        assert spent is not None
+        return {"last": spent.last, "releases": spent.releases}
+
+    def state(self) -> dict[str, Any]:
+        return {"arrays": self.agent._client.protocol_client.to_arrays()}
+
+    def log(self) -> dict[str, Any]:
+        """The samples in the agent's log, and how many decisions it has in all."""
+        log = self.agent.export()
+        kept = log.filter(log["outcome"] == "observed")
+        return {"x": kept["x"].to_list(), "y": kept["reward"].to_list(), "decisions": len(log)}
+
+
+class Coordinating(Obedient):
+    """A coordinator; it takes orders beside its service."""
+
+    session: CoordinatorSession | None = None
+    clock: float = 0.0  # of a schedule
+
+    def set_clock(self, clock: float) -> None:
+        self.clock = clock
+
+    def status(self) -> dict[str, Any]:
+        """Whether it rests; and if so, how many samples the newest model covers."""
+        here = self.session
+        # In this order: an update writes its record, then the coordinator is idle.
+        if here is None or here.driver._interrupted is not None or here.coordinator.phase != IDLE:
+            return {"rests": False}
+        record = here.coordinator.last_update
+        finished = here.coordinator.finished
+        samples, t = (record.samples, record.t) if record else (0, 0)
+        return {"rests": True, "samples": samples, "t": t, "model": finished}
+
+    def state(self) -> dict[str, Any]:
+        assert self.session is not None
+        return {"arrays": self.session.coordinator.to_arrays()}
+
+    def serve(self, bundle: Path, path: Path, clock: float) -> None:
+        self.clock = clock
+
+        class Watched(CoordinatorSession):
+            def __init__(inner, *given: Any, **more: Any) -> None:  # noqa: N805
+                super().__init__(*given, wall=lambda: self.clock, **more)
+                self.session = inner
+
+        def listen() -> None:
+            self.obey()
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        service.CoordinatorSession = Watched  # type: ignore[misc]
+        threading.Thread(target=listen, daemon=True).start()
+        # Long timeouts: no client is excluded while a process starts again.
+        policy = CoordinatorPolicy(time_limit=600.0, absent_after=600.0, grace=600.0)
+        service.serve(Bundle.read(bundle), path, policy, lambda e: self.say(event=e.text))
+
+
+def main(kind: str, line: Connection, log: str, fault: Fault | None, **given: Any) -> None:
+    """Obey until it is told to end, or nobody is left to tell it."""
+    with open(log, "ab", buffering=0) as file:
+        for stream_ in (1, 2):
+            os.dup2(file.fileno(), stream_)
+    logging.basicConfig(level=logging.INFO)
+    faults = Faults()
+    install(faults)
+    faults.arm(fault)
+    {"agent": Learning, "coordinator": Coordinating}[kind](line, faults).serve(**given)

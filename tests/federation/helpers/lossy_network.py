@@ -46,8 +46,11 @@ def direction(rng: np.random.Generator, dim: int = DIM) -> np.ndarray:
 class Node:
     """An agent's file and what works on it; it can be closed and opened again."""
 
-    def __init__(self, name: str, path: Path, agreement: Agreement, seed: int) -> None:
+    def __init__(
+        self, name: str, path: Path, agreement: Agreement, seed: int, explore: float = 0.0
+    ) -> None:
         self.name, self.path, self.agreement = name, path, agreement
+        self._rules = DecisionRules(explore)
         self.rng = np.random.default_rng(seed)
         self.ids: list[str] = []
         self.next_beat = 0.0
@@ -56,7 +59,7 @@ class Node:
     def open(self) -> None:
         file = AgentStore(self.path, "process")
         file.agree(self.agreement.facts())
-        self.learner = DurableClient(self.name, self.agreement, file, DecisionRules())
+        self.learner = DurableClient(self.name, self.agreement, file, self._rules)
         self.calls = ApplicationCalls(self.learner)
         self.agent_session = AgentSession(self.learner, file.instance, "test")
         self.up = True
@@ -94,11 +97,12 @@ class Harness:
         twice: float = 0.0,
         delay: float = 0.0,
         after: int = 0,
+        explore: float = 0.0,
     ) -> None:
         self.folder, self.policy = folder, policy
         self.agreement = agreed() if agreement is None else agreement
-        self.rng = np.random.default_rng(seed)
-        self.loss, self.twice, self.delay = loss, twice, delay
+        self.rng, self.dim = np.random.default_rng(seed), self.agreement.problem.dim
+        self.loss, self.twice, self.delay, self.explore = loss, twice, delay, explore
         self.now, self._count = 0.0, 0
         self._heap: list[tuple[float, int, str, str, bytes]] = []
         self.said: list[tuple[float, str, str, Any]] = []  # when, up or down, client, message
@@ -111,7 +115,7 @@ class Harness:
             self.say(node, node.agent_session.hello())
 
     def _node(self, name: str, seed: int = 99) -> Node:
-        return Node(name, self.folder / f"{name}.db", self.agreement, seed)
+        return Node(name, self.folder / f"{name}.db", self.agreement, seed, self.explore)
 
     def add(self, name: str, **more: Any) -> Node:
         node = self.nodes[name] = self._node(name, **more)
@@ -185,6 +189,11 @@ class Harness:
         self.nodes[name].open()
         self.say(self.nodes[name], self.nodes[name].agent_session.hello())
 
+    def restart(self, name: str) -> None:
+        self.nodes[name].close()
+        self.come_back(name)
+        self.arrive()
+
     def leave(self, name: str) -> None:
         self.say(self.nodes[name], Goodbye())
         self.nodes.pop(name).close()
@@ -197,7 +206,7 @@ class Harness:
 
     def tell(self, outgoing: Sequence[Outgoing]) -> None:
         for name, payload in outgoing:
-            message = decode_down(payload, name, DIM)[1]
+            message = decode_down(payload, name, self.dim)[1]
             self.said.append((self.now, "down", name, message))
             self._post("down", name, payload, message)
 
@@ -208,7 +217,7 @@ class Harness:
             message = encode(message, own)
         out = self.session.receive(name, message, self.now)
         self.tell(out)
-        return [decode_down(payload, to, DIM)[1] for to, payload in out if to == name]
+        return [decode_down(payload, to, self.dim)[1] for to, payload in out if to == name]
 
     def _post(self, way: str, name: str, payload: bytes, message: Any) -> None:
         copies = 1 + (self.rng.random() < self.twice)
@@ -226,10 +235,21 @@ class Harness:
         node = self.nodes.get(name)
         if node is None or not node.up:
             return
-        session, message = decode_down(payload, name, DIM)
+        session, message = decode_down(payload, name, self.dim)
         if session in ("", node.agent_session.session):
             for answer in node.agent_session.receive(message):
                 self.say(node, answer)
+
+    def arrive(self, between: Callable[[], None] = lambda: None) -> None:
+        """Let all arrive that is due, and all that follows from it.
+
+        `between` is called after every message that an agent has received.
+        """
+        while self._heap and self._heap[0][0] <= self.now:
+            _, _, way, name, payload = heapq.heappop(self._heap)
+            self._arrive(way, name, payload)
+            if way == "down":
+                between()
 
     def step(self) -> None:
         """Let a tick pass, with all that arrives in it and all that follows from that."""
@@ -242,9 +262,7 @@ class Harness:
             if node.up and self.now >= node.next_beat:
                 node.next_beat = self.now + BEAT
                 self.say(node, node.agent_session.beat())
-        while self._heap and self._heap[0][0] <= self.now:
-            _, _, way, name, payload = heapq.heappop(self._heap)
-            self._arrive(way, name, payload)
+        self.arrive()
         self.tell(self.session.tick(self.now))
 
     def run(self, seconds: float) -> None:

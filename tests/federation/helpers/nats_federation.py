@@ -9,7 +9,8 @@ with federation(tmp_path, ["a", "b"]) as running:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,16 @@ from tests.federation.helpers.nats_process import free_port
 
 NAME = "demo"
 PATIENCE = 300.0  # seconds after which a test gives up: what takes a moment, on a busy machine
+
+
+def eventually(
+    condition: Callable[[], object], what: str, seen: Callable[[], object] = str
+) -> None:
+    """Return as soon as `condition()` holds; fail after a while, and say what was `seen`."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain for: {what}; {seen()}"
+        time.sleep(0.01)
 
 
 def table(max_clients: int = 10, dim: int = 3, **algorithm: Any) -> AgreementTable:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedglb.federation.agreement import Agreement, AgreementTable
+from fedglb.model import SharedModel
 from fedglb.problem_table import ProblemTable
 from fedglb.protocol import Client, Coordinator
 from fedglb.protocol.messages import Message, SyncRequest
 from fedglb.protocol.persistence import Arrays
+from fedglb.simulation.reference import ReferenceEngine
 
 EACH = 4  # samples of every client in a phase
 DIM = 3
@@ -85,3 +88,29 @@ def undisturbed(agreement: Agreement, names: Sequence[str], phases: int) -> Iter
         yield Standing(
             coordinator.to_arrays(), {name: c.to_arrays() for name, c in clients.items()}
         )
+
+
+def recording(
+    shape: tuple[int, int, int, int], seed: int, length: float = 1.0
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Arms (T, N, K, d), their means with a θ* of this length, and the reward of each."""
+    rng = np.random.default_rng(seed)
+    arms = rng.standard_normal(shape)
+    arms /= np.linalg.norm(arms, axis=-1, keepdims=True)
+    theta = rng.standard_normal(shape[-1])
+    means = 1.0 / (1.0 + np.exp(-arms @ (length * theta / np.linalg.norm(theta))))
+    return arms, means, (rng.random((*shape[:2], 1)) < means).astype(float)
+
+
+class Simulation(ReferenceEngine):
+    """The reference engine, which here keeps the model of every update."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.models: list[SharedModel | None] = []
+
+    def _deliver(self, messages: Any) -> None:
+        before = self.coordinator.syncs
+        super()._deliver(messages)
+        if self.coordinator.syncs > before:
+            self.models.append(self.coordinator.model)

@@ -56,6 +56,11 @@ class SecureNode(Node):
         self.agent_session.sums = AgentSums(self.agent_session.answers, self.rules, keys)
 
 
+def secure_node(rules: SumRules, *given: Any) -> Node:
+    """Return a `SecureNode` with these rules; the rest is that of `Node`."""
+    return type("_Node", (SecureNode,), {"rules": rules})(*given)
+
+
 class SecureHarness(Harness):
     """Agents with secure sums, and their coordinator."""
 
@@ -72,8 +77,7 @@ class SecureHarness(Harness):
         super().__init__(folder, names, agreed, policy, **more)
 
     def _node(self, name: str, seed: int = 99) -> Node:
-        kind = type("_Node", (SecureNode,), {"rules": self.rules})
-        return kind(name, self.folder / f"{name}.db", self.agreement, seed)
+        return secure_node(self.rules, name, self.folder / f"{name}.db", self.agreement, seed)
 
     def begin(self, after: int = 0) -> None:
         self.file = CoordinatorStore(self.folder / "coordinator.db", self.agreement)
@@ -96,7 +100,7 @@ class SecureHarness(Harness):
         return np.concatenate([m.numbers for m in self.heard("up", MaskedSum)])
 
 
-def plain_sums(running: SecureHarness, names: Sequence[str], theta: np.ndarray) -> np.ndarray:
+def plain_sums(running: Any, names: Sequence[str], theta: np.ndarray) -> np.ndarray:
     """Return Σ (v, H) of all samples of these agents at θ, as whole numbers: without any secret."""
     from fedglb.protocol.one_pass import sums_of
 

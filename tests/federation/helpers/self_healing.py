@@ -14,8 +14,8 @@ from fedglb.federation.agreement import AgreementTable
 from fedglb.federation.coordinator.store import CoordinatorStore
 from fedglb.protocol.persistence import Arrays
 from tests.federation.helpers.kill_points import Fault
-from tests.federation.helpers.killable_process import Child, Died, eventually
-from tests.federation.helpers.nats_federation import Running, federation
+from tests.federation.helpers.killable_process import Child, Died
+from tests.federation.helpers.nats_federation import Running, eventually, federation
 from tests.federation.helpers.recorded import AGREED, DIM, EACH, Standing, asker, stream
 
 COORDINATOR, SERVER = "coordinator", "nats-server"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 
 import pytest
 
-from fedglb.cli import main
 from fedglb.federation.certificates import Certificate
 from fedglb.federation.operator import nats_server, renewal
 from fedglb.federation.operator.authority import Authority
 from fedglb.federation.operator.doctor import operator as doctor
+from tests.cli import in_process
 from tests.federation.helpers.nats_federation import federation
 
 
@@ -144,22 +143,12 @@ def test_a_server_that_is_too_old_or_missing(shared, monkeypatch):
         assert "not on the PATH" in warnings(doctor(shared.folder))["nats-server"].text
 
 
-@pytest.fixture
-def command(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["fedglb", "federation", "doctor", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return run
+def command(*arguments):
+    done = in_process.federation("doctor", *arguments)
+    return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command(shared, folder, command):
+def test_the_command(shared, folder):
     code, out, _ = command(shared.folder)
     assert code == 0
     assert {line[0] for line in out.splitlines()} == {"✓"}

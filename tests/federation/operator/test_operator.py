@@ -164,14 +164,6 @@ def still(tmp_path):
     return federation(tmp_path, ["a", "b"], table(max_clients=3))
 
 
-def test_without_a_server_nothing_is_verified(still):
-    assert not operator.revoke(still.folder, ["a"])
-    assert not operator.add(still.folder, ["c"])
-    accounts = (still.folder / "server" / "accounts.conf").read_text()
-    assert "fedglb://demo/a/" not in accounts
-    assert "fedglb://demo/c/1" in accounts
-
-
 def test_what_cannot_be_changed_is_refused_and_changes_nothing(still):
     operator.revoke(still.folder, ["b"])
     before = files(still.folder)

@@ -114,16 +114,3 @@ def test_a_registry_of_another_version_is_refused_by_name_and_left_alone(folder)
         with pytest.raises(fg.InvalidInput, match=said):
             command()
     assert path.read_text() == '{"version": 2, "members": {"a": 17}}'
-
-
-def test_what_is_interrupted_leaves_the_registry_as_it_was(folder, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    before = (folder / "authority" / "registry.json").read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr("os.replace", full)
-        with pytest.raises(OSError, match="No space"):
-            operator.revoke(folder, ["a"])
-    assert (folder / "authority" / "registry.json").read_bytes() == before
-    operator.revoke(folder, ["a"])

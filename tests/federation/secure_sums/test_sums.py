@@ -25,14 +25,6 @@ from tests.federation.helpers.sum_members import (
 )
 
 
-@pytest.mark.parametrize("count", [3, 4, 9, 20])
-def test_the_total_is_the_sum(count):
-    group = Group(count)
-    for slot in (1, 2, 5):
-        attempts = group.attempts(slot)
-        assert group.run(attempts).tolist() == group.expected(group.names).tolist()
-
-
 def test_a_member_that_is_too_late_for_the_offer_is_not_in_the_set():
     group = Group(5)
     attempts = SumAttempts(group.rules, 1, MODEL, group.names, SIZE)
@@ -43,15 +35,6 @@ def test_a_member_that_is_too_late_for_the_offer_is_not_in_the_set():
     assert attempts.drop(group.names[4:])
     attempts.note_ready(group.names[4])
     assert group.run(attempts).tolist() == group.expected(group.names[:4]).tolist()
-
-
-def test_too_few_are_no_set():
-    group = Group(4, minimum=4)
-    attempts = group.attempts()
-    attempts.drop(group.names[:1])
-    assert not attempts.enough
-    with pytest.raises(InvalidInput, match="at least 4"):
-        group.start(attempts)
 
 
 def test_the_state_is_written_before_anything_is_said():
