@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fedglb.typing import Count, Numbers, Symmetric, Vector
 
 
@@ -19,6 +21,11 @@ class SharedModel:
     b: Vector | None = None  # b_t, where clients cannot derive it from θ_t and A_t
     gradient_matrix: Symmetric | None = None  # the covariance of gradients of variant 3
     ridge: float | None = None  # λ of this fit until the next one, where a rule chooses it
+
+
+def shared_theta(model: SharedModel | None, dim: int) -> Vector:
+    """Return θ of the last model; 0 before the first, and where clients derive it."""
+    return np.zeros(dim) if model is None or model.theta is None else model.theta
 
 
 def triangle_size(d: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fedglb.federation.agent.store import AgentStore
-from fedglb.federation.demo import DemoPlan, agent_file, alone, offers
+from fedglb.federation.demo import DemoPlan, agent_file, offers, separate_regret
 from fedglb.federation.operator import nats_server
 from tests.cli.in_process import fedglb
 from tests.federation.helpers.agent_driver import whole_log
@@ -65,7 +65,7 @@ def test_an_agent_is_killed_nothing_is_lost_and_regret_is_that_of_the_arms_chose
     assert processes(folder) == []
     plan = DemoPlan(clients=3, decisions=60, seed=4)
     assert 0 < answer["regret"] < 3 * 60
-    assert answer["separate_regret"] == pytest.approx(alone(plan)[:, -1].sum(), rel=1e-12)
+    assert answer["separate_regret"] == pytest.approx(separate_regret(plan), rel=1e-12)
     by_hand = 0.0
     for i, name in enumerate(plan.names):
         rows = whole_log(agent_file(folder, name), 10).sort("rewarded")
@@ -145,4 +145,4 @@ def test_a_private_one_of_three_has_secure_sums():
     assert (three.table.minimum, three.table.build().algorithm.privacy.noise) == (3, "sums")
     assert three.table.build().min_members == 3
     assert three.table.build().algorithm.privacy.epsilon == 8.0
-    assert alone(three).shape == (3, 10)
+    assert three.alone == DemoPlan(3, 10).table

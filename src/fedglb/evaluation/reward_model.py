@@ -22,7 +22,7 @@ def fit(problem: Problem, X: FloatArray, y: FloatArray, ridge: float | Evidence)
     rule = ridge if isinstance(ridge, Evidence) else None
     setting = Setting(problem, 1, None, ridge.start if rule else float(ridge), 0.01)  # type: ignore[union-attr,arg-type]
     d = problem.dim
-    objective = Objective(setting, len(y), np.zeros((d, d)), np.zeros((d, d)))
+    objective = Objective(setting, len(y), np.zeros((d, d)), np.zeros((d, d)), np.zeros(d))
     solver = OneExchange(_PRECISION, "deviation")
     solve = Solve(Refit(solver, rule, lambda _: 0.0, with_hessian=True), objective)
     while solve.query is not None:

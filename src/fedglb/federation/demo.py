@@ -1,12 +1,12 @@
 """A demonstration federation on this machine: real processes, simulated users, one agent killed.
 
-``python -m fedglb.federation.demo FOLDER NAME PLAN`` is one shop, an agent with its users; it
-writes a JSON report per decision to standard output.
+``python -m fedglb.federation.demo FOLDER NAME PLAN`` is one shop, an agent with its users. At its
+start and per reward it writes a line: the number of its decisions, and the id of the last one.
 """
 
 from __future__ import annotations
 
-import contextlib
+import math
 import os
 import signal
 import socket
@@ -15,15 +15,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
 
 from fedglb.environments import Synthetic
-from fedglb.errors import integer
+from fedglb.errors import InvalidInput, integer
 from fedglb.federation.agent.agent import Agent
 from fedglb.federation.agent.store import AgentStore
 from fedglb.federation.agreement import AgreementTable
@@ -51,17 +52,9 @@ _SILENCE = 120.0  # seconds without a report of any shop after which the demonst
 _TO_END = 5.0  # seconds that a process has to end before it is killed
 _POLL = 0.05  # seconds
 _PYTHON = [sys.executable, "-P"]  # -P: import nothing from the current folder
-#: Runs a program, and ends it when standard input ends: at the end, or because its parent died.
-_GUARD = """
-import os, subprocess, sys, threading
-program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-def watch():
-    while os.read(0, 1024):
-        pass
-    program.terminate()
-threading.Thread(target=watch, daemon=True).start()
-sys.exit(program.wait() & 0xFF)
-"""
+#: Leads the group of all processes, and ends it when standard input ends: if the demonstration is
+#: killed, no process is left.
+_GUARD = ["sh", "-c", "read _; kill 0"]
 
 
 class DemoPlan(msgspec.Struct, frozen=True):
@@ -123,30 +116,21 @@ def offers(plan: DemoPlan, index: int) -> Iterator[Offer]:
             yield Offer(block.arms[step, index], np.asarray(rewards), means.max() - means)
 
 
-def alone(plan: DemoPlan) -> FloatArray:
-    """Return the regret of each agent without a federation after each decision, shape (N, T)."""
-    agreement = plan.alone.build()
-    regret = np.zeros((plan.clients, plan.decisions))
+def separate_regret(plan: DemoPlan) -> float:
+    """Return the regret of the agents without a federation, each with its own users."""
+    agreement, regret = plan.alone.build(), 0.0
     for i, name in enumerate(plan.names):
         client = Client(name, agreement.algorithm, agreement.setting)
         for t, offer in enumerate(offers(plan, i)):
             arm = client.choose(offer.arms)
-            regret[i, t] = offer.regrets[arm]
             client.observe(offer.arms[arm], float(offer.rewards[arm]), t + 1)
-    return np.cumsum(regret, axis=1)
+            regret += float(offer.regrets[arm])
+    return regret
 
 
 def agent_file(folder: Path, name: str) -> Path:
     """Return the path of a shop's agent file."""
     return folder / "agents" / f"{name}.db"
-
-
-class ShopReport(msgspec.Struct, frozen=True):
-    """A shop's progress; `id` is the decision whose reward was just acknowledged, or empty."""
-
-    id: str = ""
-    decisions: int = 0
-    regret: float = 0.0
 
 
 def shop(folder: Path, name: str, plan: DemoPlan) -> None:
@@ -159,97 +143,58 @@ def shop(folder: Path, name: str, plan: DemoPlan) -> None:
     with Agent.open(agent_file(folder, name), problem, bundle=bundle, beat=_HEARTBEAT) as agent:
         while not agent.status.admitted:
             time.sleep(_POLL)
-        users, waiting = offers(plan, plan.names.index(name)), None
-        decisions, regret = 0, 0.0
-        for id_, arm, reward in agent.export().select("id", "arm", "reward").iter_rows():
-            if reward is None:  # the process was killed before this user's reward
-                waiting = id_, arm
-            else:
-                decisions, regret = decisions + 1, regret + next(users).regrets[arm]
-        _report(ShopReport("", decisions, float(regret)))
-        for offer in users:
+        log = agent.export().select("id", "arm", "reward").rows()
+        # A decision without its reward: the process was killed before the user's answer.
+        waiting = next(((id_, arm) for id_, arm, reward in log if reward is None), None)
+        done = len(log) - (waiting is not None)
+        _report(done)
+        for offer in islice(offers(plan, plan.names.index(name)), done, None):
             if waiting is None:
                 decision = agent.choose(offer.arms)
                 waiting = decision.id, decision.arm
             (id_, arm), waiting = waiting, None
             time.sleep(1.0 / _PACE)  # the user makes up their mind
             agent.observe(id_, float(offer.rewards[arm]))
-            decisions, regret = decisions + 1, regret + offer.regrets[arm]
-            _report(ShopReport(id_, decisions, float(regret)))
+            done += 1
+            _report(done, id_)
         signal.pause()
 
 
-def _report(report: ShopReport) -> None:
-    os.write(1, msgspec.json.encode(report) + b"\n")  # one write: a pipe does not split it
+def _report(done: int, id_: str = "") -> None:
+    os.write(1, f"{done} {id_}\n".encode())  # one write: a pipe does not split it
 
 
 # -- the demonstration ---------------------------------------------------------------------------
 
 
 class DemoFailed(RuntimeError):
-    """A process of the demonstration has ended."""
+    """A process of the demonstration has ended, or none reports any more."""
 
 
-class DemoSummary(msgspec.Struct, frozen=True):
-    """The results of a demonstration."""
+class _Process(subprocess.Popen[bytes]):
+    """A child process with a name and a log."""
 
-    clients: int
-    seed: int
-    seconds: float
-    decisions: int  # with rewards, counted in the agents' files
-    acknowledged: int  # rewards that agents acknowledged
-    lost: int  # of them, those that are not in the agents' files
-    regret: float
-    separate_regret: float  # of separate learners on the same arms and users
-    updates: int
-    rounds: int
-    bytes: int  # on the wire
-    #: Of the agent that was killed: its name (`agent`), its acknowledged `decisions`, those that it
-    #: found in its file when it `returned`, and for how many `seconds` it was down.
-    killed: dict[str, Any]
-    epsilon: float | None = None  # the privacy spent; None: there was no privacy
-    delta: float | None = None
-
-
-class _Process:
-    """A child process, with a thread that reads its standard output."""
-
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, group: int) -> None:
         self.name, self.log = name, log
         with open(log, "ab") as errors:
-            # In a process session of its own: Ctrl-C on the terminal reaches only the parent.
-            self._popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _GUARD, *command],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-                start_new_session=True,
+            super().__init__(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
+                process_group=group,
             )  # fmt: skip
 
-    def read(self, lines: SimpleQueue[tuple[_Process, bytes]]) -> None:
-        assert self._popen.stdout is not None
-        for line in self._popen.stdout:
-            lines.put((self, line))
-        lines.put((self, b""))  # it has ended
-
-    def kill(self) -> None:
-        os.killpg(self._popen.pid, signal.SIGKILL)
-        self._popen.wait()
-
     def end(self) -> None:
-        """Close standard input, on which it ends."""
-        assert self._popen.stdin is not None
-        self._popen.stdin.close()
+        self.terminate()
         try:
-            self._popen.wait(_TO_END)
+            self.wait(_TO_END)
         except subprocess.TimeoutExpired:
             self.kill()
+            self.wait()
 
-    def check(self) -> None:
-        """Raise `DemoFailed` if it has ended."""
-        code = self._popen.poll()
-        if code is not None:
-            lines = self.log.read_text(errors="replace").strip().splitlines()
-            why = lines[-1] if lines else "its log is empty"
-            raise DemoFailed(f"{self.name} ended (exit code {code}): {why}")
+    def fail(self) -> NoReturn:
+        """Raise `DemoFailed`: it has ended."""
+        written = self.log.read_text(errors="replace").strip().splitlines()
+        why = written[-1] if written else "its log is empty"
+        raise DemoFailed(f"{self.name} ended (exit code {self.wait()}): {why}")
 
 
 class Demo:
@@ -262,39 +207,42 @@ class Demo:
         self._plan, self._folder, self._say = plan, folder, say
         self._lines: SimpleQueue[tuple[_Process, bytes]] = SimpleQueue()
         self._running: list[_Process] = []
-        self._reports = dict.fromkeys(plan.names, ShopReport())
+        self._done = dict.fromkeys(plan.names, 0)  # decisions with rewards
         self._acknowledged: dict[str, set[str]] = {name: set() for name in plan.names}
         self._updates = 0
         self._victim = plan.names[1 % plan.clients]
+        #: Of the agent that was killed: its name (`agent`), its acknowledged `decisions`, those
+        #: found in its file when it `returned`, and for how many `seconds` it was down.
         self._killed: dict[str, Any] = {}
+        self._killed_at = self._restart_at = math.inf
         self._began = self._reported = time.monotonic()
 
-    def run(self) -> DemoSummary:
-        """Run it, and count what is in the files at the end."""
+    def run(self) -> dict[str, Any]:
+        """Run it, and return what is in the files at the end."""
         self._prepare()
-        with self._processes():
-            self._event("the server, the coordinator and the agents are starting")
-            baseline = alone(self._plan)
-            every = self._plan.clients * self._plan.decisions
-            while (made := sum(report.decisions for report in self._reports.values())) < every:
-                self._handle_next()
-                reports = enumerate(self._reports.values())
-                separate = sum(baseline[i, r.decisions - 1] for i, r in reports if r.decisions)
-                self._say(
-                    f"{made:,} of {every:,} decisions, {self._updates} updates; "
-                    f"regret {self._regret:.1f}, of separate learners {separate:.1f}", False,
-                )  # fmt: skip
-        return self._summary(float(np.sum(baseline[:, -1])))
-
-    @property
-    def _regret(self) -> float:
-        return sum(report.regret for report in self._reports.values())
+        separate = separate_regret(self._plan)
+        every = self._plan.clients * self._plan.decisions
+        # In a group of their own: Ctrl-C on the terminal reaches only this process.
+        with subprocess.Popen(_GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
+            try:
+                self._start_all(guard.pid)
+                while (made := sum(self._done.values())) < every:
+                    self._handle_next()
+                    progress = f"{made:,} of {every:,} decisions, {self._updates} updates"
+                    self._say(progress, False)
+            finally:
+                for process in reversed(self._running):
+                    process.end()
+        return self._summary(separate)
 
     def _event(self, text: str) -> None:
         self._say(f"{time.monotonic() - self._began:5.1f} s  {text}", True)
 
     def _prepare(self) -> None:
         """Make the federation's folder, and compile here, once, instead of in every process."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if any(self._folder.iterdir()):
+            raise InvalidInput("folder", str(self._folder), "a new or empty folder")
         for name in ("logs", "agents"):
             (self._folder / name).mkdir()
         with socket.socket() as free:
@@ -305,109 +253,113 @@ class Demo:
         operator.init(place, "demo", table, names, [host], port, bind=host)
         if cache().fresh:
             preload(table.build())
-            alone(self._plan)
 
-    @contextlib.contextmanager
-    def _processes(self) -> Iterator[None]:
-        """Run the server, the coordinator and the shops; end them in the opposite order."""
-        try:
-            federation = self._folder / "federation"
-            nats = self._start("nats-server", nats_server.command(federation / SERVER))
-            while nats_server.READY not in nats.log.read_text(errors="replace"):
-                nats.check()
-                time.sleep(_POLL)
-            command = [*_PYTHON, "-m", "fedglb.cli", "federation", "coordinator", "--json"]
-            command += [str(federation / COORDINATOR), "--absent-after", "2"]
-            self._start(COORDINATOR, [*command, "--min-interval", "0"])
-            for name in self._plan.names:
-                self._start_shop(name)
-            yield
-        finally:
-            for process in reversed(self._running):
-                process.end()
+    def _start_all(self, group: int) -> None:
+        self._group, federation = group, self._folder / "federation"
+        nats = self._start("nats-server", nats_server.command(federation / SERVER))
+        while nats_server.READY not in nats.log.read_text(errors="replace"):
+            if nats.poll() is not None:
+                nats.fail()
+            time.sleep(_POLL)
+        command = [*_PYTHON, "-m", "fedglb.cli", "federation", "coordinator", "--json"]
+        command += [str(federation / COORDINATOR), "--absent-after", "2", "--min-interval", "0"]
+        self._start(COORDINATOR, command)
+        for name in self._plan.names:
+            self._start_shop(name)
+        self._event("the server, the coordinator and the agents are starting")
 
     def _start_shop(self, name: str) -> None:
         plan = msgspec.json.encode(self._plan).decode()
         self._start(name, [*_PYTHON, "-m", __name__, str(self._folder), name, plan])
 
     def _start(self, name: str, command: Sequence[str]) -> _Process:
-        process = _Process(name, command, self._folder / "logs" / f"{name}.log")
+        process = _Process(name, command, self._folder / "logs" / f"{name}.log", self._group)
         self._running.append(process)
-        threading.Thread(target=process.read, args=[self._lines], daemon=True).start()
+        threading.Thread(target=self._read, args=[process], daemon=True).start()
         return process
 
+    def _read(self, process: _Process) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self._lines.put((process, line))
+        self._lines.put((process, b""))  # it has ended
+
     def _handle_next(self) -> None:
-        """Handle the next line of any process; kill and restart the victim when it is time."""
+        """Handle the next line of any process; start the killed shop again when it is time."""
         try:
             self._handle(*self._lines.get(timeout=_POLL))
         except Empty:
             if time.monotonic() - self._reported > _SILENCE:
                 raise DemoFailed(f"no agent has reported for {_SILENCE:g} s") from None
-        down = time.monotonic() - self._killed.get("at", time.monotonic())
-        if down > _DOWN and all(process.name != self._victim for process in self._running):
+        if time.monotonic() > self._restart_at:
+            self._restart_at = math.inf
             self._event(f"{self._victim} is started again")
             self._start_shop(self._victim)
 
     def _handle(self, process: _Process, line: bytes) -> None:
         name = process.name
-        if not line and name == self._victim and self._killed:
+        if not line and name == self._victim and self._killed.keys() == {"agent"}:
             self._running.remove(process)
-            self._killed["decisions"] = self._reports[name].decisions  # all of its output is read
+            self._killed["decisions"] = self._done[name]  # all of its output is read
+            self._restart_at = self._killed_at + _DOWN
         elif not line:
-            process.check()
+            process.fail()
         elif name == COORDINATOR:
             event = msgspec.json.decode(line)
             self._updates += event["event"] == "updated"
             if event["event"] in ("joined", "left", "excluded", "rejected", "abandoned"):
                 self._event(f"coordinator: {event['text']}")
-        elif name in self._reports:
-            self._handle_report(process, msgspec.json.decode(line, type=ShopReport))
+        elif name in self._done:
+            self._handle_report(process, *line.decode().split())
 
-    def _handle_report(self, process: _Process, report: ShopReport) -> None:
-        name, self._reported = process.name, time.monotonic()
-        self._reports[name] = report
-        if report.id:
-            self._acknowledged[name].add(report.id)
+    def _handle_report(self, process: _Process, done: str, *ids: str) -> None:
+        name, now = process.name, time.monotonic()
+        self._reported, self._done[name] = now, int(done)
+        self._acknowledged[name].update(ids)
         if name != self._victim:
             return
-        if not self._killed and report.decisions >= _KILL_AT * self._plan.decisions:
-            self._event(f"{name} is killed (SIGKILL) after {report.decisions} decisions")
-            self._killed = {"agent": name, "at": time.monotonic()}
+        if not self._killed and self._done[name] >= _KILL_AT * self._plan.decisions:
+            self._event(f"{name} is killed (SIGKILL) after {done} decisions")
+            self._killed, self._killed_at = {"agent": name}, now
             process.kill()
         elif "decisions" in self._killed and "returned" not in self._killed:
-            seconds = time.monotonic() - self._killed["at"]
-            self._killed |= {"returned": report.decisions, "seconds": seconds}
-            self._event(f"{name} is back after {seconds:.1f} s, with {report.decisions} decisions")
+            seconds = now - self._killed_at
+            self._killed |= {"returned": int(done), "seconds": seconds}
+            self._event(f"{name} is back after {seconds:.1f} s, with {done} decisions")
 
-    def _summary(self, separate_regret: float) -> DemoSummary:
+    def _summary(self, separate: float) -> dict[str, Any]:
         """Count in the files of agents and coordinator, which no process has open any more."""
-        kept = {name: _rewarded(agent_file(self._folder, name)) for name in self._plan.names}
+        decisions, lost, regret = 0, 0, 0.0
+        for i, name in enumerate(self._plan.names):
+            played = _played(agent_file(self._folder, name))
+            decisions += len(played)
+            lost += len(self._acknowledged[name] - {id_ for id_, _ in played})
+            users = zip(played, offers(self._plan, i), strict=False)
+            regret += sum(float(offer.regrets[arm]) for (_, arm), offer in users)
         bundle = Bundle.read(self._folder / "federation" / COORDINATOR)
         status = stored_status(bundle, bundle.folder / "state.db", {})
-        privacy = status.privacy
-        return DemoSummary(
-            clients=self._plan.clients,
-            seed=self._plan.seed,
-            seconds=time.monotonic() - self._began,
-            decisions=sum(len(ids) for ids in kept.values()),
-            acknowledged=sum(len(ids) for ids in self._acknowledged.values()),
-            lost=sum(len(ids - kept[name]) for name, ids in self._acknowledged.items()),
-            regret=self._regret,
-            separate_regret=separate_regret,
-            updates=status.totals.updates,
-            rounds=status.totals.rounds,
-            bytes=status.totals.bytes,
-            killed={key: value for key, value in self._killed.items() if key != "at"},
-            epsilon=None if privacy is None else privacy.spent,
-            delta=None if privacy is None else privacy.delta,
-        )
+        totals, privacy = status.totals, status.privacy
+        return {
+            "seconds": time.monotonic() - self._began,
+            "decisions": decisions,  # with rewards
+            "acknowledged": sum(map(len, self._acknowledged.values())),  # rewards
+            "lost": lost,  # acknowledged rewards that are not in the agents' files
+            "regret": regret,
+            "separate_regret": separate,
+            "updates": totals.updates,
+            "rounds": totals.rounds,
+            "bytes": totals.bytes,  # on the wire
+            "killed": self._killed,
+            "epsilon": None if privacy is None else privacy.spent,
+            "delta": None if privacy is None else privacy.delta,
+        }
 
 
-def _rewarded(path: Path) -> set[str]:
-    """Return the ids of the decisions with rewards in an agent's file."""
+def _played(path: Path) -> list[tuple[str, int]]:
+    """Return id and arm of the decisions with rewards in an agent's file."""
     store = AgentStore(path, "process")
     try:
-        return {id_ for id_, _ in store.played()}
+        return store.played()
     finally:
         store.close()
 

@@ -13,6 +13,7 @@ from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput, arms_in_unit_ball, array, integer
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.sums import sum_over_clients
+from fedglb.model import shared_theta
 from fedglb.parts.local_update import LocalState
 from fedglb.privacy.noise import NoiseSource, SystemNoise
 from fedglb.protocol.checks import check_model
@@ -201,11 +202,7 @@ class Client(Learner):
 
         Not the client's own estimate: with that, one sample would change what all others add.
         """
-        model = self.state.base
-        if model is None:
-            return np.zeros(self.setting.problem.dim)
-        assert model.theta is not None
-        return model.theta
+        return shared_theta(self.state.base, self.setting.problem.dim)
 
     def freeze(self, update: int) -> None:
         """Fix which samples belong to an update, if it is a newer one: those so far.

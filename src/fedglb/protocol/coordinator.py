@@ -383,6 +383,7 @@ class Coordinator:
         """Return the model of the update in progress, which is solved and ends, and who gets it."""
         update = self.update
         assert update is not None
+        assert update.solve is not None
         self.model = model = update.model()
         self.last_update = update.record()
         keeps = not update.solver.refits
@@ -395,13 +396,8 @@ class Coordinator:
         self.syncs += 1
         self.rounds += update.rounds
         self.update = None
-        return model, self._recipients(update)
-
-    def _recipients(self, update: Update) -> list[ClientId]:
-        """Return who gets the model."""
-        assert update.solve is not None
         prior = self.algorithm.local_update.prior(self.setting)
-        return update.solver.course.recipients(
+        return model, update.solver.course.recipients(
             self.clients, update.participants, update.solve.objective, prior, self.holdings
         )
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedglb.algorithms import Algorithm
 from fedglb.errors import InvalidInput
 from fedglb.kernels.layout import in_order
+from fedglb.model import shared_theta
 from fedglb.parts.global_update import Objective, OnePassSums, Passed, Solve
 from fedglb.parts.global_update.one_pass import (
     BALL,
@@ -277,6 +278,7 @@ class OnePassUpdate(Update):
             samples=1,  # omitted for privacy
             covariance=None,
             matrix=self.algorithm.local_update.prior(self.setting) * np.eye(d) + H,
+            start=shared_theta(self.previous, d),
             previous=self.previous,
             one_pass=OnePassSums(v, H, noise),
         )

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedglb.algorithms import Algorithm
 from fedglb.kernels.sums import add_all_moments, add_model_sums
-from fedglb.model import SharedModel
+from fedglb.model import SharedModel, shared_theta
 from fedglb.protocol.messages import ClientId, Covariance, ModelSums
 from fedglb.samples import Samples
 from fedglb.setting import Setting
@@ -34,7 +34,7 @@ class OwnSums:
         self.algorithm, self.setting, self.covered = algorithm, setting, covered
         self.at_model = solver is not None and solver.starts_at_model
         self._used = solver is None or not solver.one_pass  # `Batches` does that there
-        self.theta = np.zeros(d) if model is None or model.theta is None else model.theta
+        self.theta = shared_theta(model, d)
         self.count = 0  # how many samples are in the sums
         self.matrix = np.zeros((d, d))
         self.vector = np.zeros(d)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedglb.algorithms import Algorithm
-from fedglb.model import SharedModel
+from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.global_update import GlobalUpdate, Objective, Query, Refit, Solution, Solve, Sums
 from fedglb.protocol.checks import (
     Batch,
@@ -173,9 +173,7 @@ class Update:
     @cached_property
     def _first_query(self) -> Query:
         """What participants answer first, where the solver starts at the last model."""
-        dim = self.setting.problem.dim
-        previous = None if self.previous is None else self.previous.theta
-        return Query(np.zeros(dim) if previous is None else previous, hessian=True)
+        return Query(shared_theta(self.previous, self.setting.problem.dim), hessian=True)
 
     def _limits_at(self, query: Query) -> Limits:
         """What one sample can add to a query; cached, as custom links need a search for it."""
@@ -234,6 +232,7 @@ class Update:
             samples=max(n, 1),  # without samples, F is the regulariser alone
             covariance=None if starts_at_model else matrix,
             matrix=prior + matrix,
+            start=shared_theta(self.previous, d).copy(),
             previous=self.previous,
             moment=vector if local.shares_moment else None,
             at_model=Sums(vector, matrix) if starts_at_model else None,
@@ -257,13 +256,11 @@ class Update:
         """Return the model that all clients get."""
         assert self.solve is not None
         assert self.solve.solution is not None
-        fitted, solution = self.solve.objective, self.solve.solution
-        local = self.algorithm.local_update
-        if solution.ridge is not None:
-            fitted = fitted.with_ridge(solution.ridge, local.prior)
+        solution = self.solve.solution
+        fitted = solution.fitted or self.solve.objective
         radius_terms = self.algorithm.confidence.radius_terms(fitted.setting, fitted, solution)
         matrix = fitted.matrix
-        if local.metric == "hessian":
+        if self.algorithm.local_update.metric == "hessian":
             assert solution.hessian is not None
             regular = fitted.setting.ridge + solution.multiplier
             matrix = solution.hessian + regular * np.eye(len(matrix))

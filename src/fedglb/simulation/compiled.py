@@ -16,7 +16,7 @@ from fedglb.errors import InvalidInput
 from fedglb.kernels.merge import Merged
 from fedglb.kernels.pointers import RADIUS, STEP, Signature, address_of
 from fedglb.kernels.sums import add_all_model_sums, add_all_moments, sum_over_clients
-from fedglb.model import SharedModel
+from fedglb.model import SharedModel, shared_theta
 from fedglb.parts.confidence import Confidence
 from fedglb.parts.global_update import Query, Sums
 from fedglb.parts.local_update import LocalState, LocalUpdate
@@ -106,10 +106,10 @@ class CompiledEngine(Engine):
         self.one_pass = solver is not None and solver.one_pass
         self._batches: dict[int, IntArray] = {}  # of all clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
-        self.matrices = np.zeros((L, d, d))  # the sums of all clients' `OwnSums`
-        self.vectors = np.zeros((L, d))
-        self._merged = Merged.empty(L, d)
+        self._covariances = np.zeros((L, d, d))  # Σ x xᵀ and Σ x y, where clients send them
+        self._moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
+        self._merged = Merged.empty(L, d)
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
         self._frozen = np.zeros(L, dtype=np.int64)  # samples in the last update with this learner
         self._took_part = np.zeros(L, dtype=np.int64)  # and its number
@@ -197,7 +197,7 @@ class CompiledEngine(Engine):
         update = coordinator.start_update(t, client)
         n, one = len(update.participants), next(iter(update.participants))
         count(update.request(one), n)
-        update.gathered = self._releases() if self.one_pass else self._contributions(update)
+        update.gathered = self._first_answers(update)
         count(update.gathered[one], n)
         update.advance()
         while (query := update.query) is not None:
@@ -211,36 +211,35 @@ class CompiledEngine(Engine):
             count(NewModel(one, update.number, 0, model), len(recipients))
         self._adopt(model, update, [int(i) for i in recipients])
 
-    def _contributions(self, update: Update) -> dict[ClientId, Message]:
-        """Return what participants answer to the request for an update: their `OwnSums`."""
-        X, y, counts = self.learners.X, self.learners.y, self.learners.counts
-        if not self.at_model:
-            add_all_moments(X, y, self._summed, counts, self.matrices, self.vectors)
-        elif (self._summed != counts).any():
-            self.matrices[:], self.vectors[:] = 0.0, 0.0
-            add_all_model_sums(
-                X, y, self._covered, counts, self._shared_theta(),
-                self.env.problem.link.compiled_functions, self.vectors, self.matrices,
-            )  # fmt: skip
-        self._summed[:] = counts
-        samples, M, vectors = counts.tolist(), self.matrices.copy(), self.vectors.copy()
-        ids, number = [int(i) for i in update.participants], update.number
+    def _first_answers(self, update: Update) -> dict[ClientId, Message]:
+        """Return what participants answer to the request for an update."""
+        if self.one_pass:
+            return self._releases()
+        a, number = self.learners, update.number
+        samples, ids = a.counts.tolist(), [int(i) for i in update.participants]
         if self.at_model:
-            return {i: ModelSums(i, number, samples[i], vectors[i], M[i]) for i in ids}
-        b = vectors if self.algorithm.local_update.shares_moment else [None] * len(counts)
-        return {i: Covariance(i, number, samples[i], M[i], b[i]) for i in ids}
+            L, _, d = a.X.shape
+            gradients, hessians = np.zeros((L, d)), np.zeros((L, d, d))
+            add_all_model_sums(
+                a.X, a.y, self._covered, a.counts, self._shared_theta,
+                self.env.problem.link.compiled_functions, gradients, hessians,
+            )  # fmt: skip
+            return {i: ModelSums(i, number, samples[i], gradients[i], hessians[i]) for i in ids}
+        add_all_moments(a.X, a.y, self._summed, a.counts, self._covariances, self._moments)
+        self._summed[:] = a.counts
+        covariances, moments = self._covariances.copy(), self._moments.copy()
+        b = moments if self.algorithm.local_update.shares_moment else [None] * len(samples)
+        return {i: Covariance(i, number, samples[i], covariances[i], b[i]) for i in ids}
 
+    @property
     def _shared_theta(self) -> FloatArray:
-        """Return θ of the last model, at which clients sum; 0 before the first."""
-        model = self.coordinator.model
-        if model is None or model.theta is None:
-            return np.zeros(self.env.problem.dim)
-        return model.theta
+        """θ of the last model, at which clients sum."""
+        return shared_theta(self.coordinator.model, self.env.problem.dim)
 
     def _releases(self) -> dict[ClientId, Message]:
         """Return what clients release in a one-pass update: all samples since the last."""
         a, number = self.learners, self.coordinator.started
-        batch = sums_of(self.setting, self._shared_theta(), a.X, a.y, self._frozen, a.counts)
+        batch = sums_of(self.setting, self._shared_theta, a.X, a.y, self._frozen, a.counts)
         plan, releases = self.setting.noise, batch
         if plan is not None:
             self._batches[number] = batch
@@ -261,8 +260,6 @@ class CompiledEngine(Engine):
             for i in recipients:
                 self._adopt_alone(i, model)
         self._adopted[recipients], self._t_last[recipients] = update.number, model.t
-        if self.at_model:
-            self._summed[:] = -1  # they are sums at the model before
         record, choosing = self.coordinator.last_update, self._choosing
         assert record is not None
         holder = self.holder(record)

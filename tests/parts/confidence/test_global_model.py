@@ -119,7 +119,7 @@ def right_side(s: Setting, X, y, theta, nu, star) -> tuple[float, float]:
     c, d = s.problem.c_mu, s.problem.dim
     link = plain.LINKS[s.problem.link.name]
     A = s.ridge / c * np.eye(d) + X.T @ X
-    objective = Objective(s, len(y), X.T @ X, A)
+    objective = Objective(s, len(y), X.T @ X, A, np.zeros(d))
     g = formulas.gradient(link, X, y, theta, s.ridge)
     radius = sync_radius(s, objective, Solution(theta, g, nu), s.delta)
     log_ratio = formulas.log_det(A) - d * log(s.ridge / c)

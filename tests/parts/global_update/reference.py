@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
+from fedglb.model import shared_theta
 from fedglb.parts.global_update import Objective, Query, Sums
 from fedglb.setting import Setting
 from tests.links.families import Family
@@ -74,7 +75,7 @@ class Data:
         setting = Setting(problem, clients=3, horizon=None, ridge=self.ridge, delta=0.05)
         M = self.covariance
         A = self.ridge / problem.c_mu * np.eye(self.dim) + M
-        return Objective(setting, self.n, M, A, previous)
+        return Objective(setting, self.n, M, A, shared_theta(previous, self.dim), previous)
 
     def answer(self, query: Query) -> Sums:
         """The sums over all samples, without the regulariser."""

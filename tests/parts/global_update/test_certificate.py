@@ -236,7 +236,7 @@ def test_a_given_curvature_plays_no_part():
     for curvature in (None, 0.1, 0.25):
         problem = fg.Problem(3, fg.Logistic(), 1.0, curvature=curvature)
         setting = Setting(problem, 1, None, data.ridge, 0.05)
-        objective = Objective(setting, data.n, data.covariance, np.eye(3))
+        objective = Objective(setting, data.n, data.covariance, np.eye(3), np.zeros(3))
         g, H = data.gradient(theta), data.hessian(theta)
         bounds.add(("free", gap(objective, theta, g, 0.0, None, ball=False)))
         for hessian in (None, H):

@@ -284,12 +284,12 @@ def test_the_matrix_of_another_local_update_gets_its_own_prior():
     """With online Newton steps A starts from λ/c_μ, so A changes by (λ′ − λ)/c_μ."""
     rng = np.random.default_rng(16)
     data = problem(rng, "logistic", 1.0)
-    fitted, prior = data.objective(), Ons().prior
-    moved = fitted.with_ridge(2.5, prior)
-    c = fitted.setting.problem.c_mu
-    change = (2.5 - data.ridge) / c
-    assert_allclose(moved.matrix, fitted.matrix + change * np.eye(data.dim), rtol=1e-12)
-    assert moved.setting.ridge == 2.5
+    given, refit = data.objective(), Refit(fg.Newton(), Evidence(), Ons().prior, False)
+    solution, _ = drive(refit, data, np.zeros(data.dim))
+    fitted = solution.fitted
+    assert fitted.setting.ridge != data.ridge
+    change = (fitted.setting.ridge - data.ridge) / given.setting.problem.c_mu
+    assert_allclose(fitted.matrix, given.matrix + change * np.eye(data.dim), rtol=1e-12)
 
 
 # -- exactly one exchange per update, and a step that decreases the loss ------------------------
@@ -317,7 +317,7 @@ def test_step_from_zero_decreases_the_loss_and_asks_nobody(link, seed):
     setting = Setting(problem, 2, None, ridge, 0.01)
     regular = sums.hessian + ridge * np.eye(d)
     with pytest.raises(StopIteration) as ended:
-        next(ALWAYS.solve(Objective(setting, n, None, regular, at_model=sums)))
+        next(ALWAYS.solve(Objective(setting, n, None, regular, np.zeros(d), at_model=sums)))
     solution = ended.value.value
     full = np.linalg.solve(regular, -sums.gradient)
     shortened = float(np.linalg.norm(solution.theta)) < 0.999 * float(np.linalg.norm(full))

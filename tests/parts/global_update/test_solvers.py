@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -50,7 +49,7 @@ def test_minimum_over_the_ball(name, solver):
         floor = data.rounding(optimum) / data.n
         objective = data.objective()
         if k % 2:
-            objective = replace(objective, previous=warm(point_in_ball(rng, data.dim, data.radius)))
+            objective = data.objective(warm(point_in_ball(rng, data.dim, data.radius)))
         for tolerance in (None, 1e-11, 1e-14):  # the last: 1e-12 in the sum of all losses
             solution, queries = drive(SOLVERS[solver](tolerance), data, objective)
             epsilon = 1.0 / data.n**2 if tolerance is None else tolerance
@@ -153,7 +152,7 @@ def test_paper_bound_of_an_optimal_start_is_one_round():
     data = draw(np.random.default_rng(3), FAMILIES["logistic"], n=30, radius=3.0, strength=0.1)
     optimum = data.minimise(ball=True)
     assert not optimum.active
-    objective = replace(data.objective(), previous=warm(optimum.theta))
+    objective = data.objective(warm(optimum.theta))
     assert paper_rounds(objective, data.gradient(optimum.theta), 1e-6) == 1
     _, queries = drive(AGD(stop="bound"), data, objective)
     assert len(queries) == 2
@@ -164,7 +163,7 @@ def test_paper_bound_of_an_optimal_start_is_one_round():
 def test_certified_start_takes_one_round(name, solver):
     for data, _ in problems(name, 10, count=8):
         optimum = data.minimise(ball=True)
-        objective = replace(data.objective(), previous=warm(optimum.theta))
+        objective = data.objective(warm(optimum.theta))
         solution, queries = drive(SOLVERS[solver](1e-8), data, objective)
         if solver == "lbfgs" and optimum.active:
             continue  # its certificates are for the minimum over everything

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import signal
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from fedglb.cli.progress import announce_compilation
 from fedglb.cli.report_errors import extra, fail, report_errors
-from fedglb.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from fedglb.federation.demo import DemoSummary
 
 _INTERRUPTED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,24 +49,25 @@ def demo(
         from fedglb.federation.demo import Demo, DemoFailed, DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
-    names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
-    with report_errors(**names, folder="--folder"), _interruptible():
+    names = {name: f"--{name}" for name in ("clients", "decisions", "seed", "folder")}
+    with report_errors(**names), _interruptible(), ExitStack() as cleanup:
         nats_server.program()  # says what to install
         plan = DemoPlan(clients, decisions, seed, private)
-        with _place(folder) as place, _progress() as say:
-            try:
-                summary = Demo(plan, place, say).run()
-            except DemoFailed as error:
-                fail(str(error), 1)
-    kept = None if folder is None else str(folder)
+        place = folder
+        if place is None:
+            temporary = TemporaryDirectory(prefix="fedglb-demo-", ignore_cleanup_errors=True)
+            place = Path(cleanup.enter_context(temporary))
+        say = cleanup.enter_context(_progress())
+        try:
+            found = Demo(plan, place, say).run()
+        except DemoFailed as error:
+            fail(str(error), 1)
     if as_json:
-        import msgspec
-
-        typer.echo(json.dumps({**msgspec.to_builtins(summary), "folder": kept}))
+        typer.echo(json.dumps({**found, "folder": None if folder is None else str(folder)}))
         return
-    typer.echo(_text(summary))
-    if kept is not None:
-        typer.echo(f"Files and logs: {kept}")
+    typer.echo(_text(found))
+    if folder is not None:
+        typer.echo(f"Files and logs: {folder}")
 
 
 @contextmanager
@@ -91,19 +88,6 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def _place(folder: Path | None) -> Iterator[Path]:
-    """Give the demonstration's folder; a temporary one is deleted at the end."""
-    if folder is None:
-        with tempfile.TemporaryDirectory(prefix="fedglb-demo-", ignore_cleanup_errors=True) as made:
-            yield Path(made)
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInput("folder", str(folder), "a new or empty folder: this one is neither")
-    folder.mkdir(parents=True, exist_ok=True)
-    yield folder
-
-
-@contextmanager
 def _progress() -> Iterator[Callable[[str, bool], None]]:
     """Give a function that shows events and, on a terminal's last line, the progress."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -111,21 +95,19 @@ def _progress() -> Iterator[Callable[[str, bool], None]]:
         yield lambda text, event: console.print(text) if event else status.update(text)
 
 
-def _text(found: DemoSummary) -> str:
-    killed, share = found.killed, 1.0 - found.regret / max(found.separate_regret, 1e-9)
-    private = (
-        (
-            "Private: every message was noise around sums; all updates together have ε = "
-            f"{found.epsilon:.3g}, δ = {found.delta:g} for each interaction.\n"
-        )
-        if found.epsilon is not None
-        else ""
-    )
-    return f"""\
-Regret: {found.regret:.1f} of the federation, {found.separate_regret:.1f} of {found.clients} \
-separate learners on the same arms and users ({share:.0%} less).
-{found.decisions:,} decisions, {found.acknowledged:,} rewards acknowledged, {found.lost} lost.
+def _text(found: dict[str, Any]) -> str:
+    together, separate, killed = found["regret"], found["separate_regret"], found["killed"]
+    text = f"""\
+Regret: {together:.1f} of the federation, {separate:.1f} of separate learners on the same arms and \
+users ({1.0 - together / max(separate, 1e-9):.0%} less).
+{found["decisions"]:,} decisions, {found["acknowledged"]:,} rewards acknowledged, \
+{found["lost"]} lost.
 {killed["agent"]} was killed after {killed["decisions"]} decisions, was down for \
 {killed["seconds"]:.1f} s and found {killed["returned"]} decisions in its file.
-{found.updates} global updates, {found.rounds} rounds, {found.bytes:,} bytes on the wire.
-{private}{found.seconds:.0f} s, {found.clients} agents, seed {found.seed}."""
+{found["updates"]} global updates, {found["rounds"]} rounds and {found["bytes"]:,} bytes on the \
+wire in {found["seconds"]:.0f} s."""
+    if found["epsilon"] is None:
+        return text
+    return f"""{text}
+Private: every message was noise around sums; all updates together have ε = \
+{found["epsilon"]:.3g}, δ = {found["delta"]:g} for each interaction."""

@@ -8,11 +8,9 @@ got are its whole state: a new solve that gets the same sums yields the same nex
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
-
-import numpy as np
 
 from fedglb.kernels.linalg import log_det
 from fedglb.model import SharedModel
@@ -80,29 +78,13 @@ class Objective:
     #: A (or V), the ellipsoid's matrix after the update, shape (d, d): what A starts from, and the
     #: covariance or, where clients send none, the Hessian that they send
     matrix: FloatArray
+    start: FloatArray  # where a solve begins, shape (d,): at θ_last, zero before the first update
     previous: SharedModel | None = None  # the last shared model, None before the first
     #: Σ x y, shape (d,), where the local update shares it; else None
     moment: FloatArray | None = None
     #: gradient and Hessian at `start`, where clients answer the request for an update with them
     at_model: Sums | None = None
     one_pass: OnePassSums | None = None  # the sums of one-pass updates
-    begin: FloatArray | None = None  # where to begin; None: at the last model
-
-    @property
-    def start(self) -> FloatArray:
-        """Where a solve begins: at θ_last, zero before the first update."""
-        if self.begin is not None:
-            return self.begin.copy()
-        if self.previous is None or self.previous.theta is None:
-            return np.zeros(self.setting.problem.dim)
-        return self.previous.theta.copy()
-
-    def with_ridge(self, ridge: float, prior: Callable[[Setting], float]) -> Objective:
-        """Return the objective with another λ; `prior` is what A starts from."""
-        setting = replace(self.setting, ridge=ridge)
-        change = prior(setting) - prior(self.setting)
-        matrix = self.matrix + change * np.eye(self.matrix.shape[0])
-        return replace(self, setting=setting, matrix=matrix)
 
 
 @dataclass(frozen=True)
@@ -123,7 +105,13 @@ class Solution:
     #: then not a number
     residual_bound: float = 0.0
     drift: float = 0.0  # q: the Hessian at `theta` lies between e^{∓q} times `hessian`
-    ridge: float | None = None  # λ of this fit, where a rule chose it; None: the setting's
+    #: what was fitted, where a rule chose λ: the objective with this λ; None: the one given
+    fitted: Objective | None = None
+
+    @property
+    def ridge(self) -> float | None:
+        """λ of this fit, where a rule chose it; None: the setting's."""
+        return None if self.fitted is None else self.fitted.setting.ridge
 
 
 @dataclass(frozen=True)

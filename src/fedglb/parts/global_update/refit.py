@@ -6,13 +6,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from fedglb.parts.global_update.base import (
-    GlobalUpdate,
-    Objective,
-    Query,
-    Steps,
-    Sums,
-)
+import numpy as np
+
+from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Steps, Sums
 from fedglb.parts.ridge import Evidence
 from fedglb.setting import Setting
 
@@ -38,15 +34,17 @@ class Refit(GlobalUpdate):
         if self.rule is None:
             return solution
         assert solution.hessian is not None
-        setting = objective.setting
-        ridge = self.rule.next(solution.hessian, solution.theta, setting.ridge, setting.problem)
-        again = replace(objective.with_ridge(ridge, self.prior), begin=solution.theta)
-        if self.solver.starts_at_model:  # from the last sums: most often they are enough
-            again = replace(again, begin=objective.start)
-            if asked:
-                again = replace(again, begin=asked[-1][0].theta, at_model=asked[-1][1])
+        before = objective.setting
+        ridge = self.rule.next(solution.hessian, solution.theta, before.ridge, before.problem)
+        setting = replace(before, ridge=ridge)
+        change = (self.prior(setting) - self.prior(before)) * np.eye(len(objective.matrix))
+        again = replace(objective, setting=setting, matrix=objective.matrix + change)
+        if not self.solver.starts_at_model:
+            again = replace(again, start=solution.theta)
+        elif asked:  # from the last sums: most often they are enough
+            again = replace(again, start=asked[-1][0].theta, at_model=asked[-1][1])
         solution = yield from self._fit(again, asked)
-        return replace(solution, ridge=ridge)
+        return replace(solution, fitted=again)
 
     def _fit(self, objective: Objective, asked: list[tuple[Query, Sums]]) -> Steps:
         solution = yield from _remembering(self.solver.solve(objective), asked)
