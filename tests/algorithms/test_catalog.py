@@ -39,6 +39,20 @@ def test_the_ellipsoid_around_the_iterate_by_name(preset, given):
     assert build(preset, {**given, "confidence": "iterate"}).confidence == Iterate()
 
 
+@pytest.mark.parametrize(
+    ("preset", "given", "said"),
+    [
+        ("n-ons-glm", {"choice": "epsilon-greedy"}, r"choice\.epsilon = None.*epsilon-greedy:0\.1"),
+        ("n-ons-glm", {"choice": "certified"}, r'choice\.index = None.*index = "bayes"'),
+        ("fedglb-private", {"privacy": {"epsilon": 1.0}}, r"privacy\.delta = None.*delta = 1e-6"),
+    ],
+)
+def test_an_option_that_is_missing_is_shown_with_an_example(preset, given, said):
+    given = {"updates": 3, **given} if preset == "fedglb-private" else given
+    with pytest.raises(fg.InvalidInput, match=said):
+        build(preset, given)
+
+
 def test_a_sweep_over_clocks():
     table = {
         "name": "clocks",
