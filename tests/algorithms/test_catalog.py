@@ -28,3 +28,17 @@ def test_only_event_triggers_have_a_clock():
     assert all_parameters()["clock"] is str
     with pytest.raises(fg.InvalidInput, match="clock"):
         build("fedglb-ucb-2", {"updates": 3, "clock": "steps"})
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "said"),
+    [
+        ("n-ons-glm", {"choice": "epsilon-greedy"}, r"choice\.epsilon = None.*epsilon-greedy:0\.1"),
+        ("n-ons-glm", {"choice": "certified"}, r'choice\.index = None.*index = "bayes"'),
+        ("fedglb-private", {"privacy": {"epsilon": 1.0}}, r"privacy\.delta = None.*delta = 1e-6"),
+    ],
+)
+def test_an_option_that_is_missing_is_shown_with_an_example(preset, given, said):
+    given = {"updates": 3, **given} if preset == "fedglb-private" else given
+    with pytest.raises(fg.InvalidInput, match=said):
+        build(preset, given)

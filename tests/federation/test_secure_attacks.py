@@ -15,8 +15,9 @@ import pytest
 from fedglb.federation.secure_sums.masks import unmasked
 from fedglb.federation.secure_sums.session_keys import SignedKey
 from fedglb.federation.secure_sums.transcript import NO_MODEL
+from fedglb.federation.wire.messages import Withdrawal
 from fedglb.federation.wire.sum_messages import AllHere, SumCall, SumOffer, SumReady
-from fedglb.protocol.messages import MaskedSum
+from fedglb.protocol.messages import BatchSums, Derivatives, Evaluate, MaskedSum, SumsRequest
 from tests.federation.helpers.evil_coordinator import NAMES, Evil
 from tests.federation.helpers.secure_network import plain_sums
 from tests.federation.secure_sums.test_masks import is_uniform
@@ -98,6 +99,20 @@ def test_another_model(evil):
     evil.offer()
     for name in NAMES:
         assert evil.refuses(name, evil.call(digest=other))
+
+
+def test_plain_requests(evil):
+    """It asks for the sums of one agent, as in a federation without secure sums."""
+    evil.slot += 1
+    for request in (
+        SumsRequest("a", evil.slot),
+        Evaluate("a", evil.slot, 1, 0, np.zeros(2), hessian=True, loss=True),
+    ):
+        mark = len(evil.heard)
+        assert evil.refuses("a", request)
+        answers = [said for who, _, said in evil.heard[mark:] if who == "a"]
+        assert Withdrawal(evil.slot) in answers
+        assert not any(isinstance(said, BatchSums | Derivatives) for said in answers)
 
 
 def test_small_sets_strangers_and_sets_without_the_one_who_is_asked(evil):

@@ -40,6 +40,12 @@ CHOICES: dict[str, type[Choice]] = {
     "epsilon-greedy": EpsilonGreedy, "certified": Certified,
 }  # fmt: skip
 RADII = ("lemma", "iterate", "one-pass", "fixed")
+#: How options that must be given are written.
+_EXAMPLES = {
+    "epsilon-greedy": 'epsilon-greedy:0.1, or {name = "epsilon-greedy", epsilon = 0.1}',
+    "certified": '{name = "certified", index = "bayes", slack = 8.0}',
+    "privacy": "{epsilon = 1.0, delta = 1e-6}",
+}
 #: The column of a sweep's tables with the first λ, where a rule chooses it.
 RIDGE_START = "ridge_start"
 #: The column with ε of the privacy.
@@ -122,7 +128,7 @@ def _named_part(what: str, spec: object, known: Mapping[str, type[T]]) -> T:
     argument = ("name",) if isinstance(spec, Mapping) else ()
     name = one_of(argument, table.pop("name"), known)
     kind: Callable[..., T] = known[name]
-    check_options(f"the {what} {name}", table, takes(kind))
+    check_options(f"the {what} {name}", table, takes(kind), _EXAMPLES.get(name, ""))
     for key in ("index", "rule"):  # a rule around another
         if key in table:
             with under(key):
@@ -195,8 +201,8 @@ def privacy(spec: object) -> GaussianMechanism | None:
     if spec == "none":
         return None
     if not isinstance(spec, Mapping):
-        raise InvalidInput((), spec, '"none", or a table such as {epsilon = 1.0, delta = 1e-6}')
-    check_options("privacy", spec, takes(GaussianMechanism))
+        raise InvalidInput((), spec, f'"none", or a table such as {_EXAMPLES["privacy"]}')
+    check_options("privacy", spec, takes(GaussianMechanism), _EXAMPLES["privacy"])
     return GaussianMechanism(**spec)
 
 

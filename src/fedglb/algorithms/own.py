@@ -63,7 +63,9 @@ def takes(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: p.default for name, p in found.items() if p.kind in by_keyword}
 
 
-def check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+def check_options(
+    name: str, options: Mapping[str, Any], known: Mapping[str, Any], example: str = ""
+) -> None:
     """Raise unless `name` takes all options, and those of `known` without a default are given."""
     for key, value in options.items():
         if key not in known:
@@ -71,7 +73,8 @@ def check_options(name: str, options: Mapping[str, Any], known: Mapping[str, Any
             raise InvalidInput(str(key), value, allowed)
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in options:
-            raise InvalidInput(key, None, f"a value: {name} needs one")
+            how = f", e.g. {example}" if example else ""
+            raise InvalidInput(key, None, f"a value: {name} needs one{how}")
 
 
 def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:

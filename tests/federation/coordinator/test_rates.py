@@ -151,6 +151,15 @@ def test_a_request_that_waits_ends_with_its_client(join):
     assert running.idle
 
 
+def test_a_client_that_left_and_came_back_is_written_as_present(running):
+    """A coordinator that restarts waits for it, as for the others."""
+    hello, session = running.nodes["c"].agent_session.hello(), running.session
+    session.mute("c", 1.0, running.now)
+    assert not running.file.members()["c"].present
+    session.receive("c", encode(hello, running.nodes["c"].agent_session.session), running.now)
+    assert running.file.members()["c"].present
+
+
 def test_a_hello_that_changes_nothing_writes_nothing(running, monkeypatch):
     monkeypatch.setattr(running.file, "write_member", lambda *_: pytest.fail("written"))
     running.say(running.nodes["a"], running.nodes["a"].agent_session.hello())

@@ -12,7 +12,7 @@ import pytest
 import fedglb as fg
 from fedglb.parts.confidence import OnePassRadius
 from fedglb.parts.confidence.one_pass import RADIUS, SET_CENTRE
-from tests.parts.confidence.test_mixture_coverage import at_most, lost_at_updates
+from tests.parts.confidence.test_mixture_coverage import T, at_most, lost_at_updates
 
 CLIENTS, ARMS, UPDATES, RUNS, DELTA = 40, 4, 8, 40, 0.5
 
@@ -53,6 +53,7 @@ def test_models_hold_the_truth(case):
         fg.fedglb_private(UPDATES, privacy=privacy, delta=DELTA, confidence=confidence)
         for confidence in (OnePassRadius(), Shrunk(0.2))
     ]
+    assert fg.simulate(algorithms[0], env, T, seed=0).syncs == UPDATES
     lost = lost_at_updates(algorithms, env, range(RUNS))
     assert at_most(lost[0], RUNS, DELTA)
     assert not at_most(lost[1], RUNS, DELTA)
