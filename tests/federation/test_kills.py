@@ -236,6 +236,7 @@ def test_the_coordinator_is_killed(tmp_path, case):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", [(AGREED, ROUNDS)], ids=["fedglb_ucb"], indirect=True)
 def test_the_server_is_killed(tmp_path, case):
     agreed, standings = case
     rng = np.random.default_rng(3)

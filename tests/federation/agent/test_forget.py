@@ -238,6 +238,14 @@ def test_memory_follows_the_file_where_the_log_cannot_be_emptied(agent, rng, mon
     assert agent.status.samples == agent.export().height == 3
 
 
+def test_the_arms_offered_are_gone_too(path, rng):
+    with Agent.open(path, PROBLEM, log="offered") as agent:
+        agent.forget(feed(agent, rng, 2)[:1])
+    db = sqlite3.connect(path)
+    assert db.execute("SELECT count(*) FROM offers").fetchone() == (1,)
+    db.close()
+
+
 def test_an_id_is_never_given_again(path, rng):
     seen = set()
     for _ in range(3):
