@@ -99,7 +99,7 @@ def test_a_new_file_waits_for_the_silence_of_the_old_one(shared, tmp_path, agree
             await updated(serving, agents.values())
             new = stack.enter_context(opened(shared, tmp_path, "c", 3))
             await until(lambda: new.status.refused is not None)  # as long as the old one is there
-            assert "another file already uses the certificate of c" in new.status.refused
+            assert "another file already uses c's certificate" in new.status.refused
             assert (new.status.admitted, new.status.model) == (False, 0)
             await line.aclose()  # without a goodbye
             await asyncio.to_thread(serving.silence, "c")
@@ -129,7 +129,7 @@ def test_an_answer_with_headers_or_a_reply_subject_is_dropped(shared, tmp_path, 
             serving.give_up(0.3)
             await updated(serving, agents.values())
             assert same(serving.session.coordinator.model, update(agreement, HONEST))
-            assert serving.texts("excluded") == ["c is excluded: no answer within 0.3 s"]
+            assert serving.texts("excluded") == ["excluded c: no answer within 0.3 s"]
 
     play_scene(shared, tmp_path, scene)
 
@@ -143,9 +143,7 @@ def test_an_agent_whose_file_was_copied_goes_on_alone(shared, tmp_path):
             await copy.join()
             older = agents["a"]
             await until(lambda: older.status.refused is not None)
-            assert re.search(
-                "another agent .*has taken (its place|the place of a)", older.status.refused
-            )
+            assert re.search("another agent .*has replaced (it|this one)", older.status.refused)
             await copy.beat()
             older.observe(older.choose(np.eye(DIM)).id, 1.0)  # it still chooses and learns
             assert older.status.samples == 8

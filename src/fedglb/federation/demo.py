@@ -45,13 +45,13 @@ _PRIVACY = {"epsilon": 8.0, "delta": 1e-6, "honest": 0.6}
 _MINIMUM = 3  # clients in a secure sum
 _PACE = 50.0  # decisions per second and shop
 _HEARTBEAT = 0.5  # seconds
-_KILL_AT = 0.35  # share of its decisions after which an agent is killed
-_DOWN = 2.0  # seconds until it is started again
-_SILENCE = 120.0  # seconds without a report of any shop after which the demonstration fails
-_TO_END = 5.0  # seconds that a process has to end before it is killed
+_KILL_AT = 0.35  # share of an agent's decisions before the kill
+_DOWN = 2.0  # seconds until the restart
+_SILENCE = 120.0  # seconds without any report until the demonstration fails
+_TO_END = 5.0  # seconds for a process to end before it is killed
 _POLL = 0.05  # seconds
 _PYTHON = [sys.executable, "-P"]  # -P: import nothing from the current folder
-#: Runs a program, and ends it when standard input ends: at the end, or because its parent died.
+#: Runs a program, and ends it when standard input ends, also because the parent died.
 _GUARD = """
 import os, subprocess, sys, threading
 program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
@@ -88,7 +88,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def table(self) -> AgreementTable:
-        """What the federation agrees on."""
+        """The federation's agreement."""
         if not self.private:
             return self.alone
         minimum = _MINIMUM if self.clients >= _MINIMUM else None
@@ -98,7 +98,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def alone(self) -> AgreementTable:
-        """What separate learners run: `fedglb_private` learns nothing between updates."""
+        """The agreement of separate learners: `fedglb_private` learns nothing between updates."""
         return AgreementTable(self.clients, ProblemTable(_DIM), _ALONE)
 
 
@@ -106,7 +106,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
 
 class Offer(NamedTuple):
-    """The arms for one user, and what the agent does not know: each arm's reward and regret."""
+    """The arms for one user, and each arm's reward and regret, hidden from the agent."""
 
     arms: FloatArray
     rewards: FloatArray
@@ -114,7 +114,7 @@ class Offer(NamedTuple):
 
 
 def offers(plan: DemoPlan, index: int) -> Iterator[Offer]:
-    """Yield the offers to one shop's users: the simulator's, the same in every process."""
+    """Yield the simulator's offers to one shop's users, the same in every process."""
     problem = plan.table.build().problem
     for block in Synthetic(problem, plan.clients, _ARMS).checked_blocks(plan.decisions, plan.seed):
         assert block.uniforms is not None
@@ -150,9 +150,9 @@ class ShopReport(msgspec.Struct, frozen=True):
 
 
 def shop(folder: Path, name: str, plan: DemoPlan) -> None:
-    """Serve one user after the other, from where the agent's file ends; then take part in updates.
+    """Serve users one by one, starting where the agent's file ends; then take part in updates.
 
-    It ends by a signal.
+    A signal ends it.
     """
     problem = plan.table.build().problem
     bundle = folder / "federation" / CLIENTS / name
@@ -172,7 +172,7 @@ def shop(folder: Path, name: str, plan: DemoPlan) -> None:
                 decision = agent.choose(offer.arms)
                 waiting = decision.id, decision.arm
             (id_, arm), waiting = waiting, None
-            time.sleep(1.0 / _PACE)  # the user makes up their mind
+            time.sleep(1.0 / _PACE)  # the user decides
             agent.observe(id_, float(offer.rewards[arm]))
             decisions, regret = decisions + 1, regret + offer.regrets[arm]
             _report(ShopReport(id_, decisions, float(regret)))
@@ -187,7 +187,7 @@ def _report(report: ShopReport) -> None:
 
 
 class DemoFailed(RuntimeError):
-    """A process of the demonstration has ended."""
+    """A process of the demonstration has ended unexpectedly."""
 
 
 class DemoSummary(msgspec.Struct, frozen=True):
@@ -198,16 +198,16 @@ class DemoSummary(msgspec.Struct, frozen=True):
     seconds: float
     decisions: int  # with rewards, counted in the agents' files
     acknowledged: int  # rewards that agents acknowledged
-    lost: int  # of them, those that are not in the agents' files
+    lost: int  # acknowledged, but not in the agents' files
     regret: float
     separate_regret: float  # of separate learners on the same arms and users
     updates: int
     rounds: int
     bytes: int  # on the wire
-    #: Of the agent that was killed: its name (`agent`), its acknowledged `decisions`, those that it
-    #: found in its file when it `returned`, and for how many `seconds` it was down.
+    #: The killed agent: its name (`agent`), its acknowledged `decisions`, those found in its file
+    #: after the restart (`returned`), and the `seconds` it was down.
     killed: dict[str, Any]
-    epsilon: float | None = None  # the privacy spent; None: there was no privacy
+    epsilon: float | None = None  # the privacy spent; None: no privacy
     delta: float | None = None
 
 
@@ -217,7 +217,7 @@ class _Process:
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name, self.log = name, log
         with open(log, "ab") as errors:
-            # In a process session of its own: Ctrl-C on the terminal reaches only the parent.
+            # In a new process session: Ctrl-C on the terminal reaches only the parent.
             self._popen = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _GUARD, *command],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
@@ -235,7 +235,7 @@ class _Process:
         self._popen.wait()
 
     def end(self) -> None:
-        """Close standard input, on which it ends."""
+        """Close standard input, which ends it."""
         assert self._popen.stdin is not None
         self._popen.stdin.close()
         try:
@@ -270,7 +270,7 @@ class Demo:
         self._began = self._reported = time.monotonic()
 
     def run(self) -> DemoSummary:
-        """Run it, and count what is in the files at the end."""
+        """Run it, and count the results in the files at the end."""
         self._prepare()
         with self._processes():
             self._event("the server, the coordinator and the agents are starting")
@@ -294,7 +294,7 @@ class Demo:
         self._say(f"{time.monotonic() - self._began:5.1f} s  {text}", True)
 
     def _prepare(self) -> None:
-        """Make the federation's folder, and compile here, once, instead of in every process."""
+        """Create the federation's folder; compile once here, not in every process."""
         for name in ("logs", "agents"):
             (self._folder / name).mkdir()
         with socket.socket() as free:
@@ -337,7 +337,7 @@ class Demo:
         return process
 
     def _handle_next(self) -> None:
-        """Handle the next line of any process; kill and restart the victim when it is time."""
+        """Handle the next line of any process; kill and restart the victim on time."""
         try:
             self._handle(*self._lines.get(timeout=_POLL))
         except Empty:
@@ -345,7 +345,7 @@ class Demo:
                 raise DemoFailed(f"no agent has reported for {_SILENCE:g} s") from None
         down = time.monotonic() - self._killed.get("at", time.monotonic())
         if down > _DOWN and all(process.name != self._victim for process in self._running):
-            self._event(f"{self._victim} is started again")
+            self._event(f"{self._victim} starts again")
             self._start_shop(self._victim)
 
     def _handle(self, process: _Process, line: bytes) -> None:
@@ -380,7 +380,7 @@ class Demo:
             self._event(f"{name} is back after {seconds:.1f} s, with {report.decisions} decisions")
 
     def _summary(self, separate_regret: float) -> DemoSummary:
-        """Count in the files of agents and coordinator, which no process has open any more."""
+        """Count in the files of agents and coordinator, which no process has open."""
         kept = {name: _rewarded(agent_file(self._folder, name)) for name in self._plan.names}
         bundle = Bundle.read(self._folder / "federation" / COORDINATOR)
         status = stored_status(bundle, bundle.folder / "state.db", {})

@@ -103,7 +103,7 @@ def test_a_limit_on_rewards_holds_for_them_too(path):
         agent._client.agreement = Agreement(
             agent._client.agreement.problem, agent._client.agreement.algorithm, 1, reward_limit=2.0
         )
-        with pytest.raises(InvalidInput, match=r"y\[1\] = 3.0 .* reward_limit"):
+        with pytest.raises(InvalidInput, match=r"y\[1\] = 3.0: .* reward_limit"):
             agent.absorb(np.eye(3), [1.0, 3.0, 1.0])
 
 

@@ -90,7 +90,7 @@ def test_a_shared_clock_is_the_one_that_counts(agent):
 
 def test_exploration_is_around_the_choice_and_not_beside_another(path):
     own = fg.fedglb_auto(choice=fg.EpsilonGreedy(0.1, fg.Sigma(1.0)))
-    with pytest.raises(InvalidInput, match=r"explore = 0\.2 .* EpsilonGreedy\(epsilon=0\.1"):
+    with pytest.raises(InvalidInput, match=r"explore = 0\.2: .* EpsilonGreedy\(epsilon=0\.1"):
         Agent.open(path, PROBLEM, algorithm=own, explore=0.2)
     assert not path.exists()
     with Agent.open(path, PROBLEM, algorithm=own) as agent:
@@ -136,7 +136,10 @@ def test_bad_rewards_are_refused_and_the_decision_still_waits(agent, reward):
 )
 def test_unknown_decisions(agent, wrong):
     agent.choose(ARMS)
-    with pytest.raises(UnknownDecision, match=r"no decision.*(Decision|forgotten)$"):  # no quotes
+    with pytest.raises(
+        UnknownDecision,
+        match=r"(not a decision's id.*Decision|not in this agent's file.*forgotten)$",
+    ):  # no quotes
         agent.observe(wrong, 1.0)
     with pytest.raises(UnknownDecision):
         agent.forget([wrong])
@@ -347,7 +350,11 @@ def test_what_is_no_agents_file_is_refused_and_left_alone(tmp_path: Path):
     db = sqlite3.connect(newer)
     db.execute("PRAGMA user_version=77")
     db.close()
-    for path, why in ((garbage, "not a database"), (foreign, "agent made"), (newer, "version")):
+    for path, why in (
+        (garbage, "not a database"),
+        (foreign, "a file of an agent"),
+        (newer, "version"),
+    ):
         before = path.read_bytes()
         with pytest.raises(InvalidInput, match=why):
             Agent.open(path, PROBLEM)

@@ -142,7 +142,7 @@ def test_the_budget_is_shown(silo, rng):
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0, abs=1e-9)
     assert ask(silo, B + 1) == Withdrawal(B + 1)
-    assert silo.status.privacy.refused.startswith(f"update {B + 1}: the privacy budget is for {B}")
+    assert silo.status.privacy.refused.startswith(f"update {B + 1}: the privacy budget of {B}")
     assert silo.status.privacy.releases == B
 
 
@@ -165,7 +165,7 @@ def test_a_round_is_not_answered(private, rng):
 
 
 def test_rewards_are_not_reported_beside_the_noise(path, rng):
-    with pytest.raises(fg.InvalidInput, match=r"report_rewards = True .* have no noise"):
+    with pytest.raises(fg.InvalidInput, match=r"report_rewards = True: .* have no noise"):
         Agent.open(path, PROBLEM, algorithm=algorithm(SILO), report_rewards=True)
     assert not path.exists()
     Agent.open(path, PROBLEM, algorithm=algorithm(None), report_rewards=True).close()

@@ -92,7 +92,7 @@ def test_another_version_is_refused_by_name_and_the_file_is_left_alone(folder, l
     for place in ("authority", "clients/a"):
         with_version(folder / place / "federation.toml", line)
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-    said = rf"federation\.toml: version = {found} .* use the fedglb that wrote the file"
+    said = rf"federation\.toml: version = {found}: .* use the fedglb that wrote the file"
     for command in (
         lambda: Bundle.read(folder / "clients" / "a"),
         lambda: operator.add(folder, ["b"]),
@@ -105,7 +105,7 @@ def test_another_version_is_refused_by_name_and_the_file_is_left_alone(folder, l
 def test_a_registry_of_another_version_is_refused_by_name_and_left_alone(folder):
     path = folder / "authority" / "registry.json"
     path.write_text('{"version": 2, "members": {"a": 17}}')
-    said = r"registry\.json: version = 2 .* use the fedglb that wrote the file"
+    said = r"registry\.json: version = 2: .* use the fedglb that wrote the file"
     for command in (
         lambda: listing.members(folder),
         lambda: operator.add(folder, ["e"]),

@@ -48,7 +48,7 @@ def test_a_restart_forgets_nothing_of_this(group):
     assert group.members[name].consent(1, first.transcript) == seed
     assert not group.members[name].offer(1)
     again = forge(group, first, attempt=2)
-    with pytest.raises(InvalidInput, match="no sum was made yet"):
+    with pytest.raises(InvalidInput, match="an update without a sum"):
         group.answer(name, again)
     assert group.members[name].offer(2)
     group.restart(name, "s3")

@@ -26,8 +26,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def demo(
-    clients: Annotated[int, typer.Option(help="Agents, each a process.")] = 5,
-    decisions: Annotated[int, typer.Option(help="Decisions that each agent makes.")] = 400,
+    clients: Annotated[int, typer.Option(help="Number of agents, one process each.")] = 5,
+    decisions: Annotated[int, typer.Option(help="Decisions per agent.")] = 400,
     seed: Annotated[int, typer.Option(help="Seed of arms and users.")] = 1,
     folder: Annotated[
         Path | None,
@@ -49,13 +49,13 @@ def demo(
     Example: fedglb federation demo
     """
     with extra("demo"):
-        import fedglb.federation.connection  # noqa: F401  # what the processes will need
+        import fedglb.federation.connection  # noqa: F401  # imported by the child processes
         from fedglb.federation.demo import Demo, DemoFailed, DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
     names = {"clients": "--clients", "decisions": "--decisions", "seed": "--seed"}
     with report_errors(**names, folder="--folder"), _interruptible():
-        nats_server.program()  # says what to install
+        nats_server.program()  # raises if it is not installed
         plan = DemoPlan(clients, decisions, seed, private)
         with _place(folder) as place, _progress() as say:
             try:
@@ -78,7 +78,7 @@ def _interruptible() -> Iterator[None]:
     """On Ctrl-C, SIGTERM and SIGHUP, end all processes and clean up as at the regular end."""
 
     def stop(sign: int, frame: FrameType | None) -> None:
-        for each in _SIGNALS:  # a second one must not interrupt the clean-up
+        for each in _SIGNALS:  # a second signal must not interrupt the clean-up
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 
@@ -115,7 +115,7 @@ def _text(found: DemoSummary) -> str:
     killed, share = found.killed, 1.0 - found.regret / max(found.separate_regret, 1e-9)
     private = (
         (
-            "Private: every message was noise around sums; all updates together have ε = "
+            "Private: clients sent sums with noise; all updates together have ε = "
             f"{found.epsilon:.3g}, δ = {found.delta:g} for each interaction.\n"
         )
         if found.epsilon is not None
