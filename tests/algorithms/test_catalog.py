@@ -20,7 +20,7 @@ def test_the_clock_by_name(preset):
     assert build(preset, {**given, "clock": default}) == build(preset, given)
     for clock in ("steps", "own samples"):
         assert build(preset, {**given, "clock": clock}).trigger == Event(0.5, clock)
-    with pytest.raises(fg.InvalidInput, match=r"clock = 'own' .* steps, own samples"):
+    with pytest.raises(fg.InvalidInput, match=r"clock = 'own': .* steps, own samples"):
         build(preset, {**given, "clock": "own"})
 
 

@@ -14,6 +14,7 @@ from fedglb.federation.agreement import Agreement
 from fedglb.parts.confidence import Linear
 from fedglb.parts.trigger import Growth, Schedule
 from fedglb.protocol import Coordinator
+from fedglb.protocol.messages import SyncRequest
 from tests.parts.confidence.coverage import CLIENTS, DELTA, coverage, small_problem
 
 LINEAR = fg.Problem(dim=3, link=fg.Identity(), noise=0.3)
@@ -40,11 +41,11 @@ def test_only_the_client_that_asks_talks_and_learns():
     _, _, members, coordinator = exchanging()
     a, b, c = np.eye(3)
     assert members[1].observe(a, 0.5, 1) == []  # det(I + aaᵀ) = 2 is not more than 2
-    assert members[1].observe(b, 0.5, 1) == [members[1].sync_request(1)]
+    assert members[1].observe(b, 0.5, 1) == [SyncRequest(1, 1, 0)]
     members[1].observe(c, 0.5, 1)
     members[0].observe(a, 1.0, 1)
     before = members[0].to_arrays()
-    deliver(members, coordinator, [members[1].sync_request(1)])
+    deliver(members, coordinator, [SyncRequest(1, 1, 0)])
     assert coordinator.syncs == 1
     assert [m.adopted for m in members] == [0, 1, 0]
     assert all(np.array_equal(before[k], v) for k, v in members[0].to_arrays().items())
@@ -95,7 +96,7 @@ def test_a_coordinator_goes_on_in_the_middle_of_an_exchange():
 
 def test_a_schedule_cannot_begin_one():
     _, _, _, coordinator = exchanging()
-    with pytest.raises(fg.InvalidInput, match="takes part alone"):
+    with pytest.raises(fg.InvalidInput, match="the requesting client"):
         coordinator.begin(1)
 
 

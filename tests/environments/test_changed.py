@@ -234,7 +234,7 @@ def data():
 def test_rewards_from_data_have_no_parameter(name):
     with pytest.raises(fg.InvalidInput, match=r"Classification.*true θ"):
         CHANGES[name](data())
-    with pytest.raises(fg.InvalidInput, match=r"gives rewards.*μ\(xᵀθ\)"):
+    with pytest.raises(fg.InvalidInput, match=r"fixed rewards.*μ\(xᵀθ\)"):
         fg.simulate(fg.n_ons_glm(), CHANGES[name](recorded(rewards=True)))
     with pytest.raises(fg.InvalidInput, match=r"means are not μ\(xᵀθ\)"):
         fg.simulate(fg.n_ons_glm(), CHANGES[name](recorded()))
@@ -257,7 +257,7 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Drifting(fg.Delayed(fg.Drifting(PLAIN, 0.1), 2), 0.1), "without Drifting"),
         (lambda: fg.Delayed(PLAIN, -1), "steps = -1"),
         (lambda: fg.Delayed(PLAIN, 2.5), "steps = 2.5"),
-        (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2 .* >= 3"),
+        (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2: .* >= 3"),
         (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "two"),
         (lambda: fg.Partial(PLAIN, 0.0), "participation = 0.0"),
         (lambda: fg.Partial(PLAIN, 1.1), "participation = 1.1"),

@@ -285,24 +285,24 @@ def test_axes_of_the_arms_change_no_choice(name, mode):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: fg.clustered(table(), axes="arm"), "axes = 'arm' .* features, arms"),
-        (lambda: fg.clustered(table(), 301), "clusters = 301 .* at most 300"),
+        (lambda: fg.clustered(table(), axes="arm"), "axes = 'arm': .* features, arms"),
+        (lambda: fg.clustered(table(), 301), "clusters = 301: .* at most 300"),
         (lambda: fg.clustered(table(), 0), "clusters = 0"),
         (lambda: fg.clustered(table(), 2.0), "clusters = 2.0"),
-        (lambda: fg.clustered(table(), mode="centroids"), "mode = 'centroids' .* centroid"),
-        (lambda: fg.clustered(table(), scale="none"), "scale = 'none' .* largest, each"),
+        (lambda: fg.clustered(table(), mode="centroids"), "mode = 'centroids': .* centroid"),
+        (lambda: fg.clustered(table(), scale="none"), "scale = 'none': .* largest, each"),
         (lambda: fg.clustered(table(), constant=1), "constant = 1"),
         (lambda: fg.clustered(table(), seed=-1), "seed = -1"),
-        (lambda: fg.clustered(table(), columns="some"), "columns = 'some' .* all, numeric"),
+        (lambda: fg.clustered(table(), columns="some"), "columns = 'some': .* all, numeric"),
         (
             lambda: fg.clustered(fg.Table({"x": ["a", "b"]}, [0, 1]), 2, columns="numeric"),
-            "columns = 'numeric' .* has no column of numbers",
+            "columns = 'numeric': .* has no column of numbers",
         ),
-        (lambda: fg.clustered("magik"), "name = 'magik' .* did you mean magic"),
-        (lambda: fg.clustered([[1.0]]), r"source = \[\[1.0\]\] .* fg.Table"),
+        (lambda: fg.clustered("magik"), "name = 'magik': .* did you mean magic"),
+        (lambda: fg.clustered([[1.0]]), r"source = \[\[1.0\]\]: .* fg.Table"),
         (
             lambda: fg.clustered(fg.Table({"x": [1.0, 2.0, 2.0]}, [0, 1, 1]), 3),
-            "clusters = 3 .* at most 2: the rows differ too little",
+            "clusters = 3: .* at most 2: the rows differ too little",
         ),
     ],
 )
@@ -446,11 +446,11 @@ class Percent(fg.Logistic):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"problem": fg.Problem(3)}, r"problem.dim = 3 .* 5, .*fg.Problem\(dim=data.dim\)"),
+        ({"problem": fg.Problem(3)}, r"problem.dim = 3: .* 5, .*fg.Problem\(dim=data.dim\)"),
         ({"problem": 5}, "problem = 5"),
         ({"clients": 0}, "clients = 0"),
-        ({"data": "magic"}, "data = 'magic' .* fg.clustered"),
-        ({"offered": 8}, "offered = 8 .* <= 7"),
+        ({"data": "magic"}, "data = 'magic': .* fg.clustered"),
+        ({"offered": 8}, "offered = 8: .* <= 7"),
         ({"offered": 0}, "offered = 0"),
         ({"problem": fg.Problem(5, Percent())}, "problem.link = .* 0 and 1"),
     ],

@@ -24,7 +24,7 @@ def test_a_schedule_has_exactly_b_updates(horizon):
 
 
 def test_a_schedule_needs_a_horizon_and_no_more_updates_than_steps():
-    with pytest.raises(fg.InvalidInput, match=r"updates = 11 .* at most B = T = 10"):
+    with pytest.raises(fg.InvalidInput, match=r"updates = 11: .* at most B = T = 10"):
         steps(11, 10)
     with pytest.raises(fg.InvalidInput, match="horizon"):
         fg.fedglb_ucb_1(2).setting(fg.Problem(2), 3, None)
@@ -52,7 +52,7 @@ def test_own_samples_take_the_place_of_steps():
     assert event.clocked_by == "own samples"
     for part in (Event(6.0), Schedule(3), Always(), Never()):
         assert part.clocked_by == "steps"
-    with pytest.raises(fg.InvalidInput, match=r"clock = 'samples' .* own samples"):
+    with pytest.raises(fg.InvalidInput, match=r"clock = 'samples': .* own samples"):
         Event(6.0, clock="samples")
 
 
@@ -168,12 +168,12 @@ def test_a_geometric_schedule_that_cannot_be_is_refused(given, named):
 
 
 def test_a_geometric_schedule_that_does_not_fit_is_refused():
-    with pytest.raises(fg.InvalidInput, match=r"updates = 11 .* at most B = T = 10"):
+    with pytest.raises(fg.InvalidInput, match=r"updates = 11: .* at most B = T = 10"):
         geometric(10, 11)
-    with pytest.raises(fg.InvalidInput, match=r"first = 11 .* at most the horizon, 10"):
+    with pytest.raises(fg.InvalidInput, match=r"first = 11: .* at most the horizon, 10"):
         geometric(10, 2, 11)
     for given, named in (((3,), "first"), ((3, 5.0), "growth"), ((3, None), "first")):
-        with pytest.raises(fg.InvalidInput, match=f"{named} = None .* federation"):
+        with pytest.raises(fg.InvalidInput, match=f"{named} = None: .* federation"):
             fg.fedglb_private(*given).setting(fg.Problem(2), 3, None)
 
 

@@ -52,7 +52,7 @@ def test_a_solver_that_asks_again_is_refused(algorithm):
     with pytest.raises(fg.InvalidInput, match=r"privacy = .*fedglb_private") as error:
         replace(algorithm, privacy=PRIVACY)
     assert error.value.argument == "privacy"
-    assert "told once" in str(error.value)
+    assert "release each sample once" in str(error.value)
 
 
 @pytest.mark.parametrize("preset", [fg.one_ucb_glm, fg.n_ucb_glm, fg.n_ons_glm, fg.n_ecolog])
@@ -74,7 +74,7 @@ def test_rewards_without_a_bound_are_refused(link):
     problem = fg.Problem(2, link, noise=1.0)
     algorithm = fg.fedglb_private(2, privacy=PRIVACY)
     env = fg.Synthetic(problem, clients=3, arms=4)
-    with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit = None .* no bound"):
+    with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit = None: .* no bound"):
         fg.simulate(algorithm, env, 10)
     with pytest.raises(fg.InvalidInput, match=r"privacy\.reward_limit"):
         algorithm.setting(problem, 3, 10)

@@ -126,10 +126,10 @@ GOOD = {"x": [1.0, 2.0], "same": [0.1, 0.1], "c": ["red", "?"], "y": [5, 6]}
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"c": ["red", "green"]}, r"columns\['c'\]\[1\] = 'green' .* \?, blue, red, é"),
+        ({"c": ["red", "green"]}, r"columns\['c'\]\[1\] = 'green': .* \?, blue, red, é"),
         ({"c": ["zz", "red"]}, r"columns\['c'\]\[0\] = 'zz'"),
-        ({"c": [1.0, 2.0]}, r"columns\['c'\]\[0\] = 1.0 .* blue"),
-        ({"x": ["1", "2"]}, r"columns\['x'\]\[0\] = '1' .* a number"),
+        ({"c": [1.0, 2.0]}, r"columns\['c'\]\[0\] = 1.0: .* blue"),
+        ({"x": ["1", "2"]}, r"columns\['x'\]\[0\] = '1': .* a number"),
         ({"x": [1.0, np.nan]}, r"columns\['x'\]\[1\] = nan"),
         ({"x": [1.0, np.inf]}, r"columns\['x'\]\[1\] = inf"),
         ({"x": [1.0]}, r"len\(columns\['same'\]\) = 2"),
@@ -154,11 +154,11 @@ def test_a_number_too_far_out():
 
 
 def test_no_scale_no_arms():
-    with pytest.raises(fg.InvalidInput, match=r"scale = None .*scaled"):
+    with pytest.raises(fg.InvalidInput, match=r"scale = None: .*scaled"):
         fg.FeatureMap.fit(table()).place(np.zeros((2, 7)))
     with pytest.raises(fg.InvalidInput, match=r"encoded.shape = \(2, 8\)"):
         fitted().place(np.zeros((2, 8)))
-    with pytest.raises(fg.InvalidInput, match=r"scale = 'Each' .* did you mean each"):
+    with pytest.raises(fg.InvalidInput, match=r"scale = 'Each': .* did you mean each"):
         fg.FeatureMap.fit(table()).scaled(np.zeros((2, 7)), "Each")
 
 
@@ -188,5 +188,5 @@ def test_json_that_is_no_map(change):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", None])
 def test_text_that_is_no_map(text):
-    with pytest.raises(fg.InvalidInput, match="JSON of a FeatureMap"):
+    with pytest.raises(fg.InvalidInput, match="JSON of FeatureMap"):
         fg.FeatureMap.from_json(text)

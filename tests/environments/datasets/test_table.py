@@ -37,18 +37,18 @@ def test_columns_are_numbers_or_strings_and_their_own():
 @pytest.mark.parametrize(
     ("columns", "labels", "said"),
     [
-        ({"x": [1.0, 2.0]}, [0, 2], r"labels\[1\] = 2.0 .* 0 or 1"),
+        ({"x": [1.0, 2.0]}, [0, 2], r"labels\[1\] = 2.0: .* 0 or 1"),
         ({"x": [1.0, 2.0]}, [0.0, np.nan], r"labels\[1\] = nan"),
-        ({"x": [1.0, 2.0]}, [0, 1, 1], r"len\(columns\['x'\]\) = 2 .* 3 rows"),
-        ({"x": [1.0, 2.0], "y": [1.0]}, [0, 1], r"len\(columns\['y'\]\) = 1 .* 2 rows"),
+        ({"x": [1.0, 2.0]}, [0, 1, 1], r"len\(columns\['x'\]\) = 2: .* 3 rows"),
+        ({"x": [1.0, 2.0], "y": [1.0]}, [0, 1], r"len\(columns\['y'\]\) = 1: .* 2 rows"),
         ({"x": [1.0, np.nan]}, [0, 1], r"columns\['x'\]\[1\] = nan"),
-        ({"x": [1.0, None]}, [0, 1], r"columns\['x'\]\[1\] = None .* numbers only"),
-        ({"x": [1.0, "a"]}, [0, 1], r"columns\['x'\]\[1\] = 'a' .* numbers only"),
-        ({"x": ["a", 1.0]}, [0, 1], r"columns\['x'\]\[1\] = 1.0 .* strings only"),
+        ({"x": [1.0, None]}, [0, 1], r"columns\['x'\]\[1\] = None: .* numbers only"),
+        ({"x": [1.0, "a"]}, [0, 1], r"columns\['x'\]\[1\] = 'a': .* numbers only"),
+        ({"x": ["a", 1.0]}, [0, 1], r"columns\['x'\]\[1\] = 1.0: .* strings only"),
         ({"x": [1j, 2j]}, [0, 1], r"columns\['x'\]\[0\] = 1j"),
         ({"x": [[1.0], [2.0]]}, [0, 1], r"columns\['x'\].shape = \(2, 1\)"),
         ({"x": []}, [0, 1], r"columns\['x'\].shape = \(0,\)"),
-        ({}, [0, 1], r"columns = \{\} .* a dict"),
+        ({}, [0, 1], r"columns = \{\}: .* a dict"),
         ([[1.0, 2.0]], [0, 1], r"columns = .* a dict"),
         ({3: [1.0, 2.0]}, [0, 1], r"name of a column = 3"),
     ],
@@ -141,14 +141,14 @@ def test_lists_and_labels_lack_values_too():
         (pl.DataFrame({"d": [datetime.date(2020, 1, 1)]}), [0], r"columns\['d'\].dtype = 'Date'"),
         (pd.DataFrame({"d": pd.to_datetime(["2020-01-01"])}), [0], r"columns\['d'\].dtype = 'date"),
         (pd.DataFrame({"z": [1j]}), [0], r"columns\['z'\].dtype = 'complex128'"),
-        (pd.DataFrame({"z": [1.0, "a"]}), [0, 1], r"columns\['z'\]\[1\] = 'a' .* numbers only"),
+        (pd.DataFrame({"z": [1.0, "a"]}), [0, 1], r"columns\['z'\]\[1\] = 'a': .* numbers only"),
         (pl.DataFrame({"x": [1.0]}).lazy(), [0], r"LazyFrame.*collect"),
-        (pl.DataFrame({"x": [1.0]}), "y", r"labels = 'y' .* the name of a column: x"),
+        (pl.DataFrame({"x": [1.0]}), "y", r"labels = 'y': .* the name of a column: x"),
         (pl.DataFrame({"x": [1.0], "y": ["no"]}), "y", r"labels"),
-        (pl.DataFrame({"x": [1.0], "y": [2]}), "y", r"labels\[0\] = 2.0 .* 0 or 1"),
+        (pl.DataFrame({"x": [1.0], "y": [2]}), "y", r"labels\[0\] = 2.0: .* 0 or 1"),
         (pl.DataFrame({"x": [float("inf")]}), [1], r"columns\['x'\]\[0\] = inf"),
         (pl.DataFrame({"x": []}, schema={"x": pl.Float64}), [], r"shape"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), [1], r"name of a column = 'a' .* once"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), [1], r"name of a column = 'a': .* once"),
         (pd.DataFrame([[1, 2]]), [1], r"name of a column = 0"),
         (pd.DataFrame({"x": [1, 2]}), pd.Series([0, 1], index=[1, 0]), r"labels.index"),
     ],
@@ -159,7 +159,7 @@ def test_bad_frames(columns, labels, said):
 
 
 def test_a_table_without_whole_rows_and_an_unknown_wish():
-    with pytest.raises(fg.InvalidInput, match="each of them lacks one"):
+    with pytest.raises(fg.InvalidInput, match="rows without missing values"):
         fg.Table(pl.DataFrame({"x": [None, 1.0], "z": [1.0, None]}), [0, 1], missing="drop")
     with pytest.raises(fg.InvalidInput, match="one of refuse, drop"):
         fg.Table({"x": [1.0]}, [0], missing="dropp")

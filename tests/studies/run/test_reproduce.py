@@ -130,7 +130,7 @@ def test_what_takes_no_defaults_is_not_searched_for_either(tmp_path):
     tuned = runs.filter(runs["algorithm"] != "fedglb-auto")
     assert tuned["exploration", "ridge"].n_unique() == 1
     bad = {**EACH, "algorithm": [{"name": "n-ons-glm", "defaults": 1}]}
-    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].defaults = 1 .* false"):
+    with pytest.raises(fg.InvalidInput, match=r"algorithm\[0\].defaults = 1: .* false"):
         reproduce(bad, "full", tmp_path / "bad", jobs=1)
 
 
@@ -261,7 +261,7 @@ def test_a_mistake_is_refused_before_anything_is_run(change, said, tmp_path):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(fg.InvalidInput, match=r"folder = .*this is a file"):
+    with pytest.raises(fg.InvalidInput, match=r"folder = .*not a file"):
         reproduce(FILE, "quick", tmp_path / "out", jobs=1)
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -312,7 +312,7 @@ def test_what_is_no_study_or_not_finished_is_refused(tmp_path):
     with pytest.raises(fg.InvalidInput, match=r"no manifest"):
         load_study(tmp_path / "nothing")
     (tmp_path / "stopped" / "sweeps").mkdir(parents=True)
-    with pytest.raises(fg.InvalidInput, match=r"resumes it"):
+    with pytest.raises(fg.InvalidInput, match=r"to resume"):
         load_study(tmp_path / "stopped")
 
 

@@ -110,7 +110,7 @@ def test_a_sweep_on_real_data_runs_in_workers_and_says_what_it_ran_on(
 def test_a_mistake_about_a_dataset_is_refused_by_key(raw_files, changed, said):
     with pytest.raises(fg.InvalidInput, match=said):
         fg.read_experiment(real(**changed))
-    with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10 .* 11, the features of magic"):
+    with pytest.raises(fg.InvalidInput, match=r"problem.dim = 10: .* 11, the features of magic"):
         fg.read_experiment({**real(), "problem": {"dim": 10}})
 
 
@@ -231,7 +231,7 @@ MISTAKES = [
     ("threshold", "thresold", f"algorithm[0].thresold = {ALL}", "did you mean threshold"),
     ("", "updates = 3", "algorithm[1].updates = 3", "exploration, ridge"),
     ("exploration", "explore", "defaults.explore = 0.1", "exploration"),
-    ("exploration = 0.1", "updates = 3", "defaults.updates = 3", "an algorithm of the file takes"),
+    ("exploration = 0.1", "updates = 3", "defaults.updates = 3", "an algorithm in the file"),
     ("horizon = 12", "", "horizon", "missing"),
     ("dim = 3", "", "problem.dim", "missing"),
     ('name = "n-ons-glm"', "ridge = 1.0", "algorithm[1].name", "n-ons-glm"),

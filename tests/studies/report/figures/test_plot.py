@@ -103,7 +103,7 @@ def test_runs_that_make_no_mean_are_refused(runs):
     short = fg.simulate(fg.n_ons_glm(), ENV, 10, seed=9)
     with pytest.raises(fg.InvalidInput, match="same length"):
         fg.plot({"a": [short, runs[3]]})
-    with pytest.raises(fg.InvalidInput, match=r"runs of 'N-ONS-GLM' with seed = 0 .* once"):
+    with pytest.raises(fg.InvalidInput, match=r"runs of 'N-ONS-GLM' with seed = 0: .* once"):
         fg.plot([runs[3], runs[3]])
     with pytest.raises(fg.InvalidInput, match="one of regret, reward"):
         fg.plot(runs, "regrets")
