@@ -23,6 +23,6 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         link = LINKS[one_of("link", self.link, LINKS)]() if link is None else link
         dim = self.dim if dim is None else dim
         if dim is None:
-            allowed = "the number of features per arm, a whole number"
+            allowed = "the number of features per arm: it is missing"
             raise InvalidInput("dim", None, allowed)
         return Problem(dim, link, self.radius, self.noise, self.curvature)

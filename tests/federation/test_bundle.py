@@ -104,7 +104,7 @@ def test_a_missing_file_is_named(written, name):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[agreement]", "[agreement", "a valid TOML file"),
+        ("[agreement]", "[agreement", "a TOML file without mistakes"),
         ("federation = ", "fedration = ", r"fedration = 'demo'.*did you mean federation"),
         ("max_clients", "max_client", "agreement.max_client = 10.*did you mean max_clients"),
         ("dim = 3", "dmi = 3", "agreement.problem.dmi = 3.*dim"),

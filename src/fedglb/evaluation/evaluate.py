@@ -188,7 +188,7 @@ def evaluate(
     seen = _look(logged, policy, models)
     raw, n = seen.weights, len(logged)
     if method != "dm" and not raw.any():
-        allowed = "one that plays at least one of the arms played in the log"
+        allowed = "a policy that plays at least one logged arm"
         raise InvalidInput("policy", policy, f'{allowed}; method="dm" extrapolates')
     w = raw if clip is None else np.minimum(raw, clip)
 

@@ -106,7 +106,7 @@ class Agreement:
         integer("max_clients", self.max_clients)
         integer(("problem", "dim"), self.problem.dim, at_most=LARGEST_DIM)
         if self.algorithm.centralised:
-            raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
+            raise InvalidInput("algorithm", self.algorithm.name, "no centralised one")
         solver = self.algorithm.global_update
         if solver is not None and not solver.refits and not solver.one_pass:
             allowed = (

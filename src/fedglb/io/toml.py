@@ -33,9 +33,9 @@ def read_file(path: Path, argument: str = "FILE") -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(argument, str(path), f"a valid TOML file: {error}") from None
+        raise InvalidInput(argument, str(path), f"a TOML file without mistakes: {error}") from None
     except UnicodeDecodeError:
-        raise InvalidInput(argument, str(path), "a TOML file, which is text in UTF-8") from None
+        raise InvalidInput(argument, str(path), "a TOML file in UTF-8") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InvalidInput(argument, str(path), f"a readable TOML file: {reason}") from None

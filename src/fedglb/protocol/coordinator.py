@@ -248,7 +248,7 @@ class Coordinator:
                 integer("t", message.t, at_most=LARGEST)
                 solver = self.algorithm.global_update
                 if solver is None:
-                    raise InvalidInput("message", message.name, "none: there are no updates here")
+                    raise InvalidInput("message", message.name, "no message: it has no updates")
                 self.ledger.count(message)
                 begins = solver.course.begins(message.update, self.finished)
                 wanted = self.update is None and begins

@@ -102,7 +102,7 @@ def test_a_resumed_sweep_keeps_what_was_finished_and_ends_the_same(tmp_path, und
     assert kept.runs.height == 6
     assert not kept.manifest["complete"]
     assert_frame_equal(kept.runs, fg.load_sweep(undisturbed).runs.filter(pl.col("seed") <= 2))
-    with pytest.raises(fg.InvalidInput, match="resumes"):
+    with pytest.raises(fg.InvalidInput, match="to resume"):
         fg.load_sweep(folder)
     seen = []
     fg.sweep(tables(), folder, jobs=1, progress=lambda s: seen.append(len(s.finished)))

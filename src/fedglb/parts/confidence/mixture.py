@@ -212,7 +212,7 @@ class Mixture(Confidence[AnchoredState]):
             ell = numbers[ELL] * unit
             W = curvature * (model.matrix - ell * np.eye(d)) + shift * np.eye(d)
             if not invert(W, inverse):
-                raise InvalidInput("radius_terms", numbers, "those of a positive definite W")
+                raise InvalidInput("radius_terms", numbers, "terms of a positive definite W")
         return np.concatenate([numbers, inverse.ravel()])
 
     def constants(self, setting: Setting) -> tuple[float, ...]:

@@ -303,7 +303,7 @@ class Refitting(LocalUpdate[State]):
         """Say that the tolerance is out of reach."""
         return InvalidInput(
             "tolerance", 1.0 / n**2 if self.tolerance is None else self.tolerance,
-            f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
+            f"a larger one: the exact fit of {n} samples missed it in {_MAX_PASSES} "
             "passes (a larger ridge or a smaller radius makes the problem easier)",
         )  # fmt: skip
 
