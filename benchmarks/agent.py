@@ -1,4 +1,4 @@
-"""An agent's two calls beside what they cannot do without: kernels and an insert into SQLite.
+"""An agent's two calls beside their minimum: kernels and an insert into SQLite.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.agent`. The pieces take
 turns, call by call, so that all of them meet the same moments of a shared machine; ratios are of
@@ -215,7 +215,7 @@ def in_turn(agent: Agent, bare: Bare, count: int, durable: str) -> Times:
 
 
 def per_second(agent: Agent, seconds: float) -> float:
-    """Return how many decisions with their rewards an agent handles, in one thread."""
+    """Return the number of decisions with rewards that an agent handles, in one thread."""
     offered, count, stop = arms(), 0, time.perf_counter() + seconds
     while time.perf_counter() < stop:
         decision = agent.choose(offered[count % SHOWN])

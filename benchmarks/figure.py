@@ -53,7 +53,7 @@ class Watch:
         self.last = time.perf_counter()
 
     def look(self) -> None:
-        """Charge what was spent since the last look to the stage."""
+        """Add the time since the last call to the stage."""
         now, seen = time.perf_counter(), list(tree(self.process.pid))
         cpu = max(self.cpu, sum(seconds for _, seconds in seen))
         self.wall[self.stage] += now - self.last
@@ -80,7 +80,7 @@ class Watch:
 
 
 def make(name: str, profile: str, folder: Path) -> None:
-    """Make a figure, and print what it took."""
+    """Make a figure, and print its time."""
     command = [
         sys.executable, "-m", "fedglb.cli", "reproduce", name,
         "--profile", profile, "--out", str(folder.resolve()),

@@ -1,4 +1,4 @@
-"""What a user waits for before anything runs: imports, compilation, loading what is compiled.
+"""The waiting time before anything runs: imports, compilation, loading compiled code.
 
 `python -m benchmarks first_minute`. Every number is the CPU time (user and system, children
 included) of one fresh process, which starts on an empty folder of compiled kernels where the name

@@ -1,11 +1,11 @@
-"""One valid client floods the coordinator: what the others' updates cost meanwhile.
+"""One valid client floods the coordinator: the cost of the others' updates meanwhile.
 
 Run from the repository's root: `.venv/bin/python -m benchmarks.flood`. A real nats-server with TLS,
 a coordinator, three agents that learn, and a fourth that takes part
 honestly while a second connection with its certificate and its session sends messages of one kind,
 `RATE` a second. Some updates without the flood and some with it take turns. An update's time is
 from its start (the coordinator's event) until the last of the three agents holds its model, ten
-seconds at most. The flood has a process of its own, at the lowest priority: it stands for another
+seconds at most. The flood is a separate process, at the lowest priority: it stands for another
 machine. "CPU" is the coordinator's share of a core during the flood.
 """
 
@@ -42,7 +42,7 @@ LARGE_RATE = 250  # of these, 50 MB a second
 INTERVAL = 0.2  # seconds between updates, at least: five times as many as by default
 TIMEOUT = 10.0  # seconds after which an update counts as taking that long
 
-#: Speaks NATS by hand: a library would be slower than what it is to flood.
+#: Speaks NATS by hand: a library would be too slow for a flood.
 SENDER = r"""
 import json, os, select, socket, ssl, sys, time
 os.nice(19)
@@ -106,7 +106,7 @@ class Flood:
         self._tell([rate, [payload.hex() for payload in payloads]])
 
     def stop(self) -> float:
-        """Return how many messages a second were sent."""
+        """Return the number of messages sent per second."""
         self._tell("stop")
         return float(self._hear())
 
@@ -145,7 +145,7 @@ def stage(folder: Path) -> Iterator[tuple[Coordinator, dict[str, Agent], Flood]]
 
 
 def kinds(agent: Agent) -> dict[str, tuple[list[bytes], int]]:
-    """What is sent by kind, and how many a second."""
+    """Messages by kind, and their number per second."""
     session = agent._session
     assert session is not None
     small: dict[str, Upward] = {

@@ -1,6 +1,6 @@
 """A federation on this machine for measurements: its folder, nats-server with TLS, a coordinator.
 
-The coordinator runs in a process of its own, as it would be run.
+The coordinator runs in a separate process, as in production.
 """
 
 from __future__ import annotations

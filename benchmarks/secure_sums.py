@@ -65,7 +65,7 @@ def client_costs(clients: int, dim: int, repeats: int = 40) -> tuple[float, floa
 
 
 def run_agents(place: Place, names: Sequence[str], pipe: Any) -> None:
-    """Open agents with some samples; keep them until told to end."""
+    """Open agents with some samples; keep them until the end is requested."""
     rng = np.random.default_rng(len(names))
     with ExitStack() as stack:
         for name in names:

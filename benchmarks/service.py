@@ -97,7 +97,7 @@ def drive(port: int, connections: int, pairs: int, body: Body, row: Row) -> None
     """Choose, then report a reward, `pairs` times over each of some connections at a time."""
     poll, clock = select.epoll(), time.perf_counter
     sockets: dict[int, socket.socket] = {}
-    state: dict[int, tuple[str, float, int, bytes]] = {}  # what is asked, since when, which, got
+    state: dict[int, tuple[str, float, int, bytes]] = {}  # request, start, number, bytes received
     begin = clock()
     for _ in range(connections):
         made = socket.create_connection(("127.0.0.1", port))
@@ -198,7 +198,7 @@ def measure(
 
 
 def clients(port: int, count: int, turns: int) -> None:
-    """Print what a choice with its reward costs the caller, by client."""
+    """Print the caller's cost of a choice with its reward, by client."""
     url = f"http://127.0.0.1:{port}"
     bare, ours = http.client.HTTPConnection("127.0.0.1", port), fg.AgentClient(url)
 

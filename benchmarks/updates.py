@@ -173,7 +173,7 @@ class Gatherer:
 
 
 def measure(folder: Path, count: int, updates: int, bare_rounds: int) -> dict[str, float]:
-    """Return the medians of one run with so many clients."""
+    """Return the medians of one run with this number of clients."""
     names = [f"shop-{k:04}" for k in range(count)]
     parts = [names[k::PROCESSES] for k in range(PROCESSES)]
     with ExitStack() as stack:
@@ -255,7 +255,7 @@ async def _in_turn(
     if server is not None:
         await connection.close()
     exchanges = statistics.median(rounds) + 2  # the covariances, the rounds, the model
-    messages = len(names) * (2 * exchanges - 1) + 1  # nobody answers a model
+    messages = len(names) * (2 * exchanges - 1) + 1  # a model has no answer
     per_round = statistics.median(full) / exchanges
     one = statistics.median(bare) if bare else math.nan
     used = (statistics.mean(own) + statistics.mean(theirs)) / exchanges

@@ -140,10 +140,10 @@ _NAMES = {
     "fedglb.studies.report.figures.plot": "plot",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-#: Public names that are called otherwise in their module.
+#: Public names that differ from the name in their module.
 _NAME_THERE = {"load_sweep": "load", "load_table": "load"}
 
-if not TYPE_CHECKING:  # a type checker would take every misspelt name for one that is loaded late
+if not TYPE_CHECKING:  # else a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> object:
         """Import a name when it is first used, so that `import fedglb` takes no time."""

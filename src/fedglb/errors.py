@@ -30,21 +30,21 @@ def as_text(place: Place) -> str:
 
 
 class InvalidInput(ValueError):
-    """Input that is refused before anything runs.
+    """Invalid input, refused before anything runs.
 
     Parameters
     ----------
     argument
         Name of the argument at fault, or its place: the keys and indices that lead to it.
     value
-        What was given.
+        The invalid value.
     allowed
-        What is allowed and, where that helps, what to do.
+        A noun phrase with the expected values and, where that helps, the remedy.
 
     Attributes
     ----------
     value, allowed
-        As given.
+        The arguments.
     path
         The place as a tuple; code that knows the surrounding keys adds them with `under`.
     source
@@ -90,9 +90,9 @@ def _unpickled(kind: type[InvalidInput], args: tuple[Any, ...], state: dict[str,
 
 @contextmanager
 def under(*place: str | int, source: str | None = None) -> Iterator[None]:
-    """Add this place, and this file, to errors that are raised inside.
+    """Add this place, and this file, to errors raised inside.
 
-    If several name a file, the outermost one counts: it knows which file the user gave.
+    If several name a file, the outermost one counts: it knows the user's file.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def under(*place: str | int, source: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def relocated(move: Callable[[Place], Place]) -> Iterator[None]:
-    """Change the place of errors that are raised inside, to what the caller calls it.
+    """Rename the place of errors raised inside to the caller's name for it.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def one_of(argument: str | Place, value: object, known: Iterable[str]) -> str:
 
 
 def names_near(value: object, known: Iterable[str]) -> str:
-    """Return what is allowed instead of an unknown name: all names, then the most similar ones.
+    """Return the `allowed` text for an unknown name: all names, then the most similar ones.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def array(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Flo
 def shaped(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> FloatArray:
     """Do as `array` does, but allow numbers that are not finite."""
     if type(value) is np.ndarray and value.shape == shape and value.dtype == np.float64:
-        return np.ascontiguousarray(value)  # as most arrays are: the rest takes four times longer
+        return np.ascontiguousarray(value)  # the common case: the rest takes four times longer
     try:
         out = np.ascontiguousarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -215,7 +215,7 @@ def shaped(argument: str, value: ArrayLike, shape: tuple[int | None, ...]) -> Fl
 
 def finite(argument: str, values: FloatArray) -> FloatArray:
     """Return `values` if all are finite, or raise `InvalidInput` with the first that is not."""
-    if math.isfinite(np.vdot(values, values)):  # it is a third of the time, and mostly enough
+    if math.isfinite(np.vdot(values, values)):  # a third of the time, and mostly enough
         return values
     found = np.isfinite(values)
     if not found.all():

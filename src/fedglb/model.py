@@ -1,4 +1,4 @@
-"""The shared model: what a global update leaves with every client."""
+"""The shared model, the result of a global update."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from fedglb.typing import Count, Numbers, Symmetric, Vector
 
 @dataclass(frozen=True)
 class SharedModel:
-    """What all clients hold right after a global update."""
+    """The model of all clients right after a global update."""
 
     t: Count  # the step of the update: t_last until the next one
     #: A_t (V_t of the lazy family; H + ℓI where clients are anchored at θ_t), prior included.
     matrix: Symmetric
     radius_terms: Numbers  # the few numbers that the radius needs
-    theta: Vector | None = None  # θ_t, where clients cannot derive it from A_t and b_t
-    b: Vector | None = None  # b_t, where clients cannot derive it from θ_t and A_t
+    theta: Vector | None = None  # θ_t, if clients cannot derive it from A_t and b_t
+    b: Vector | None = None  # b_t, if clients cannot derive it from θ_t and A_t
     gradient_matrix: Symmetric | None = None  # the covariance of gradients of variant 3
-    ridge: float | None = None  # λ of this fit until the next one, where a rule chooses it
+    ridge: float | None = None  # λ of this fit until the next one, if a rule chooses it
 
 
 def shared_theta(model: SharedModel | None, dim: int) -> Vector:
@@ -29,5 +29,5 @@ def shared_theta(model: SharedModel | None, dim: int) -> Vector:
 
 
 def triangle_size(d: int) -> int:
-    """Return d(d+1)/2, how many numbers a symmetric d×d matrix has."""
+    """Return d(d+1)/2, the size of a symmetric d×d matrix's triangle."""
     return d * (d + 1) // 2

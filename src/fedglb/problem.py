@@ -1,4 +1,4 @@
-"""The problem: what is known about the rewards before the first one is seen."""
+"""The problem: the known facts about the rewards."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Problem:
         S, the bound on ‖θ*‖.
     noise
         R, the sub-Gaussian parameter of the rewards; None: the link's own (1/2 for logistic and
-        probit, 1 for identity). The Poisson link has none, so there it must be given.
+        probit, 1 for identity). Required for the Poisson link, which has none.
     curvature
         c_μ; None: the infimum of μ′ on [−S, S], which the proofs need. The infimum gets tiny
         for large S (logistic, S = 10: 4.5e-5), and every proven radius grows with 1/c_μ. A
-        larger c_μ may be given, but then no coverage is proven.
+        larger c_μ is allowed, but then no coverage is proven.
 
     Raises
     ------
     InvalidInput
-        Where a value is outside its range, or the link has no default for one that is None.
+        If a value is outside its range, or None without a default of the link.
 
     References
     ----------
-    Li and Wang (2022), Section 3.3: the model is Eq. (1), c_μ and k_μ are of Assumption 1.
+    Li and Wang (2022), Section 3.3: the model is Eq. (1), c_μ and k_μ are from Assumption 1.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Problem:
                 "noise",
                 None,
                 f"a finite number > 0: {self.link.name} rewards have no sub-Gaussian parameter, "
-                "so say how much noise to expect, e.g. noise=1.0",
+                "so set one, e.g. noise=1.0",
             )
         if self.curvature is not None:
             number("curvature", self.curvature, above=0.0)
@@ -100,7 +100,7 @@ class Problem:
 
     @cached_property
     def slope_infimum(self) -> float:
-        """The infimum of μ′ on [−S, S], whatever `curvature` is: certificates rest on it."""
+        """The infimum of μ′ on [−S, S], whatever `curvature` is, for certificates."""
         return float(self.link.c_mu(self.S))
 
     @cached_property
@@ -114,7 +114,7 @@ class Problem:
         return self.link.dispersion(self.R)
 
     def __getstate__(self) -> dict[str, object]:
-        # addresses mean nothing in another process
+        # addresses are only valid in this process
         return {name: value for name, value in vars(self).items() if name != "functions"}
 
     @cached_property
@@ -129,7 +129,7 @@ class Problem:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What is not proven for this problem."""
+        """Limits of the proofs for this problem."""
         notes = self.link.caveats
         if self.c_mu > self.slope_infimum:
             notes += (
@@ -139,14 +139,14 @@ class Problem:
         return notes
 
     def check_reward(self, reward: float, argument: str = "reward") -> float:
-        """Return a reward as a float, if the link allows it.
+        """Check a reward and return it as a float.
 
         Parameters
         ----------
         reward
             The reward.
         argument
-            What an error message calls it.
+            Its name in error messages.
 
         Returns
         -------
@@ -156,7 +156,7 @@ class Problem:
         Raises
         ------
         InvalidInput
-            Where it is no finite number within the link's support.
+            If it is not a finite number within the link's support.
 
         Examples
         --------

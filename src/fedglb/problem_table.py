@@ -1,4 +1,4 @@
-"""A problem as text and numbers, as the files of sweeps and federations have it."""
+"""The problem table in the files of sweeps and federations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class ProblemTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     curvature: float | None = None
 
     def build(self, dim: int | None = None, link: Link | None = None) -> Problem:
-        """Return the problem; a `dim` and a `link` that data brings replace the table's own."""
+        """Return the problem; `dim` and `link` replace the table's."""
         link = LINKS[one_of("link", self.link, LINKS)]() if link is None else link
         dim = self.dim if dim is None else dim
         if dim is None:
-            allowed = "a whole number, the features of an arm: it is missing"
+            allowed = "the number of features per arm: it is missing"
             raise InvalidInput("dim", None, allowed)
         return Problem(dim, link, self.radius, self.noise, self.curvature)

@@ -1,4 +1,4 @@
-"""What a result was made with: versions, sources, machine."""
+"""The provenance of a result: versions, sources, machine."""
 
 from __future__ import annotations
 
@@ -24,47 +24,47 @@ NUMBERS = (
     "studies/spec/experiment.py", "studies/spec/grid.py", "studies/spec/own_code.py",
     "studies/run/task.py", "studies/run/fixed_models.py", "studies/results/tables.py",
 )  # fmt: skip
-#: Those of them that kernels are made of: after an edit here they are compiled again.
+#: The kernels' sources: after an edit here kernels are compiled again.
 KERNELS = ("algorithms", "parts", "kernels", "links", "simulation/play.py")
 #: Sources that cannot change a number, and why.
 LEFT_OUT = {
     "__init__.py": "names",
     "__main__.py": "starts the command line",
     "cli": "shows results",
-    "errors.py": "refuses input, and changes none",
+    "errors.py": "checks input, and changes none",
     "evaluation": "looks at results",
     "federation": "messages between machines; no run uses it",
-    "io": "reads and writes files; the identity includes what an experiment's file says",
+    "io": "reads and writes files; the identity includes the experiment's file",
     "provenance.py": "versions and digests",
     "service": "an agent behind HTTP; no run uses it",
     "studies/__init__.py": "names",
     "studies/report": "looks at results",
     "studies/run/__init__.py": "names",
-    "studies/run/cluster.py": "where a run is done",
-    "studies/run/estimate.py": "measures time, and keeps no result",
-    "studies/run/local.py": "where a run is done",
-    "studies/run/progress.py": "shows how far it is",
-    "studies/run/race.py": "chooses what is run; the identity includes what it chose",
-    "studies/run/reproduce.py": "chooses what is run; the identity includes what it chose",
-    "studies/run/schedule.py": "when a run is done",
-    "studies/run/search.py": "chooses what is run; the identity includes what it chose",
-    "studies/run/sweep.py": "decides when a run is done, not its result",
+    "studies/run/cluster.py": "where runs are executed",
+    "studies/run/estimate.py": "measures time only",
+    "studies/run/local.py": "where runs are executed",
+    "studies/run/progress.py": "shows progress",
+    "studies/run/race.py": "chooses the runs; the identity includes its choice",
+    "studies/run/reproduce.py": "chooses the runs; the identity includes its choice",
+    "studies/run/schedule.py": "when runs are executed",
+    "studies/run/search.py": "chooses the runs; the identity includes its choice",
+    "studies/run/sweep.py": "decides when runs are executed, not their results",
     "studies/results/__init__.py": "names",
     "studies/results/card.py": "shows results",
-    "studies/results/store.py": "keeps the tables as they were made; its files have a version",
-    "studies/results/study.py": "keeps the tables as they were made",
-    "studies/spec/plan.py": "chooses what is run; the identity includes what it chose",
+    "studies/results/store.py": "stores the tables unchanged; its files have a version",
+    "studies/results/study.py": "stores the tables unchanged",
+    "studies/spec/plan.py": "chooses the runs; the identity includes its choice",
     "typing.py": "types for readers and checkers",
-    "warm_up.py": "runs whose results nobody sees",
+    "warm_up.py": "discards its results",
 }
 #: Packages that the numbers of a run depend on.
 _NUMERIC = ("numpy", "scipy", "numba", "llvmlite")
-#: Other packages, which its files depend on.
+#: Other packages that its files depend on.
 _OTHER = ("polars", "joblib", "msgspec", "scikit-learn", "matplotlib", "distributed")
 
 
 def versions(packages: tuple[str, ...] = _NUMERIC + _OTHER) -> dict[str, str]:
-    """Return the versions of the dependencies that are installed."""
+    """Return the versions of the installed dependencies."""
     found = {}
     for name in packages:
         try:
@@ -81,7 +81,7 @@ def release() -> str:
 
 
 def counted(package: Path = PACKAGE, rooms: tuple[str, ...] = NUMBERS) -> list[Path]:
-    """Return the sources in some rooms, those that can change a number, in a fixed order."""
+    """Return the sources in some rooms that can change a number, in a fixed order."""
     places = [package / place for place in rooms]
     return sorted(
         source for source in package.rglob("*.py") if {source, *source.parents} & {*places}
@@ -90,7 +90,7 @@ def counted(package: Path = PACKAGE, rooms: tuple[str, ...] = NUMBERS) -> list[P
 
 @functools.cache
 def source_digest() -> str:
-    """Return a digest of the bytes of the kernels' sources: quick, because every run needs it.
+    """Return a digest of the bytes of the kernels' sources: fast, because every run needs it.
 
     Compiled kernels are cached under it: compiling again after an edit of a comment is cheap.
     """
@@ -103,7 +103,7 @@ def source_digest() -> str:
 
 @functools.cache
 def meaning_digest(package: Path = PACKAGE) -> str:
-    """Return a digest of what these sources do: comments, docstrings and layout do not count.
+    """Return a digest of these sources without comments, docstrings and layout.
 
     Results are kept under it: computing them again after an edit of a comment would be costly.
     """
@@ -115,7 +115,7 @@ def meaning_digest(package: Path = PACKAGE) -> str:
 
 
 def digest_of_source(source: bytes) -> str:
-    """Return a digest of what a user's own module does, as `meaning_digest` has it."""
+    """Return a digest of a user's module, as `meaning_digest`."""
     return _digest(_meaning(ast.parse(source)))
 
 
@@ -140,19 +140,19 @@ def _meaning(node: object) -> Any:
 
 @functools.cache
 def code_digest() -> str:
-    """Return a digest of what two processes must share to give equal numbers: sources, packages."""
+    """Return a digest of sources and packages: processes that share it compute equal numbers."""
     return _digest([meaning_digest(), versions(_NUMERIC)])
 
 
 def data_digest(facts: Mapping[str, Any]) -> str:
-    """Return a digest of the data that arms and rewards come from: processes must share it too."""
+    """Return a digest of the environment's data, which processes must share, too."""
     return _digest(facts)
 
 
 def identity(document: str, facts: Mapping[str, Any], own: Mapping[str, str]) -> str:
-    """Return a digest that tells sweeps apart: of the experiment, its data and the code.
+    """Return a sweep's identity: a digest of the experiment, its data and the code.
 
-    `own` has digests of code that is not the package's; most experiments have none.
+    `own` has digests of the user's code; most experiments have none.
     """
     return _digest([document, facts, code_digest(), *([own] if own else [])])
 
@@ -172,7 +172,7 @@ def software() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Return processor, cores, memory and system; None where the system does not tell."""
+    """Return processor, cores, memory and system; None if unknown."""
     return {
         "processor": _processor(),
         "cores": cores(),
@@ -182,7 +182,7 @@ def machine() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

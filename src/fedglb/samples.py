@@ -8,7 +8,7 @@ from fedglb.typing import FloatArray
 
 
 class Samples:
-    """A growing table of samples (x, y), stored in two arrays so that a pass over it is fast."""
+    """A growing table of samples (x, y), in two arrays, for fast passes."""
 
     def __init__(self, dim: int) -> None:
         self._X = np.empty((16, dim))
@@ -19,14 +19,14 @@ class Samples:
     def over(cls, X: FloatArray, y: FloatArray, n: int) -> Samples:
         """Return a view of the first n rows of (m, d) and (m,) arrays, m ≥ n.
 
-        What is appended to it may overwrite row n.
+        Appending to it may overwrite row n.
         """
         samples = cls(X.shape[1])
         samples._X, samples._y, samples._n = X, y, n
         return samples
 
     def so_far(self) -> Samples:
-        """Return a view of the samples up to now; those appended later are not in it.
+        """Return a view of the samples so far, without later ones.
 
         Another thread may append meanwhile: the number n is read first, and from then on both
         arrays have at least n rows.

@@ -1,4 +1,4 @@
-"""The numbers that all sides of one federation agree on."""
+"""The numbers that all members of a federation agree on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Setting:
     """The problem and the numbers that every part of an algorithm may use."""
 
     problem: Problem
-    clients: int  # N in δ/N: the most clients that the federation ever has
-    horizon: int | None  # T, the number of steps; None where it is not known in advance
+    clients: int  # N in δ/N: the maximum number of clients ever
+    horizon: int | None  # T, the number of steps; None if unknown in advance
     ridge: float  # λ, the weight of the ridge penalty
     delta: float  # δ, the probability that the confidence set of some client fails in some step
-    noise: NoisePlan | None = None  # what clients add to their sums for privacy
+    noise: NoisePlan | None = None  # clients' noise for privacy
 
     def in_force(self, model: SharedModel | None) -> Setting:
-        """Return the setting with the λ of the last shared model, where a rule chose one."""
+        """Return the setting with the λ of the last shared model, if a rule chose one."""
         if model is None or model.ridge is None:
             return self
         return replace(self, ridge=model.ridge)

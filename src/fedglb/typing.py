@@ -1,4 +1,4 @@
-"""Types that the whole package uses: arrays, and what a field of a message may hold."""
+"""Types of the whole package: arrays, and fields of messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BoolArray = NDArray[np.bool_]
 
 
 class ArrayKind(Enum):
-    """What an array in a message is: from this follow its length and its bytes when sent."""
+    """The kind of an array in a message, which defines its length and encoding."""
 
     VECTOR = "d numbers"
     SYMMETRIC = "a symmetric d×d matrix, sent as its lower triangle"
@@ -23,7 +23,7 @@ class ArrayKind(Enum):
     INTEGERS = "d + d(d+1)/2 whole numbers of 64 bits"
 
 
-# In the fields of messages and models. Types and bounds are checked where bytes are read.
+# For fields of messages and models. Decoding checks types and bounds.
 Count: TypeAlias = Annotated[int, Meta(ge=0, lt=2**53)]  # exact as a double, in every language
 Vector: TypeAlias = Annotated[FloatArray, ArrayKind.VECTOR]
 Symmetric: TypeAlias = Annotated[FloatArray, ArrayKind.SYMMETRIC]

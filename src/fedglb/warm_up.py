@@ -1,4 +1,4 @@
-"""Small runs that use every kernel of the package: after them no process has one to compile."""
+"""Small runs that use every kernel of the package: after them no process has to compile."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from fedglb.simulation import simulate
 from fedglb.simulation.engine import Progress
 from fedglb.studies.run.fixed_models import fixed_models
 
-#: What a preset is given where it has no default.
+#: Arguments of presets without defaults.
 _GIVEN = {"threshold": 0.1, "updates": 3}
 _CHOICES: tuple[Choice, ...] = (
     Ucb(), Greedy(), Sigma(), Bayes(), Thompson(draws=2), EpsilonGreedy(0.5, Greedy()),
@@ -61,7 +61,7 @@ def runs() -> list[tuple[str, Callable[[], object]]]:
 def warm_up(tell: Progress | None = None) -> None:
     """Compile every kernel that is not on disk yet, and load the others.
 
-    `tell` is called with the number of runs done, of those that `runs` returns.
+    `tell` is called with the number of `runs` done.
     """
     for done, (_, run) in enumerate(runs(), start=1):
         run()

@@ -100,7 +100,7 @@ def test_a_coordinator_goes_on_in_the_middle_of_an_exchange():
 
 def test_a_schedule_cannot_begin_one():
     _, _, _, coordinator = exchanging()
-    with pytest.raises(fg.InvalidInput, match="takes part alone"):
+    with pytest.raises(fg.InvalidInput, match="the requesting client"):
         coordinator.begin(1)
 
 

@@ -71,7 +71,7 @@ def rng():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--dim", 4), "4 numbers per row; it has 3"),
+        (("--dim", 4), "4 numbers per row; found 3"),
         (("--dim", 3, "--reward", "rewrad"), "--reward = 'rewrad'"),
         (("--dim", 3, "--features", "a,b,d"), "--features = 'd'"),
         (("--dim", 3, "--reward", "a"), "FILE[3] ="),
@@ -105,7 +105,7 @@ def test_backups_that_are_refused(tmp_path):
     (tmp_path / "there.db").touch()
     for source, copy, said in [
         ("a.db", "there.db", "COPY.db = "),
-        ("a.db", "there.db", "not there yet"),
+        ("a.db", "there.db", "a path without a file"),
         ("no.db", "copy.db", "that exists"),
         ("there.db", "copy.db", "AGENT.db = "),  # an empty file
     ]:
@@ -118,5 +118,5 @@ def test_while_somebody_has_the_file_open(past, tmp_path):
     with fg.Agent.open(tmp_path / "a.db", PROBLEM):
         code, _, errors = agent("import", past[0], "--into", tmp_path / "a.db", "--dim", 3)
         assert code == 1
-        assert "is open already by process" in errors
+        assert "is already open by process" in errors
         assert "stop it, import, and start it again" in errors

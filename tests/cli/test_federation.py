@@ -51,7 +51,7 @@ def test_a_federations_life(tmp_path):
     out = federation("add", folder, "shop-1")
     assert out.returncode == 0, out.stderr
     assert f"{folder}/clients/shop-1" in out.stdout
-    assert "No server of this folder runs here" in out.stderr
+    assert "This folder's server does not run here" in out.stderr
     out = federation("revoke", folder, "shop-1", "--json")
     assert json.loads(out.stdout) == {"clients": ["shop-1"], "verified": False}
     out = federation("add", folder, "shop-5")
@@ -222,7 +222,7 @@ def test_members_are_listed_and_renewed(tmp_path):
     assert (set(answer["renewed"]), answer["clients"], answer["verified"]) == (
         {"server"}, {}, False,
     )  # fmt: skip
-    assert "No server of this folder runs here" in federation("renew", folder, "server").stderr
+    assert "This folder's server does not run here" in federation("renew", folder, "server").stderr
     out = federation("list", folder)
     assert out.returncode == 0, out.stderr
     lines = {line.split()[0]: line for line in out.stdout.splitlines()}

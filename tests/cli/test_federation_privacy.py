@@ -126,7 +126,7 @@ def test_from_the_first_start_to_the_last_update(tmp_path):
             fg.Agent.open(tmp_path / "a.db", bundle.agreement.problem, **given) as one,
         ):
             play(one, "a", 5)
-            with pytest.raises(fg.federation.Unavailable, match="on a schedule"):
+            with pytest.raises(fg.federation.Unavailable, match="on an agreed schedule"):
                 one.request_update()
             head.hear(lambda line: line["event"] == "updated")
             text = head.hear(lambda line: line["event"] == "ended")["text"]

@@ -225,7 +225,7 @@ def data():
 def test_rewards_from_data_have_no_parameter(name):
     with pytest.raises(fg.InvalidInput, match=r"Classification.*true θ"):
         CHANGES[name](data())
-    with pytest.raises(fg.InvalidInput, match=r"gives rewards.*μ\(xᵀθ\)"):
+    with pytest.raises(fg.InvalidInput, match=r"fixed rewards.*μ\(xᵀθ\)"):
         fg.simulate(fg.n_ons_glm(), CHANGES[name](recorded(rewards=True)))
     with pytest.raises(fg.InvalidInput, match=r"means are not μ\(xᵀθ\)"):
         fg.simulate(fg.n_ons_glm(), CHANGES[name](recorded()))
@@ -242,10 +242,10 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Heterogeneous(PLAIN, -0.1), "spread = -0.1"),
         (lambda: fg.Heterogeneous(PLAIN, np.nan), "spread = nan"),
         (lambda: fg.Heterogeneous("env", 0.1), "env = 'env'"),
-        (lambda: fg.Heterogeneous(fg.Heterogeneous(PLAIN, 0.1), 0.1), "without Heterogeneous"),
+        (lambda: fg.Heterogeneous(fg.Heterogeneous(PLAIN, 0.1), 0.1), "no Heterogeneous"),
         (lambda: fg.Drifting(PLAIN, "fast"), "speed = 'fast'"),
         (lambda: fg.Drifting(fg.Synthetic(fg.Problem(1), 2, 2), 0.1), r"problem\.dim = 1"),
-        (lambda: fg.Drifting(fg.Delayed(fg.Drifting(PLAIN, 0.1), 2), 0.1), "without Drifting"),
+        (lambda: fg.Drifting(fg.Delayed(fg.Drifting(PLAIN, 0.1), 2), 0.1), "no Drifting"),
         (lambda: fg.Delayed(PLAIN, -1), "steps = -1"),
         (lambda: fg.Delayed(PLAIN, 2.5), "steps = 2.5"),
         (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2: .*>= 3"),
@@ -263,9 +263,9 @@ def test_bad_input(make, words):
 
 
 def test_what_a_schedule_returns_is_checked():
-    with pytest.raises(fg.InvalidInput, match=rf"returns {N} values"):
+    with pytest.raises(fg.InvalidInput, match=rf"returns {N} booleans"):
         fg.simulate(fg.n_ons_glm(), fg.Partial(PLAIN, lambda seed, t: [True]), 3)
-    with pytest.raises(fg.InvalidInput, match="at most the 20 steps"):
+    with pytest.raises(fg.InvalidInput, match="at most 20, the recorded"):
         fg.simulate(fg.n_ons_glm(), fg.Partial(PLAIN, TABLE), 21)
 
 

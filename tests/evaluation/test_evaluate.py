@@ -200,7 +200,7 @@ BAD = {
         lambda: fg.evaluate(LOG[:2], lambda _: [0.0, 0.0, 1.0], "ips")
         if 2 not in LOG.chosen[:2]
         else fg.evaluate(LOG[:2], lambda _: [0.0, 1.0, 0.0], "ips"),
-        ["at least one of the arms", 'method="dm"'],
+        ["at least one logged arm", 'method="dm"'],
     ),
     "logged": (lambda: fg.evaluate("log", POLICY), ["logged = 'log'", "Logged"]),
 }  # fmt: skip

@@ -137,7 +137,7 @@ def test_arms_that_do_not_belong_to_the_log_are_refused(exported):
     first = frame["id"][0]
     for changed, said in (
         ({k: v for k, v in arms.items() if k != first}, "the arms that this decision was among"),
-        ({**arms, first: arms[first] + 0.1}, "which is what was played"),
+        ({**arms, first: arms[first] + 0.1}, "the arm played"),
         ({**arms, first: arms[first][:2]}, "shape"),
     ):
         with pytest.raises(fg.InvalidInput, match=said):

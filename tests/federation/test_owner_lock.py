@@ -64,7 +64,7 @@ def test_a_new_owner_waits_until_the_old_one_ends(path, process, elsewhere):
     else:
         db = opened(path)
         pid, end = os.getpid(), lambda: close(db)
-    with pytest.raises(Unavailable, match=f"open already by process {pid}, and one"):
+    with pytest.raises(Unavailable, match=f"already open by process {pid}, and one"):
         connect(path, SCHEMA, "agent", 1, wait=0.1)
     found = []
     thread = threading.Thread(
@@ -86,7 +86,7 @@ def test_a_program_with_only_sqlites_own_lock_keeps_it_closed(path, process):
         "db.execute('BEGIN IMMEDIATE')\n" + WAIT
     )
     assert other.stdout.readline() == "open\n"
-    with pytest.raises(Unavailable, match="open already, and one"):
+    with pytest.raises(Unavailable, match="already open, and one"):
         opened(path)
     other.kill()
     close(connect(path, SCHEMA, "agent", 1, wait=PATIENCE))

@@ -82,9 +82,7 @@ def test_updates_come_at_the_agreed_times_and_then_no_more(tmp_path, privacy):
             assert wanted <= seen < wanted + 0.11
         assert running.heard("up", SyncRequest) == []
         [end] = texts(running, "ended")
-        assert end.startswith(
-            "the schedule has ended" if privacy is None else "the privacy budget is spent"
-        )
+        assert end.startswith("the schedule of" if privacy is None else "the privacy budget of")
         assert [u.clients for u in running.file.last_updates(B)] == [3] * B
 
 
@@ -119,7 +117,7 @@ def test_an_update_waits_for_a_quorum(tmp_path):
     with harness(tmp_path, ["a"], agreement=private(), policy=policy) as running:
         running.run(15.0)
         assert running.coordinator.started == 0
-        assert texts(running, "waiting")[0] == "an update is due; 1 are present, the quorum is 2"
+        assert texts(running, "waiting")[0] == "an update is due; 1 present, the quorum is 2"
         running.add("b")
         running.until(lambda: running.shared(1))
         assert running.coordinator.t == B - 1  # of all times that have passed
@@ -134,7 +132,7 @@ def test_nobody_can_ask_for_an_update(tmp_path):
         assert running.coordinator.started == 0
         [answer] = running.heard("down", Rejected)
         assert answer.member
-        assert "on a schedule" in answer.reason
+        assert "on an agreed schedule" in answer.reason
         assert node.agent_session.refused == answer.reason
         node.agent_session.ask()  # heartbeats say it, too
         running.run(2.0)
@@ -256,7 +254,7 @@ def test_the_budget_holds_under_a_coordinator_that_renumbers(tmp_path, caplog):
         spent = node.agent_session.answers.privacy()
         assert (spent.releases, spent.last, spent.updates) == (B, B, B)
         assert spent.epsilon == pytest.approx(1.0, abs=1e-9)
-        assert spent.refused == "update 6: the privacy budget is for 5 updates, and is spent"
+        assert spent.refused == "update 6: the privacy budget of 5 updates is spent"
         assert spent.refused in caplog.text
         assert sent_by(running, "a") == before
 
@@ -299,7 +297,7 @@ def test_a_client_cannot_make_sums_overflow(tmp_path):
         running.say(running.nodes["a"], BatchSums("a", 1, np.full(size(DIM), 2**45)))
         running.lost = lambda way, name, m: False
         running.until(lambda: running.shared(1))
-        assert texts(running, "excluded") == ["a is excluded: its message was invalid"]
+        assert texts(running, "excluded") == ["excluded a: invalid message"]
 
 
 def in_federation(**more: Any) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_no_answer_within_the_time_limit(running, expected, how):
     ask(running, "d")
     running.until(running.shared)
     check_left_out(running, expected)
-    assert texts(running, "excluded") == ["c is excluded: no answer within 5 s"]
+    assert texts(running, "excluded") == ["excluded c: no answer within 5 s"]
     assert not running.heard("down", Evaluate, OFFENDER)
     assert running.coordinator.clients.keys() == {*HONEST, OFFENDER}
 
@@ -218,7 +218,7 @@ LARGEST, EACH = (FITTED.scaled(FITTED.encode(COLUMNS.columns), s) for s in ("lar
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_agent_opens_only_with_what_was_agreed_on(shared, tmp_path, problem, more, name):
-    with pytest.raises(InvalidInput, match="as the federation agreed") as refused:
+    with pytest.raises(InvalidInput, match="the federation's value") as refused:
         Agent.open(tmp_path / "a.db", problem, bundle=shared.bundle("a").folder, **more)
     assert refused.value.argument == name
     assert not (tmp_path / "a.db").exists()

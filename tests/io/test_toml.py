@@ -47,7 +47,7 @@ def test_what_msgspec_takes_is_taken_as_it_takes_it(more):
         ({"seeds": [1, "2"]}, "seeds[1]", "a whole number"),
         ({"seeds": 0.5}, "seeds", "a whole number or a list"),
         ({"inner": 1}, "inner", "a table"),
-        ({"inner": {}}, "inner.word", "this key: it is missing from x.toml"),
+        ({"inner": {}}, "inner.word", "a value: the key is missing from x.toml"),
         ({"inner": {"word": "a", "share": "b"}}, "inner.share", "a number"),
         ({"inner": {"wrod": "a"}}, "inner.wrod", "one of word, share; did you mean word?"),
         ({"many": [{"word": "b"}, {"word": 1}]}, "many[1].word", "text in quotes"),

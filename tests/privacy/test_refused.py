@@ -52,7 +52,7 @@ def test_a_solver_that_asks_again_is_refused(algorithm):
     with pytest.raises(fg.InvalidInput, match=r"privacy = .*fedglb_private") as error:
         replace(algorithm, privacy=PRIVACY)
     assert error.value.argument == "privacy"
-    assert "told once" in str(error.value)
+    assert "release each sample once" in str(error.value)
 
 
 @pytest.mark.parametrize("preset", [fg.one_ucb_glm, fg.n_ucb_glm, fg.n_ons_glm, fg.n_ecolog])

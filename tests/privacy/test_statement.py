@@ -58,7 +58,7 @@ def test_the_text():
     text = str(stated(simulated=True, contributions=2, neighbours="replace"))
     lines = text.splitlines()
     assert lines[0].startswith(
-        "epsilon = 1, delta = 1e-06 (replace neighbours, 2 interactions a user); spent so far: "
+        "epsilon = 1, delta = 1e-06 (replace neighbours, 2 interactions per user); spent so far: "
     )
     assert "10 of 30 releases" in lines[1]
     assert all(len(line) < 200 for line in lines)

@@ -48,7 +48,7 @@ def test_on_a_full_disk_a_choice_is_answered_and_its_reward_refused_with_the_rea
         assert not decision["kept"]
         refused = post(app, "/v1/observe", {"id": decision["id"], "reward": 1.0})
         assert (refused.status, refused.problem) == (404, "unknown-decision")
-        assert "no room on the disk" in refused.json()["detail"]
+        assert "the disk was full" in refused.json()["detail"]
         gone = post(app, "/v1/observe", {"id": "abc-1", "reward": 1.0})
         assert str(tmp_path) not in gone.json()["detail"]
 

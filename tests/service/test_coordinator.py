@@ -154,7 +154,7 @@ def test_health_is_that_of_the_coordinator(served, board):
     assert asked(served, "/healthz")[::2] == (200, "ok\n")
     board.latest = picture(time=time.time() - 3600.0)
     status, _, text = asked(served, "/healthz")
-    assert (status, "no sign of life for 3600 s" in text) == (503, True)
+    assert (status, "no new status for 3600 s" in text) == (503, True)
 
 
 def test_before_the_coordinator_has_said_anything(served, board):
@@ -213,7 +213,7 @@ def test_on_a_schedule_sample_counts_are_hidden():
     for figure in ("updates-figure", "samples-figure"):
         assert "<svg" in sections(plain)[figure]
         assert "Sample counts are hidden" in sections(timed)[figure]
-    assert "of 20 times are past" in sections(timed)["totals"]
+    assert "of 20 updates done" in sections(timed)["totals"]
 
 
 # -- who may see it --------------------------------------------------------------------------------

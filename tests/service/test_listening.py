@@ -33,7 +33,7 @@ def test_a_tokens_file(tmp_path, caplog):
         path.write_text(text)
         with pytest.raises(fg.InvalidInput, match="token_file"):
             read_token(path)
-    with pytest.raises(fg.InvalidInput, match="can be read"):
+    with pytest.raises(fg.InvalidInput, match="a readable file"):
         read_token(tmp_path / "missing")
     path.write_text(f"{TOKEN}\n")
     path.chmod(0o600)

@@ -93,7 +93,7 @@ def test_what_others_named_is_escaped(agent):
     text = get(app, "/").body.decode()
     assert "<b>x</b>" not in text
     assert "&lt;b&gt;x&lt;/b&gt;" in text
-    assert "without a connection to its federation" in text
+    assert "not connected to its federation" in text
 
 
 def test_every_path_is_described_and_every_description_is_a_path(app):

@@ -218,4 +218,4 @@ def test_without_the_server_a_service_goes_on_alone(place):
         eventually(lambda: not client.status.connected, "no connection")
         assert client.choose([place.secrets["a"].numbers]).id
     assert exchange(url, "/readyz")[0] == 200
-    assert b"without a connection" in exchange(url, "/")[1]
+    assert b"not connected to its federation" in exchange(url, "/")[1]

@@ -118,7 +118,7 @@ def test_what_is_refused_on_the_way_out():
     arms, means = np.zeros((2, 2, 3, 3)), np.full((2, 2, 3), 0.5)
     active = np.array([[True, False], [True, False]])
     env = fg.Recorded(PROBLEM, arms, means, np.zeros((2, 2)), active=active)
-    with pytest.raises(fg.InvalidInput, match="client 1 does not in 2 steps"):
+    with pytest.raises(fg.InvalidInput, match="client 1 does not act in 2 steps"):
         fg.to_gymnasium(env, client=1).reset()
 
 

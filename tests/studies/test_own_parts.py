@@ -318,7 +318,9 @@ def test_a_module_that_was_edited_after_its_import_is_refused_until_it_is_loaded
     first = fg.read_experiment(said)
     sources = task.Sources.of(first)
     module("import fedglb as fg\nRIDGE = 22.0\ndef make():\n    return fg.n_ons_glm(ridge=RIDGE)\n")
-    with pytest.raises(fg.InvalidInput, match=r"edited_meanwhile.*edited since; reload it"):
+    with pytest.raises(
+        fg.InvalidInput, match=r"edited_meanwhile.*edited since the import; reload it"
+    ):
         fg.read_experiment(said)
     importlib.reload(sys.modules["edited_meanwhile"])
     second = fg.read_experiment(said)
@@ -374,7 +376,7 @@ def test_reproduce_searches_for_functions_and_takes_objects(tmp_path):
         ({"radius": [1.0]}, {"environment": coins(2), "problem": {}}, "environment.*function of"),
         ({"radius": [1.0]}, {"problem": fg.Problem(dim=2)}, "problem.*chooses radius"),
         ({"algorithm": [{"name": f"{HERE}:coins"}]}, {}, "search.algorithm"),
-        ({"algorithm": [{"name": f"{HERE}:plain"}]}, {}, "plain.*kernels only"),
+        ({"algorithm": [{"name": f"{HERE}:plain"}]}, {}, "plain.*compiled parts only"),
     ],
 )
 def test_a_search_that_has_nothing_to_vary_is_refused(tmp_path, search, changes, said):
@@ -420,19 +422,19 @@ SHORT = fg.Recorded(fg.Problem(1), np.ones((2, 1, 1, 1)), np.ones((2, 1, 1)), np
         (one(f"{HERE}:cautious", width="x"), "TypeError"),
         (one("fedglb-auto", choice=f"{HERE}:coins"), "choice"),
         (one(fg.n_ons_glm(), ridge=2.0), r"algorithm\[0\].ridge"),
-        ({"algorithm": {"n-ons-glm": fg.fedglb_auto()}}, "name of a preset"),
+        ({"algorithm": {"n-ons-glm": fg.fedglb_auto()}}, "name of a different preset"),
         ({"algorithm": [fg.n_ons_glm(), fg.n_ons_glm()]}, "each configuration once"),
-        ({"algorithm": {"a": [plain(0.1), replace(plain(0.1), name="b")]}}, "a label of its own"),
+        ({"algorithm": {"a": [plain(0.1), replace(plain(0.1), name="b")]}}, "a unique label"),
         ({"algorithm": {"a": "n-ons-glm"}}, r"algorithm.a = 'n-ons-glm'"),
         ({"algorithm": {"a": 3}}, r"algorithm.a = 3"),
         ({"algorithm": [replace(fg.fedglb_auto(), choice=Melting())]}, "frozen dataclass"),
         ({"environment": "nowhere:f"}, r"environment.name = 'nowhere:f'"),
         ({"environment": {"name": "coins"}}, "package.module:function"),
         ({"environment": Held.__new__(Held)}, "environment.problem = None"),
-        ({"environment": SHORT}, "at most the 2 steps"),
+        ({"environment": SHORT}, "at most 2, the recorded"),
         ({"problem": {"dim": 2}}, "the environment has its problem"),
         ({"problem": {"dim": 2}, "environment": {"name": f"{HERE}:coins", "clients": 1}},
-         "takes no `problem`"),
+         "has no parameter `problem`"),
         (named_environment(), "problem.dim"),
         (named_environment(problem={"dim": 2, "link": f"{HERE}:coins"}), "problem.link|clients"),
     ],

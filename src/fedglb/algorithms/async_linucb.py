@@ -29,7 +29,7 @@ LOG_RATIO = 3
 
 @dataclass
 class AsyncRidgeState(RidgeState):
-    """State of a client whose uploads need not bring a model: its gain begins anew at each."""
+    """State of a client whose uploads need not bring a model: its gain restarts at each."""
 
     #: log(det A/λ^d) at the last upload or model, whatever was later: with `log_gain`, that of A
     log_ratio = Counter(LOG_RATIO)
@@ -37,7 +37,7 @@ class AsyncRidgeState(RidgeState):
 
 @dataclass(frozen=True)
 class AsyncRidge(LinearModel[AsyncRidgeState]):
-    """Ridge regression, exact after every sample, that follows what is not uploaded yet.
+    """Ridge regression, exact after every sample, with the gain since the last upload.
 
     Li and Wang (AISTATS 2022), Async-LinUCB; docs/theory.md, section 9.1.
     """
@@ -53,7 +53,7 @@ class AsyncRidge(LinearModel[AsyncRidgeState]):
         state.log_ratio = log_det(model.matrix) - setting.problem.dim * math.log(setting.ridge)
 
     def uploaded(self, state: AsyncRidgeState) -> None:
-        """Let the gain begin anew; det A stays known."""
+        """Restart the gain; det A stays known."""
         state.log_ratio += state.log_gain
         super().uploaded(state)
 
@@ -76,11 +76,11 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
     """The radius of Async-LinUCB, for the identity link.
 
     α = R√(log(det A/λ^d) + 2 log(1/δ)) + √λS, where A is the client's: its own samples and those
-    that it was sent.
+    received.
 
     Li and Wang (AISTATS 2022), Async-LinUCB. The printed text was not at hand; the authors' program
-    has d log(1 + n/(dλ)) in the place of the determinants, which is never less. docs/theory.md,
-    section 9.1, says what is proven.
+    has d log(1 + n/(dλ)) instead of the determinants, which is never less. docs/theory.md,
+    section 9.1, has the proof.
     """
 
     stored_name = "AsyncLinUCB"
@@ -89,10 +89,10 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
     formula = staticmethod(async_formula)
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that nothing is proven, where the link is not the identity; else what is."""
+        """Return the limits of the proof: nothing is proven for other links than the identity."""
         if isinstance(problem.link, Identity):
             what = "Async-LinUCB's radius is proven for one client"
-            return (f"{what}: docs/theory.md, section 9.1, has one that is proven for all",)
+            return (f"{what}: docs/theory.md, section 9.1, has a radius that is proven for all",)
         return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
@@ -107,20 +107,20 @@ class AsyncLinUCB(Confidence[AsyncRidgeState]):
 @documented(
     returns=SIMULATED,
     threshold=(
-        "C ≥ 0: a client uploads where its own samples since its last upload make det A more "
-        "than 1 + C times; infinity: never. 1 + C is the paper's γ_U: 1, 2, 5, 8 and infinity "
+        "C ≥ 0: a client uploads once its own samples since its last upload raise det A by more "
+        "than the factor 1 + C; infinity: never. 1 + C is the paper's γ_U: 1, 2, 5, 8 and infinity "
         "in the authors' program."
     ),
     download=(
-        "C ≥ 0: a client gets the sums where what it does not have of them makes their "
-        "determinant more than 1 + C times, the paper's γ_D; infinity: never. None (default): "
-        "as `threshold`, as in the authors' program."
+        "C ≥ 0: a client receives the sums once their determinant exceeds its own by more than "
+        "the factor 1 + C, the paper's γ_D; infinity: never. None (default): as `threshold`, as in "
+        "the authors' program."
     ),
     exploration=(
         "Multiplies the radius of the confidence ellipsoid; 1 (default) is the paper's "
         "radius. It does not multiply `Fixed`."
     ),
-    delta="δ of the radius, in (0, 1): for one client, with which probability its set may fail.",
+    delta="δ of the radius, in (0, 1): the failure probability of one client's set.",
     radius="the paper's, `AsyncLinUCB`",
 )
 def async_linucb(
@@ -134,10 +134,10 @@ def async_linucb(
 ) -> Algorithm:
     """Async-LinUCB: a client uploads its sums; clients that lag behind receive all sums.
 
-    A client plays by ridge regression on its own samples and those that it was sent. It uploads
-    Σ x xᵀ and Σ x y over its samples since its last upload. After each upload the coordinator
-    sends its sums to every client that lacks enough of them; the client that uploaded goes on
-    with what it has. The model is linear whatever the problem's link.
+    A client plays by ridge regression on its own samples and those received. It uploads Σ x xᵀ
+    and Σ x y over its samples since its last upload. After each upload the coordinator sends its
+    sums to every client that lacks enough of them; the uploading client keeps its model. The model
+    is linear whatever the problem's link.
 
     References
     ----------
@@ -154,7 +154,7 @@ def async_linucb(
     >>> fewer.transfers < 4 * fewer.syncs
     True
     """
-    trigger = Growth(threshold)  # first: it is `threshold` that is at fault, if both are
+    trigger = Growth(threshold)  # first: if both are invalid, name `threshold`
     return Algorithm(
         name="Async-LinUCB",
         local_update=AsyncRidge(),

@@ -30,10 +30,10 @@ class Algorithm:
     name
         Name in results.
     local_update
-        What a client does with its own sample: a part of `fedglb.parts.local_update`.
+        How a client learns from its own samples: a part of `fedglb.parts.local_update`.
     global_update
         The solver, by which all clients fit one model: `AGD`, `Newton`, `LBFGS` or another part of
-        `fedglb.parts.global_update`; None where there are no global updates. The presets take it as
+        `fedglb.parts.global_update`; None without global updates. The presets take it as
         `solver=`, and `solver` reads it.
     trigger
         When there is a global update: a part of `fedglb.parts.trigger`.
@@ -43,17 +43,17 @@ class Algorithm:
         λ > 0 of the ridge penalty (λ/2)‖θ‖², or `Evidence`, a rule that chooses it at each
         global update.
     delta
-        δ, the probability with which some confidence set may fail, in (0, 1).
+        δ, the failure probability of all confidence sets together, in (0, 1).
     exploration
         Multiplies the radius of a lemma, never that of `Fixed`; 1 is the proven radius.
     centralised
         Whether one learner plays for all clients and sees every sample (One-UCB-GLM). Such an
         algorithm has no global updates and sends no messages.
     choice
-        Which arm is played, given the model and the sets: a part of `fedglb.parts.choice`.
+        The choice of an arm, given the model and the sets: a part of `fedglb.parts.choice`.
     privacy
-        Differential privacy of the samples, by noise in what clients send. It needs updates in
-        which each sample is sent once, on a schedule: `fedglb_private` has them.
+        Differential privacy of the samples, by noise in clients' messages. It needs updates that
+        send each sample once, on a schedule: see `fedglb_private`.
 
     Raises
     ------
@@ -102,12 +102,12 @@ class Algorithm:
         instance("choice", self.choice, Choice, "fg.Ucb()")
         never = isinstance(self.trigger, Never)
         if self.global_update is None and not never:
-            raise InvalidInput("trigger", self.trigger, "Never() where the solver is None")
+            raise InvalidInput("trigger", self.trigger, "Never() if the solver is None")
         if self.global_update is not None and never:
-            allowed = "None where the trigger is Never(): there are no global updates"
+            allowed = "None with the trigger Never(), which has no global updates"
             raise InvalidInput("solver", self.global_update, allowed)
         if self.centralised and not never:
-            allowed = "False, or a trigger Never(): it has no global updates"
+            allowed = "False, or the trigger Never()"
             raise InvalidInput("centralised", True, allowed)
         local = type(self.local_update).__name__
         if self.trigger.needs_gain and not self.local_update.tracks_gain:
@@ -117,12 +117,12 @@ class Algorithm:
         if solver is not None:
             self._check_solver(solver, local)
         if self.confidence.needs_path and (solver is None or not solver.one_pass):
-            allowed = f"one that takes each sample once, OnePass(), as {self.confidence} needs"
+            allowed = f"a solver that takes each sample once, OnePass(), for {self.confidence}"
             raise InvalidInput("solver", solver, allowed)
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         if self.ridge_rule is not None and (solver is None or not solver.refits):
-            allowed = "a number: a rule chooses it where global updates fit all samples again"
+            allowed = "a number: a rule requires global updates that fit all samples again"
             raise InvalidInput("ridge", self.ridge, allowed)
         if not issubclass(self.local_update.state_type, self.confidence.state_type):
             allowed = f"a radius that fits the local update {local}, or Fixed(alpha)"
@@ -131,40 +131,40 @@ class Algorithm:
     def _check_solver(self, solver: GlobalUpdate, local: str) -> None:
         """Raise unless the solver fits the other parts."""
         if solver.model_fields != (needed := self.local_update.model_fields):
-            fit = "None" if needed is None else f"one whose model holds {', '.join(sorted(needed))}"
+            fit = "None" if needed is None else f"one whose model has {', '.join(sorted(needed))}"
             allowed = f"a solver that fits the local update {local}: {fit}"
             raise InvalidInput("solver", solver, allowed)
         if solver.starts_at_model and self.local_update.metric != "hessian":
-            allowed = f"one that gathers covariances, e.g. Newton(), with the local update {local}"
+            allowed = f"a solver with covariances, e.g. Newton(), for the local update {local}"
             raise InvalidInput("solver", solver, allowed)
         if self.confidence.needs_ball and not solver.in_ball:
-            allowed = f"one whose models lie in the ball, as {self.confidence} needs"
+            allowed = f"a solver whose models lie in the ball, for {self.confidence}"
             raise InvalidInput("solver", solver, allowed)
         solver.course.check(self.trigger, self.confidence)
 
     def _check_privacy(self, privacy: GaussianMechanism) -> None:
-        """Raise unless what clients send, and when, can be made private."""
+        """Raise unless clients' messages and their timing can be made private."""
         instance(
             "privacy", privacy, GaussianMechanism, "fg.GaussianMechanism(epsilon=1.0, delta=1e-6)"
         )
-        instead = "use fg.fedglb_private(updates, privacy=...), whose updates are on a schedule"
+        instead = "use fg.fedglb_private(updates, privacy=...), with updates on a schedule"
         if not self.trigger.public:
             allowed = (
-                f"None with {self.trigger}: when it fires, and for whom, follows from raw samples "
-                f"and is public without noise; {instead}"
+                f"None with {self.trigger}: an event trigger leaks raw samples, because its timing "
+                f"is public without noise; {instead}"
             )
             raise InvalidInput("privacy", privacy, allowed)
         solver = self.global_update
         if solver is None or not solver.one_pass:
             allowed = (
-                f"None with the solver {solver}: each of its rounds tells every sample again; "
-                f"{instead}, and in which a sample is told once"
+                f"None with the solver {solver}: each of its rounds releases every sample again; "
+                f"{instead} that release each sample once"
             )
             raise InvalidInput("privacy", privacy, allowed)
 
     @property
     def max_updates(self) -> int | None:
-        """How many releases of sums the privacy budget has; None: there is no budget."""
+        """The number of releases in the privacy budget; None without a budget."""
         return None if self.privacy is None else self.trigger.max_updates
 
     @property
@@ -183,16 +183,16 @@ class Algorithm:
         Parameters
         ----------
         problem
-            What is known of the rewards.
+            The problem.
         clients
             N ≥ 1.
         horizon
-            T ≥ 1; None where it is not known, as in a federation.
+            T ≥ 1; None if unknown, as in a federation.
 
         Returns
         -------
         Setting
-            Of one learner where the algorithm is centralised, else of N.
+            For one learner if the algorithm is centralised, else for N.
 
         Raises
         ------
@@ -216,20 +216,20 @@ class Algorithm:
         smallest = min(self.local_update.prior(setting), setting.ridge)
         if smallest < SMALLEST_RIDGE:
             why = f"A starts from {smallest:g}·I, and below {SMALLEST_RIDGE:g} its inverse is lost"
-            raise InvalidInput("ridge", self.ridge, f"a larger one: {why} in rounding errors")
+            raise InvalidInput("ridge", self.ridge, f"a larger ridge: {why} in rounding errors")
         radius = self.confidence.radius(setting, self.local_update.begin(setting))
         if not math.isfinite(radius):
-            allowed = "a larger one: with this one the radius is too large for a double"
+            allowed = "a larger curvature: the radius is too large for a double"
             raise InvalidInput("curvature", problem.c_mu, allowed)
         return setting
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven of this algorithm on this problem, one sentence each.
+        """Return the limits of the proofs for this algorithm and problem, one sentence each.
 
         Parameters
         ----------
         problem
-            What is known of the rewards.
+            The problem.
 
         Returns
         -------

@@ -1,7 +1,7 @@
-"""Algorithms by name: builds them from what the command line and a sweep's file say.
+"""Algorithms by name, built from command lines and sweep files.
 
-A solver or a preset that is added to the tables `SOLVERS` and `ALGORITHMS` is known to both. Where
-a name stands, a sweep may have `"package.module:function"` (`fedglb.algorithms.own`) or a part.
+Both know every solver and preset in the tables `SOLVERS` and `ALGORITHMS`. In place of a name, a
+sweep may have `"package.module:function"` (`fedglb.algorithms.own`) or a part.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ EPSILON = "epsilon"
 def parameters(preset: str) -> dict[str, Any]:
     """Return the parameters that a preset takes, with their defaults.
 
-    `preset` is a key of `ALGORITHMS` or a `module:function` path; a parameter that must be given
-    has the default `inspect.Parameter.empty`.
+    `preset` is a key of `ALGORITHMS` or a `module:function` path; a required parameter has the
+    default `inspect.Parameter.empty`.
 
     Examples
     --------
@@ -84,8 +84,8 @@ def all_parameters() -> dict[str, type]:
 def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
     """Build an algorithm from the name of a preset, or a `module:function` path, and parameters.
 
-    `solver`, `confidence`, `choice`, `ridge` and `privacy` are given as the functions of these
-    names take them; they mean the same for a user's function.
+    `solver`, `confidence`, `choice`, `ridge` and `privacy` take the arguments of the functions with
+    these names, also for a user's function.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def build(preset: str, given: Mapping[str, Any]) -> Algorithm:
 
 
 def _own_part(spec: object, kind: type[T], example: str) -> T | None:
-    """Return a part that is given as such, or by the path of a function; None for other names."""
+    """Return a part object, or the part of a `module:function` path; None for other names."""
     if isinstance(spec, kind):
         return spec
     table = dict(spec) if isinstance(spec, Mapping) else {"name": spec}
@@ -189,7 +189,7 @@ def ridge(spec: object) -> Any:
 
 
 def privacy(spec: object) -> GaussianMechanism | None:
-    """Build what makes sums private, from a table of its parameters; "none": nothing does.
+    """Build the privacy mechanism from a table of its parameters; "none": no privacy.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def _changed(part: Any) -> dict[str, Any]:
 
 
 def as_table(part: Any) -> dict[str, Any]:
-    """Return a solver or a choice rule as a file writes it; empty if it has no name there.
+    """Return a solver or a choice rule as a table of a file; empty if it has no name.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def as_table(part: Any) -> dict[str, Any]:
 def in_words(part: object) -> str:
     """Return a part as results write it: its name, and its options that are not defaults.
 
-    A part without a name is its `repr`, or its class where that has an address.
+    A part without a name is its `repr`, or its class if the `repr` has an address.
 
     Examples
     --------
@@ -260,9 +260,9 @@ def privacy_in_words(part: GaussianMechanism) -> str:
 
 
 def preset_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]] | None:
-    """Return the preset that makes an equal algorithm, and with what; None if none does.
+    """Return the preset of an equal algorithm and its arguments, or None.
 
-    Arguments that are defaults of the preset are left out. It is found by making it again.
+    Arguments that are defaults of the preset are left out. Found by building it again.
 
     Examples
     --------
@@ -283,7 +283,7 @@ def preset_of(algorithm: Algorithm) -> tuple[str, dict[str, Any]] | None:
                 chosen[key] = getattr(owner, key)
         if _made(make, chosen) != algorithm:
             continue
-        for key in list(chosen):  # what the preset has by itself need not be said
+        for key in list(chosen):  # leave out defaults of the preset
             fewer = {k: v for k, v in chosen.items() if k != key}
             if _made(make, fewer) == algorithm:
                 chosen = fewer

@@ -23,9 +23,9 @@ def dislinucb(
     clock: Clock = "steps",
     choice: Choice | None = None,
 ) -> Algorithm:
-    """DisLinUCB: ridge regression on the rewards, summed over all where a client asks for it.
+    """DisLinUCB: ridge regression on the rewards, with sums over all clients at a client's request.
 
-    The model is linear whatever the problem's link; a client asks as in `fedglb_ucb`.
+    The model is linear whatever the problem's link; the trigger is that of `fedglb_ucb`.
 
     References
     ----------

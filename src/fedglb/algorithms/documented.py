@@ -1,4 +1,4 @@
-"""What the docstrings of the presets share: each parameter is explained once, here."""
+"""Shared docstrings of the presets: each parameter is explained once, here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Preset = TypeVar("Preset", bound=Callable[..., Any])
 #: Where an algorithm can run.
 ANYWHERE = "For `simulate`, `compare` or a federation."
 SIMULATED = "For `simulate` or `compare`; a federation cannot run it."
-SCHEDULED = "For `simulate` or `compare`; a schedule needs a horizon, which a federation has not."
+SCHEDULED = "For `simulate` or `compare`; a schedule needs a horizon, which a federation lacks."
 
 PARAMETERS = {
     "threshold": (
@@ -22,7 +22,7 @@ PARAMETERS = {
     "updates": "B, the number of global updates, evenly over the horizon: 1 ≤ B ≤ T.",
     "solver": (
         "How all clients fit one model: `AGD` (None, the default, is ``AGD()``), `Newton`, `LBFGS` "
-        "or your own part. The algorithm has it as `Algorithm.solver`."
+        "or a custom part. The algorithm has it as `Algorithm.solver`."
     ),
     "exploration": (
         "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius. "
@@ -30,19 +30,19 @@ PARAMETERS = {
         "`Fixed`."
     ),
     "ridge": "λ > 0 of the ridge penalty (λ/2)‖θ‖².",
-    "delta": "δ, the probability with which some confidence set may fail, in (0, 1).",
-    "choice": "Which arm is played. None (default): `Ucb`, the largest upper confidence bound.",
+    "delta": "δ, the failure probability of all confidence sets together, in (0, 1).",
+    "choice": "The choice of an arm. None (default): `Ucb`, the largest upper confidence bound.",
     "clock": (
-        'What multiplies a client\'s gain in the event trigger: the "steps" since the last update '
+        "The event trigger's factor on a client's gain: the \"steps\" since the last update "
         '(default), or the client\'s "own samples" since its last model (see `Event`).'
     ),
     "privacy": (
-        "None (default). Anything else is refused: an event trigger leaks raw samples. "
+        "None (default). Other values are refused: an event trigger leaks raw samples. "
         "`fedglb_private` has updates on a schedule."
     ),
     "tolerance": (
         "ε with F(θ) − min F ≤ ε after every sample. None (default): 1/n². A smaller one takes "
-        "more passes over the samples and makes the radius smaller, which pays for the error of "
+        "more passes over the samples and makes the radius smaller, which includes the error of "
         "the fit."
     ),
 }
@@ -53,8 +53,8 @@ def documented(
 ) -> Callable[[Preset], Preset]:
     """Return a decorator that writes Parameters, Returns and Raises into a preset's docstring.
 
-    `returns` says where the algorithm can run, `raises` when `InvalidInput` is raised besides,
-    `radius` what `confidence` is by default; `parameters` are those that differ from `PARAMETERS`.
+    `returns`: where the algorithm can run; `raises`: further causes of `InvalidInput`; `radius`:
+    the default of `confidence`; `parameters`: texts that differ from `PARAMETERS`.
     """
     if radius:
         text = f"The radius. None (default): {radius}. Or `Fixed(alpha)`, a constant."

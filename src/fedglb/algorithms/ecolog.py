@@ -1,8 +1,8 @@
 """ECOLog (Faury et al., 2022): one learner of logistic rewards, at a constant cost per sample.
 
 A step minimises (1/(2+D))‖θ − θ_t‖²_W + l(xᵀθ, y) over the ball. Its solution is θ(r), the
-minimiser of the quadratic part plus r·xᵀθ, for the r with r = μ(xᵀθ(r)) − y: one number to be
-found, as μ(xᵀθ(r)) falls with r.
+minimiser of the quadratic part plus r·xᵀθ, for the r with r = μ(xᵀθ(r)) − y: a root in one
+dimension, because μ(xᵀθ(r)) falls with r.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def regularised_step(
     """Write argmin (1/(2+2S))‖θ' − θ‖²_W + weight·m(xᵀθ') − target·xᵀθ' over the ball to `out`.
 
     r = weight·μ(xᵀθ(r)) − target has its root between 0 and the r of θ itself. It is found by false
-    position, where an end that stays counts half (Illinois).
+    position with the Illinois rule.
     """
     high = weight * call1(mean, dot(x, theta)) - target
     low, at_low = 0.0, high
@@ -99,7 +99,7 @@ def regularised_step(
         if at_high == 0.0 or at_low == at_high:
             return  # θ itself, or the first step: `out` is of `high`
         r = (low * at_high - high * at_low) / (at_high - at_low)
-        if r in (low, high):  # no number is left between, and this end is the root's
+        if r in (low, high):  # no double is left between, and this end is the root
             pulled(r, W, theta, direction, x, S, out)
             return
         value = weight * call1(mean, pulled(r, W, theta, direction, x, S, out)) - target - r
@@ -125,7 +125,7 @@ def ecolog_step(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """Learn from the last row of X and y, and follow the two sums that the radius needs."""
+    """Learn from the last row of X and y, and update the two sums for the radius."""
     n, d, S = X.shape[0] - 1, X.shape[1], constants[BALL]
     x, W, theta, direction = X[n], matrices[MATRIX], vectors[THETA], vectors[DIRECTION]
     mean, cumulant = functions[MEAN], functions[CUMULANT]

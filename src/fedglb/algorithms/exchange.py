@@ -19,9 +19,9 @@ from fedglb.parts.trigger import Trigger
 
 @dataclass(frozen=True)
 class Exchange(ClosedForm):
-    """Add what one client has gathered since its last upload to A and b, and give both to some.
+    """Add one client's sums since its last upload to A and b, and send both to some clients.
 
-    It is one transfer up, and one down for each client that gets them; no round is needed.
+    It is one transfer up, and one down for each recipient; it needs no rounds.
 
     He et al. (2022), Algorithm 1 (FedLinUCB): upload, global update, download. Li and Wang (AISTATS
     2022), Async-LinUCB: the same with the download event, whose γ_D is 1 + C.
@@ -30,8 +30,8 @@ class Exchange(ClosedForm):
     stored_name = "Exchange"
 
     refits = False
-    #: None (default): only the client that uploaded gets A and b. A number C ≥ 0: every client gets
-    #: them whose own sums have a determinant less than det A/(1 + C); infinity: no client ever.
+    #: None (default): only the uploading client gets A and b. A number C ≥ 0: every client whose
+    #: own sums have a determinant below det A/(1 + C) gets them; infinity: no client ever.
     download: float | None = None
 
     def __post_init__(self) -> None:
@@ -57,14 +57,14 @@ class Exchange(ClosedForm):
 
 @dataclass(frozen=True)
 class OneClient(Course):
-    """Only the client that asks takes part; clients hold different models (see `Exchange`)."""
+    """Only the requesting client takes part; clients have different models (see `Exchange`)."""
 
     download: float | None
 
     def check(self, trigger: Any, confidence: Any) -> None:
-        """Raise unless the parts can do with models that each client holds for itself."""
+        """Raise unless the parts work with a different model in each client."""
         if type(trigger).due is not Trigger.due:
-            allowed = "one by which a client asks: with this solver it takes part alone"
+            allowed = "a trigger by which a client asks, which this solver serves alone"
             raise InvalidInput("trigger", trigger, allowed)
         if type(confidence).radius_terms is not Confidence.radius_terms:
             allowed = "a radius without numbers from the coordinator, which differ from client to "
@@ -75,13 +75,13 @@ class OneClient(Course):
         return True
 
     def participants(self, clients: Iterable[Id], asked_by: Id | None) -> list[Id]:
-        """Return the client that asked."""
+        """Return the requesting client."""
         if asked_by is None:
-            raise InvalidInput("client", None, "the client that asks: it takes part alone")
+            raise InvalidInput("client", None, "the requesting client")
         return [asked_by]
 
     def uploaded(self, local: LocalUpdate[Any], states: Iterable[LocalState]) -> None:
-        """Let the clients' gains begin anew, where no model need follow."""
+        """Restart the clients' gains if no model need follow."""
         if self.download is not None:
             for state in states:
                 local.uploaded(state)
@@ -94,9 +94,9 @@ class OneClient(Course):
         prior: float,
         held: dict[Id, Holding],
     ) -> list[Id]:
-        """Return the client that asked, or all that lag: log(det A / det A_j) > log(1 + C).
+        """Return the requesting client, or all that lag: log(det A / det A_j) > log(1 + C).
 
-        A_j is what client j holds (Li and Wang, AISTATS 2022, Async-LinUCB: the download event).
+        A_j is client j's matrix (Li and Wang, AISTATS 2022, Async-LinUCB: the download event).
         """
         if self.download is None:
             return list(participants)

@@ -27,9 +27,9 @@ def fedglb_ucb(
     privacy: GaussianMechanism | None = None,
     choice: Choice | None = None,
 ) -> Algorithm:
-    """FedGLB-UCB: clients learn by online Newton steps, and together where a client asks for it.
+    """FedGLB-UCB: clients learn by online Newton steps, and together at a client's request.
 
-    A client asks for a global update when its own samples since the last one have gained enough
+    A client requests a global update when its own samples since the last one have gained enough
     information; then all clients fit one model to all samples.
 
     References
@@ -113,7 +113,7 @@ def fedglb_ucb_2(
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
 ) -> Algorithm:
-    """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule and not by event.
+    """FedGLB-UCB₂: FedGLB-UCB with global updates on a schedule instead of by event.
 
     Clients take online Newton steps between the updates, as in `fedglb_ucb`.
 
@@ -145,8 +145,8 @@ def fedglb_ucb_2(
     raises="when a run starts, if B > T",
     radius="`LazyOnsRadius`",
     batch_limit=(
-        "n_max, the most samples in one global update. None (default): N⌊T/B⌋, which is what "
-        "the schedule gives."
+        "n_max, the maximum number of samples in one global update. None (default): N⌊T/B⌋, by "
+        "the schedule."
     ),
 )
 def fedglb_ucb_3(

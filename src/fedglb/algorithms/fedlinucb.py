@@ -40,7 +40,7 @@ def follow_gain(
     functions: IntArray,
     constants: FloatArray,
 ) -> int:
-    """Add the last row of X to the matrix that the trigger looks at; A, for choices, stays."""
+    """Add the last row of X to the trigger's matrix; A, for choices, stays."""
     n, count = X.shape[0] - 1, int(counters[UPDATES])
     counters[LOG_GAIN] += add_sample(
         matrices[AHEAD], matrices[AHEAD_INVERSE], X[n], 1.0, count, vectors[DIRECTION]
@@ -61,7 +61,7 @@ class FrozenRidgeState(LocalState):
 
 @dataclass(frozen=True)
 class FrozenRidge(LinearModel[FrozenRidgeState]):
-    """Keep θ and A as the last model has them, and follow what own samples would add to det A.
+    """Keep θ and A of the last model; track how own samples would raise det A.
 
     He et al. (2022), Algorithm 1 (FedLinUCB); docs/theory.md, section 9.1.
     """
@@ -88,7 +88,7 @@ class FrozenRidge(LinearModel[FrozenRidgeState]):
 
 
 def _look_ahead(state: FrozenRidgeState) -> None:
-    """Let the trigger's matrix begin at A."""
+    """Start the trigger's matrix at A."""
     state.ahead[:] = state.matrix
     state.ahead_inverse[:] = state.inverse
 
@@ -101,8 +101,8 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
     trigger, and T the interactions of all clients together.
 
     He et al. (2022), Theorem 5.1, with L = 1; the constant is written down from memory and not
-    checked against the printed text: docs/theory.md, section 9.1, derives it, and says for which
-    failure probability.
+    checked against the printed text: docs/theory.md, section 9.1, derives it with its failure
+    probability.
     """
 
     stored_name = "FedLinUCB"
@@ -114,20 +114,20 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
     def __post_init__(self) -> None:
         number(
             "threshold", self.threshold, above=0.0,
-            allowed="a finite number C > 0, or a radius of your own, e.g. confidence=fg.Fixed(0.5)",
+            allowed="a finite number C > 0, or another radius, e.g. confidence=fg.Fixed(0.5)",
         )  # fmt: skip
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return that nothing is proven, where the link is not the identity; else what is."""
+        """Return the limits of the proof: nothing is proven for other links than the identity."""
         if isinstance(problem.link, Identity):
             what = "FedLinUCB's radius has no union over clients and their exchanges"
-            return (f"{what}: docs/theory.md, section 9.1, says where it is proven all the same",)
+            return (f"{what}: docs/theory.md, section 9.1, has the cases in which it is proven",)
         return (f"a linear model of {problem.link.name} rewards: no coverage is claimed",)
 
     def constants(self, setting: Setting) -> tuple[float, ...]:
         """Return β."""
         if setting.horizon is None:
-            allowed = "the number of steps T, which the radius of FedLinUCB needs"
+            allowed = "the number of steps T, for the radius of FedLinUCB"
             raise InvalidInput("horizon", None, allowed)
         problem, N, C = setting.problem, setting.clients, self.threshold
         T = N * setting.horizon
@@ -141,8 +141,8 @@ class FedLinUCB(Confidence[FrozenRidgeState]):
 @documented(
     returns=SIMULATED,
     threshold=(
-        "C > 0: a client talks where its own samples since the last exchange make det Σ more "
-        "than 1 + C times. The paper's α: 1/N² in its theory, 1 in its experiments."
+        "C > 0: a client exchanges sums once its own samples since the last exchange raise det Σ "
+        "by more than the factor 1 + C. The paper's α: 1/N² in its theory, 1 in its experiments."
     ),
     exploration=(
         "Multiplies the radius of the confidence ellipsoid; 1 (default) is the proven radius, "
@@ -159,11 +159,11 @@ def fedlinucb(
     confidence: Confidence[Any] | None = None,
     choice: Choice | None = None,
 ) -> Algorithm:
-    """FedLinUCB: a client that has learnt enough exchanges sums with the coordinator, alone.
+    """FedLinUCB: a client with enough new samples exchanges sums with the coordinator.
 
-    It uploads Σ x xᵀ and Σ x y over its samples since its last exchange, and downloads the sums
-    over all that was uploaded so far. Until the next exchange it plays by these; its own newer
-    samples wait. The model is linear whatever the problem's link.
+    It uploads Σ x xᵀ and Σ x y over its samples since its last exchange, and downloads the sums of
+    all uploads so far. Until the next exchange it plays by these; its own newer samples wait. The
+    model is linear whatever the problem's link.
 
     References
     ----------

@@ -63,7 +63,7 @@ def hessian_mle_observe(
 ) -> int:
     """Refit with the last sample, and set W = e^{−sD}Σμ′xxᵀ + (1+sS)λI, with μ′ at the anchor.
 
-    D is the distance from the anchor. It returns −1 where the tolerance was not reached.
+    D is the distance from the anchor. Returns −1 if the tolerance was not reached.
     """
     n, d = X.shape
     theta, anchor, H = vectors[THETA], vectors[ANCHOR], matrices[HESSIAN]
@@ -102,7 +102,7 @@ def hessian_mle_observe(
 class HessianMleState(RefittingState):
     """State of a client that refits after every sample and chooses by a Hessian of the loss."""
 
-    #: Σ max(μ(S) − y, y − μ(−S)): over the ball the loss has no steeper slope
+    #: Σ max(μ(S) − y, y − μ(−S)): a bound on the loss's slope over the ball
     lipschitz = Counter(LIPSCHITZ)
 
 
@@ -110,7 +110,7 @@ class HessianMleState(RefittingState):
 class HessianMle(Refitting[HessianMleState]):
     """Fit all own samples again after each one; the matrix is at most the loss's Hessian there.
 
-    It is that of the last anchor, made smaller by as much as it may be too large at θ. A smaller
+    It is the Hessian at the last anchor, scaled down by its possible excess at θ. A smaller
     tolerance brings both together.
 
     docs/theory.md, sections 5 (the fit) and 9.3 (the matrix).
@@ -127,11 +127,11 @@ class HessianMle(Refitting[HessianMleState]):
         problem = setting.problem
         s = problem.link.self_concordance(problem.S)
         if s is None:
-            raise InvalidInput("link", problem.link, "one whose self_concordance is known")
+            raise InvalidInput("link", problem.link, "a link with a known self_concordance")
         return (1.0 + s * problem.S) * setting.ridge
 
     def dispersion(self, setting: Setting) -> float:
-        """Return the link's: W is a Hessian of the loss."""
+        """Return the link's, because W is a Hessian of the loss."""
         return setting.problem.dispersion
 
 
@@ -178,11 +178,11 @@ class OfuGlbSet(Confidence[HessianMleState]):
     sub_gaussian = False
 
     def check(self, problem: Problem) -> None:
-        """Raise `InvalidInput` if the link's loss is no likelihood."""
+        """Raise `InvalidInput` if the link's loss is not a likelihood."""
         if not problem.link.likelihood:
             allowed = (
-                "a link whose loss is a likelihood (logistic, Poisson, identity), or one_ucb_glm "
-                "and n_ucb_glm, whose lemma OwnModel needs none"
+                "a link whose loss is a likelihood (logistic, Poisson, identity), or the algorithm "
+                "one_ucb_glm or n_ucb_glm, which needs none"
             )
             raise InvalidInput("link", problem.link, allowed)
 
@@ -190,7 +190,7 @@ class OfuGlbSet(Confidence[HessianMleState]):
         """Return λ, S, 1 + sS, log(N/δ) and the dispersion."""
         problem = setting.problem
         s = problem.link.self_concordance(problem.S)
-        assert s is not None  # the local update refuses a link without
+        assert s is not None  # checked by the local update
         return in_order({
             SET_RIDGE: setting.ridge, SET_BALL: problem.S, CURVATURE: 1.0 + s * problem.S,
             DEPTH: math.log(setting.clients) - math.log(setting.delta),
@@ -207,7 +207,7 @@ class OfuGlbSet(Confidence[HessianMleState]):
 
 @documented(
     returns=SIMULATED,
-    raises="in a run, if the link's loss is no likelihood",
+    raises="in a run, if the link's loss is not a likelihood",
     radius="`OfuGlbSet`",
 )
 def one_ofuglb(
@@ -239,7 +239,7 @@ def one_ofuglb(
 
 
 @documented(
-    raises="in a run, if the link's loss is no likelihood",
+    raises="in a run, if the link's loss is not a likelihood",
     radius="`OfuGlbSet`, with δ/N per client",
 )
 def n_ofuglb(

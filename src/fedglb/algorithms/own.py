@@ -1,4 +1,4 @@
-"""Parts from `"package.module:function"` paths, as files write them."""
+"""Parts from `"package.module:function"` paths in files."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ def is_own(name: object) -> bool:
 
 
 def find(argument: str | Place, name: str) -> Callable[..., Any]:
-    """Import the function or class that a path stands for; errors call the path `argument`."""
+    """Import the function or class of a path; errors name it `argument`."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:
-        allowed = f"a module that can be imported, from where Python looks for it ({_said(error)})"
+        allowed = f"an importable module on Python's path ({_text_of(error)})"
         raise InvalidInput(argument, name, allowed) from error
     for key in path.split("."):
         if not hasattr(found, key):
             known = [each for each in vars(found) if not each.startswith("_")]
             near = names_near(key, known).rpartition("; ")[2] if known else ""
             hint = f"; {near}" if near.startswith("did you mean") else ""
-            raise InvalidInput(argument, name, f"a function that {module} has{hint}")
+            raise InvalidInput(argument, name, f"a function in {module}{hint}")
         found = getattr(found, key)
     if not callable(found):
-        allowed = "a function or class, which is called with the other keys of the table"
+        allowed = "a function or class, to call with the other keys of the table"
         raise InvalidInput(argument, name, allowed)
     checked: Callable[..., Any] = found
     return checked
 
 
-@functools.cache  # a sweep asks once per configuration
+@functools.cache  # a sweep calls it once per configuration
 def takes(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the parameters that a function takes by keyword, with their defaults.
 
@@ -69,7 +69,7 @@ def check_options(
     """Raise unless `name` takes all options, and those of `known` without a default are given."""
     for key, value in options.items():
         if key not in known:
-            allowed = f"only parameters that {name} takes: {', '.join(known) or 'none'}"
+            allowed = f"only parameters of {name}: {', '.join(known) or 'none'}"
             raise InvalidInput(str(key), value, allowed)
     for key, default in known.items():
         if default is inspect.Parameter.empty and key not in options:
@@ -80,8 +80,8 @@ def check_options(
 def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], example: str) -> T:
     """Call the function of a path, and check that it returns a `kind`.
 
-    Errors about the function name `argument`, those about an option the option alone; `example`
-    shows how such an object is made.
+    Errors about the function name `argument`, errors about an option only the option; `example`
+    shows how to create such an object.
     """
     function = find(argument, name)
     check_options(name, options, takes(function))
@@ -90,7 +90,7 @@ def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], 
     except InvalidInput:
         raise
     except Exception as error:
-        allowed = f"a function that runs with {dict(options)!r} ({_said(error)})"
+        allowed = f"a function that runs with {dict(options)!r} ({_text_of(error)})"
         raise InvalidInput(argument, name, allowed) from error
     if isinstance(made, kind):
         return made
@@ -99,5 +99,5 @@ def call(argument: Place, name: str, options: Mapping[str, Any], kind: type[T], 
     raise InvalidInput(argument, name, allowed)
 
 
-def _said(error: Exception) -> str:
+def _text_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"

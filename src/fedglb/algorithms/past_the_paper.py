@@ -1,7 +1,7 @@
 """Past the paper: `fedglb_iterate`, `fedglb_mix`, `fedglb_auto` and `fedglb_private`.
 
 The first repairs FedGLB-UCB for real data, the second is proven without a multiplier, the third
-needs nothing to be chosen, the fourth takes each sample in once, with privacy if wanted.
+needs no tuning, the fourth uses each sample once, optionally with privacy.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def fedglb_iterate(
 ) -> Algorithm:
     """FedGLB-UCB around the Newton iterate, with a trigger that counts a client's own samples.
 
-    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples")``, which repairs what
-    costs FedGLB-UCB most where a few dozen samples tell all: a radius that is too large right
-    after an update, around a centre that is shrunk, and at most one update in each step.
+    It is ``fedglb_ucb(threshold, confidence=Iterate(), clock="own samples")``, which repairs the
+    main losses of FedGLB-UCB if a few dozen samples suffice: a radius that is too large right after
+    an update, a shrunk centre, and at most one update per step.
 
     References
     ----------
@@ -56,13 +56,13 @@ def fedglb_iterate(
 
 
 @documented(
-    raises="when a run starts, if the link's loss is no likelihood (probit)",
+    raises="when a run starts, if the link's loss is not a likelihood (probit)",
     choice=(
-        "Which arm is played. None (default): `Ucb`, the arm of the largest upper confidence "
+        "The choice of an arm. None (default): `Ucb`, the arm of the largest upper confidence "
         "bound, for which the sets are meant."
     ),
     clock=(
-        'What the trigger multiplies the gain by: "steps" since the last update (default), or '
+        'The trigger\'s factor on the gain: "steps" since the last update (default), or '
         'the client\'s "own samples" since then.'
     ),
     solver=(
@@ -86,9 +86,9 @@ def fedglb_mix(
 ) -> Algorithm:
     """FedGLB with the sets of likelihood-ratio mixtures: proven radii without a multiplier.
 
-    Clients learn by the exact minimum of their loss linearised at the last shared model. A
-    client asks for a global update when its Hessian has gained enough; an update is one exchange
-    of messages, most of the time. There is no c_μ, no R (but for the identity link) and no
+    Clients learn by the exact minimum of their loss linearised at the last shared model. A client
+    requests a global update when its Hessian has gained enough; an update is usually one exchange
+    of messages. There is no c_μ, no R (except for the identity link) and no
     multiplier; S enters the radius weakly.
 
     References
@@ -121,9 +121,9 @@ def fedglb_mix(
         "D ≥ 0 of the event trigger: the smaller, the more global updates. Their number grows "
         "about like the square root of the number of samples over D."
     ),
-    choice="Which arm is played. None (default): `Bayes`.",
+    choice="The choice of an arm. None (default): `Bayes`.",
     clock=(
-        'What the trigger multiplies the gain by: the client\'s "own samples" since the last '
+        "The trigger's factor on the gain: the client's \"own samples\" since the last "
         'update (default), or the "steps" since then.'
     ),
     solver=(
@@ -146,10 +146,10 @@ def fedglb_auto(
     privacy: GaussianMechanism | None = None,
     confidence: Confidence[Any] | None = None,
 ) -> Algorithm:
-    """FedGLB for applications: no S, no c_μ, no R and no exploration to be chosen.
+    """FedGLB for applications: no S, c_μ, R or exploration to choose.
 
     Clients learn as in `fedglb_mix`. Arms are chosen by a quantile of the posterior, and the
-    ridge follows from the data at each global update. Nothing is proven of its regret.
+    ridge follows from the data at each global update. Its regret is not proven.
 
     References
     ----------
@@ -178,28 +178,25 @@ def fedglb_auto(
 
 @documented(
     raises="when a run starts, if rewards have no bound and `privacy` has no `reward_limit`",
-    updates="B, the number of updates; with privacy, of releases that the noise is made for.",
+    updates="B, the number of updates; with privacy, the number of releases.",
     first=(
-        "The step of the first update, in a federation the second. None (default): where the "
-        "sums are about as large as the noise in them."
+        "The step of the first update, in a federation the second. None (default): when the "
+        "sums are about as large as their noise."
     ),
     privacy="``fg.GaussianMechanism(epsilon, delta)``; None (default): no noise.",
     growth=(
-        "How much later each update is than the one before, a factor > 1. None (default): "
+        "The factor > 1 between the times of two updates. None (default): "
         "such that the updates fill the horizon. A federation needs `first` and `growth`."
     ),
     confidence=(
         "The radius. None (default): one standard deviation of the Laplace posterior, the "
-        "noise of privacy in it; nothing is proven then. ``fg.OnePassRadius()`` is the proven "
+        "noise of privacy included; it is not proven. ``fg.OnePassRadius()`` is the proven "
         "set: without noise `Ucb` by it has no more regret than the default, with much noise "
         "several times as much; with ``choice=fg.Certified(fg.Bayes())`` it only limits what "
-        "the default may play. ``fg.Fixed(alpha)`` is a constant."
+        "the default may choose. ``fg.Fixed(alpha)`` is a constant."
     ),
-    choice="Which arm is played. None (default): `Bayes`; with a `confidence` of yours, `Ucb`.",
-    delta=(
-        "δ, the probability with which some confidence set may fail, in (0, 1): not the δ of "
-        "`privacy`."
-    ),
+    choice="The choice of an arm. None (default): `Bayes`; with a `confidence`, `Ucb`.",
+    delta=("δ, the failure probability of all confidence sets, in (0, 1): not the δ of `privacy`."),
 )
 def fedglb_private(
     updates: int,
@@ -211,12 +208,12 @@ def fedglb_private(
     ridge: float = 1.0,
     delta: float = 0.01,
 ) -> Algorithm:
-    """FedGLB with updates that take each sample in once, on a schedule known in advance.
+    """FedGLB with updates that use each sample once, on a schedule known in advance.
 
-    At each update a client sends d + d(d+1)/2 numbers and gets a model: sums over all clients are
-    all that the coordinator needs. Between updates clients play the shared model and nothing
-    else. So noise in these sums makes it differentially private for every user, and secure sums
-    hide each client's own from the coordinator.
+    At each update a client sends d + d(d+1)/2 numbers and gets a model: the coordinator needs only
+    sums over all clients. Between updates clients play only the shared model. So noise in these
+    sums makes it differentially private for every user, and secure sums hide each client's own
+    from the coordinator.
 
     References
     ----------

@@ -32,8 +32,8 @@ app.add_typer(federation.app, name="federation")
 app.add_typer(agent.app, name="agent")
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"fedglb {__version__}")
         raise typer.Exit
 
@@ -52,7 +52,7 @@ def _top(
 
 def main() -> None:
     """Run the command line; bad input is one line on standard error and exit code 2."""
-    sys.path.append(os.getcwd())  # a file may name functions of modules that lie here
+    sys.path.append(os.getcwd())  # experiment files may name functions in local modules
     try:
         app()
     except InvalidInput as error:

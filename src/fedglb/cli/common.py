@@ -1,4 +1,4 @@
-"""What several commands share: options, durations, and how an answer or an event is printed."""
+"""Shared by several commands: options, durations, printing of answers and events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CopyFile: TypeAlias = Annotated[
     Path, typer.Argument(metavar="COPY.db", help="The copy: a new file.")
 ]
 OperatorFolder: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="FOLDER", help="The operator's folder, as `init` made it.")
+    Path, typer.Argument(metavar="FOLDER", help="The operator's folder, as made by `init`.")
 ]
 CoordinatorFolder: TypeAlias = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="The operator's folder, or the coordinator's.")
@@ -40,7 +40,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def in_panel(panel: str) -> Callable[..., Any]:
-    """Return a function that makes options of one panel of the help."""
+    """Return a function that makes the options of one help panel."""
 
     def option(text: str, default: str | None = None) -> Any:
         return typer.Option(help=text, rich_help_panel=panel, show_default=default or True)
@@ -64,7 +64,7 @@ def print_json(answer: object) -> None:
 
 
 def print_event(kind: str, text: str, facts: Mapping[str, object], as_json: bool) -> None:
-    """Print an event of a service, at once."""
+    """Print an event of a service, unbuffered."""
     now = time.time()
     if as_json:
         print_json({"event": kind, "text": text, "time": now, **finite(facts)})

@@ -23,19 +23,18 @@ def fetch_data(
         str, typer.Argument(metavar="NAME", help=f"{', '.join(DATASETS)}, or all of them: all.")
     ],
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Download again, even if it is here.")
+        bool, typer.Option("--refresh", help="Download again, even if the file exists.")
     ] = False,
 ) -> None:
-    """Fetch a data set's raw file, unless it is on this machine; print its path.
+    """Print the path of a data set's raw file; download the file if it is missing.
 
-    It is looked for in the folder named by the environment variable FEDGLB_DATA (there it may be
-    compressed, .xz or .gz), then in the cache folder; if it is in neither, it is downloaded to the
-    cache folder.
+    It is looked for in the folder $FEDGLB_DATA (there it may be compressed, .xz or .gz), then in
+    the cache folder; a missing file is downloaded to the cache folder.
 
     Example: fedglb data fetch magic
     """
     one_of("NAME", name, (*DATASETS, "all"))
-    with _telling() as say:
+    with _spinner() as say:
         for each in DATASETS if name == "all" else [name]:
             typer.echo(fetch(each, say, refresh))
 
@@ -47,7 +46,7 @@ def list_data(as_json: Json = False) -> None:
     Example: fedglb data list --json
     """
     rows = []
-    with _telling() as say:
+    with _spinner() as say:
         for dataset in DATASETS.values():
             path = find(dataset.name, say)
             rows.append((dataset, None if path is None else str(path)))
@@ -63,7 +62,7 @@ def list_data(as_json: Json = False) -> None:
     for dataset, where in rows:
         table.add_row(
             dataset.name, f"{dataset.rows:,}", str(dataset.dim), dataset.licence,
-            where or f"not here: fedglb data fetch {dataset.name}",
+            where or f"missing: fedglb data fetch {dataset.name}",
         )  # fmt: skip
     console().print(table, soft_wrap=False)
 
@@ -77,7 +76,7 @@ def _plain(dataset: Dataset, path: str | None) -> dict[str, str | int | None]:
 
 
 @contextmanager
-def _telling() -> Iterator[Progress]:
+def _spinner() -> Iterator[Progress]:
     """Give a function that writes a line to standard error; a terminal shows a spinner."""
     errors = console(stderr=True)
     with errors.status("reading the files"):

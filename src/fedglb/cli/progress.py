@@ -33,7 +33,7 @@ def announce_compilation() -> None:
 
 @contextmanager
 def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
-    """Give a function to call with the number of steps done; draw a bar on a terminal."""
+    """Yield a function to call with the number of steps done; draw a bar on a terminal."""
     announce_compilation()
     with bar(title) as draw:
         yield lambda done: draw(done, steps, f"step {done}/{steps}")
@@ -41,7 +41,7 @@ def progress(title: str, steps: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def view() -> Iterator[Callable[[str, SweepStatus | None], None]]:
-    """Give a function to call with what is being done and, for a sweep, how far it is."""
+    """Yield a function that shows the current task and, for a sweep, its status."""
     console = Console(stderr=True, markup=False, emoji=False)
     announce_compilation()
     if console.is_terminal:
@@ -60,16 +60,16 @@ def view() -> Iterator[Callable[[str, SweepStatus | None], None]]:
 
 
 class _Lines:
-    """A line when something begins, and one every 30 s while it goes on."""
+    """A line when a task begins, and one every 30 s while it runs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._title, self._status = "", ""
         self._since = self._last = time.monotonic()
-        self._lock = threading.Lock()  # a sweep tells from its own thread
+        self._lock = threading.Lock()  # a sweep reports from another thread
 
     def tell(self, title: str, status: SweepStatus | None) -> None:
-        """Take note of what is being done and how far it is."""
+        """Set the current task and its status."""
         with self._lock:
             if status is None:
                 self._print(title)
@@ -81,7 +81,7 @@ class _Lines:
 
     @contextmanager
     def breathing(self) -> Iterator[None]:
-        """Write lines also while there is no news: a search has no status for minutes."""
+        """Also write lines without a new status: a search has none for minutes."""
         over = threading.Event()
 
         def look() -> None:

@@ -19,7 +19,7 @@ from fedglb.studies import SweepFailed
 _INTERRUPTED = 130
 _OPTIONS = {"folder": "--out", "jobs": "--jobs", "cluster": "--cluster", "profile": "--profile"}
 _FEDERATION = ("nats", "cryptography")
-_KEPT = "what is finished is kept, and the same command resumes"
+_KEPT = "finished runs are kept; the same command resumes"
 
 
 @contextmanager
@@ -28,8 +28,8 @@ def report_errors(
 ) -> Iterator[None]:
     """Report errors raised inside; `InvalidInput` names the option and goes to `main`.
 
-    `place` is the folder of a sweep, which can be resumed after an error or Ctrl-C; `if_open` says
-    what to do if another process has the agent's or coordinator's file open; `names` maps an
+    `place` is the folder of a sweep, which can be resumed after an error or Ctrl-C; `if_open` is
+    the remedy if another process has the agent's or coordinator's file open; `names` maps an
     argument to its name on this command line.
     """
     resume = "" if place is None else f"; {_KEPT}"

@@ -14,7 +14,7 @@ from fedglb.cli.progress import view
 from fedglb.cli.report_errors import fail, report_errors
 from fedglb.errors import InvalidInput
 
-if TYPE_CHECKING:  # matplotlib and what comes with it: only where a report is written
+if TYPE_CHECKING:  # imports matplotlib: only needed to write a report
     from fedglb.studies.report import Report
     from fedglb.studies.run.estimate import StudyEstimate
 
@@ -25,11 +25,11 @@ def reproduce(
         typer.Argument(
             metavar="NAME",
             help="synthetic, covertype, magic, mushroom, solvers; heterogeneity, drift, delay, "
-            "participation; privacy; or a TOML file of your own.",
+            "participation; privacy; or a TOML file.",
         ),
     ],
     full: Annotated[
-        bool, typer.Option("--full", help="The paper's size, instead of a quick look.")
+        bool, typer.Option("--full", help="The paper's size instead of the quick profile.")
     ] = False,
     profile: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def reproduce(
 ) -> None:
     """Reproduce a figure of the paper: data, parameters, runs, figures, report.
 
-    Finished runs are not repeated: a command that was stopped resumes.
+    Finished runs are not repeated: a stopped command resumes.
 
     Example: fedglb reproduce synthetic
     """
@@ -63,7 +63,7 @@ def reproduce(
             typer.echo(find(name).read_text(encoding="utf-8"), nl=False)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            raise InvalidInput("NAME", name, f"a file that can be read: {reason}") from None
+            raise InvalidInput("NAME", name, f"a readable file: {reason}") from None
         return
     if full and profile not in (None, "full"):
         fail("--full and --profile exclude each other", 2)
@@ -118,7 +118,7 @@ def _answer(made: Report, *, as_json: bool) -> None:
 
 
 def _lines(made: StudyEstimate, folder: str) -> Iterator[str]:
-    """Yield what a study would take: runs, search, time and disk."""
+    """Yield a study's estimate: runs, search, time and disk."""
     yield (
         f"{made.name}, profile {made.profile}: {made.configurations} configurations × "
         f"{made.seeds} seeds = {made.runs:,} runs of {made.interactions:,} interactions"

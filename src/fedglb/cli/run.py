@@ -1,7 +1,7 @@
 """`fedglb run`: one algorithm on one environment.
 
-What an algorithm, its environment and the run take is given as key=value. A value is what an
-experiment's file has for the key; a dot leads into a table: `solver=agd solver.rounds=20`.
+Parameters of the algorithm, its environment and the run are key=value pairs. Values are written as
+in an experiment's file; a dot leads into a table: `solver=agd solver.rounds=20`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from fedglb.privacy import PrivacyStatement
 from fedglb.problem_table import ProblemTable
 from fedglb.simulation import ENGINES, EngineName, Run, simulate
 
-#: Keys of the problem, the environment and the run: the default, and what they mean.
+#: Keys of the problem, the environment and the run: default and meaning.
 _KEYS: dict[str, tuple[Any, str]] = {
     "link": ("logistic", f"The link of the rewards: {', '.join(LINKS)}."),
     "dim": (10, "d, the features of an arm."),
     "radius": (1.0, "S, the bound on ‖θ*‖."),
-    "noise": (None, "R; by default the link's own, which Poisson has not."),
+    "noise": (None, "R; by default the link's own; required for Poisson."),
     "curvature": (None, "c_μ; by default the link's infimum on the ball."),
     "clients": (20, "N."),
-    "arms": (25, "K, the arms on offer in each step."),
+    "arms": (25, "K, the arms per step."),
     "horizon": (500, "T, the steps."),
 }
-#: Defaults for parameters that have none in Python.
+#: Defaults for parameters that are required in Python.
 _REQUIRED = {"threshold": 10.0, "updates": 20}
 _FLOATS = ("radius", "noise", "curvature")
-#: Names that a key takes, for completion.
+#: The possible values of keys with named values, for completion.
 _VALUES: dict[str, Iterable[str]] = {
     "solver": SOLVERS, "choice": CHOICES, "confidence": RADII, "link": LINKS,
     "clock": get_args(Clock),
@@ -99,7 +99,7 @@ def run(
         bool, typer.Option("--help", help="Show this message or, with ALGORITHM, its keys.")
     ] = False,
 ) -> None:
-    """Run one algorithm on the paper's synthetic problem and print what it cost.
+    """Run one algorithm on the paper's synthetic problem and print regret and communication.
 
     Example: fedglb run fedglb-ucb threshold=10 solver=newton exploration=0.1 clients=50 --seed 1
 
@@ -167,7 +167,7 @@ def _value(text: str) -> Any:
 
 
 def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
-    """Build the preset; what it needs and is not given has a default here."""
+    """Build the preset; its required parameters have defaults here."""
     for key, default in parameters(name).items():
         if default is inspect.Parameter.empty:
             given.setdefault(key, _REQUIRED[key])
@@ -181,13 +181,13 @@ def _algorithm(name: str, given: dict[str, Any]) -> Algorithm:
 
 
 def _show_keys(algorithm: str) -> None:
-    """Print what a preset does, and its keys with their defaults."""
+    """Print a preset's description and its keys with their defaults."""
     text = inspect.cleandoc(ALGORITHMS[algorithm].__doc__ or "")
     summary = text.partition("\n\nParameters\n")[0].split("\n\n")
     out = console()
     out.print("\n\n".join(" ".join(each.split()) for each in summary), "\n", soft_wrap=False)
     explained = dict(re.findall(r"^(\w+)\n((?:    .+\n)+)", text, flags=re.MULTILINE))
-    table = Table("key", "default", "what it is", show_lines=False, box=None)
+    table = Table("key", "default", "meaning", show_lines=False, box=None)
     for key, default in parameters(algorithm).items():
         shown = _REQUIRED[key] if default is inspect.Parameter.empty else default
         said = " ".join(explained.get(key, "").split())
@@ -208,10 +208,10 @@ def _plain(result: Run) -> dict[str, Any]:
     }
 
 
-def _statement(said: PrivacyStatement) -> dict[str, Any]:
-    """Return what is private about a run, without the plan of its noise."""
-    facts = {field.name: getattr(said, field.name) for field in dataclasses.fields(said)}
-    return {**{k: v for k, v in facts.items() if k != "plan"}, "spent": said.spent()}
+def _statement(found: PrivacyStatement) -> dict[str, Any]:
+    """Return a run's privacy statement without its noise plan."""
+    facts = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+    return {**{k: v for k, v in facts.items() if k != "plan"}, "spent": found.spent()}
 
 
 def _show(result: Run) -> None:

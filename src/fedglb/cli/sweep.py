@@ -29,14 +29,14 @@ def sweep(
     ] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="How many (10), or which (3,7).", show_default="the file's"),
+        typer.Option(help="Their number (10), or a list (3,7).", show_default="the file's"),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file, list what it would run.")
+        bool, typer.Option("--dry-run", help="Check the file and list its runs; run nothing.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run algorithms × parameter grids × seeds; a sweep that was stopped resumes.
+    """Run algorithms × parameter grids × seeds; a stopped sweep resumes.
 
     Example: fedglb sweep experiments/small.toml --jobs 2
     """
@@ -61,7 +61,7 @@ def _seeds(text: str | None) -> int | list[int] | None:
     try:
         return [int(part) for part in text.split(",")] if "," in text else int(text)
     except ValueError:
-        allowed = "their number, such as 10, or a list, such as 3,7"
+        allowed = "the number of seeds, such as 10, or a list, such as 3,7"
         raise InvalidInput("--seeds", text, allowed) from None
 
 
@@ -70,7 +70,7 @@ def summarise(runs: pl.DataFrame) -> pl.DataFrame:
 
     With fewer than 5 seeds it has no standard error, median and number of stuck runs.
     """
-    from fedglb.studies.report.summary import spread  # and SciPy: only where there is a result
+    from fedglb.studies.report.summary import spread  # imports SciPy: only needed for results
 
     return (
         runs.group_by("label", maintain_order=True)
@@ -126,12 +126,12 @@ def _show(result: SweepResult, summary: pl.DataFrame, folder: Path) -> None:
     for column in ("regret", *more, "transfers", "scalars"):
         table.add_column(column, justify="right", no_wrap=True)
     for row in summary.to_dicts():
-        said = []
+        spread = []
         if more:
-            said = [f"{row[key]:,.1f}" for key in ("standard_error", "median")]
-            said.append(str(row["stuck"]))
+            spread = [f"{row[key]:,.1f}" for key in ("standard_error", "median")]
+            spread.append(str(row["stuck"]))
         table.add_row(
-            row["label"], f"{row['regret']:,.1f}", *said,
+            row["label"], f"{row['regret']:,.1f}", *spread,
             f"{row['transfers']:,.0f}", f"{row['scalars']:,.0f}",
         )  # fmt: skip
     console().print(table, soft_wrap=False)

@@ -11,10 +11,10 @@ from fedglb.kernels.cache import cache, counts
 
 
 def warm_up(as_json: Json = False) -> None:
-    """Compile all kernels that are not compiled yet, and say where they are kept.
+    """Compile all kernels that are not compiled yet; print the cache folder.
 
-    Once per machine and user, or once in an image: then nothing is compiled when an application
-    starts. They are kept in the folder NUMBA_CACHE_DIR, or else in the user's cache folder.
+    Run once per machine and user, or once in an image: then applications start without compiling.
+    The cache folder is NUMBA_CACHE_DIR, or else a folder in the user's cache folder.
 
     Example: NUMBA_CACHE_DIR=/opt/kernels fedglb warm-up
     """
@@ -31,6 +31,6 @@ def warm_up(as_json: Json = False) -> None:
     if as_json:
         print_json({"folder": place.folder, "compiled": new, "already": known, "bytes": size})
         return
-    what = f"compiled {new} kernels, {known} were there already" if new else "all are there"
+    what = f"compiled {new} kernels, {known} exist already" if new else "all are there"
     console().print(f"{what} ({new + known} in all)")
     console().print(f"The kernels: {place.folder} ({size / 1e6:.1f} MB)")

@@ -1,4 +1,4 @@
-"""Where arms and rewards come from: the interface."""
+"""The interface of environments."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fedglb.kernels.draw import longest_arm
 from fedglb.problem import Problem
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
-#: How many numbers the arms of a block may hold: enough of them to draw fast, few enough to fit
-#: in the cache of a small machine.
+#: The number of floats in the arms of a block: enough for fast drawing, few enough for the cache of
+#: a small machine.
 BLOCK_NUMBERS = 2_000_000
 
 _LARGEST = float(np.finfo(np.float64).max)
 
-#: What random numbers are drawn for.
+#: The purposes of random numbers.
 Role: TypeAlias = Literal[
     "parameter", "arms", "noise", "clients", "drift", "delays", "participation"
 ]
@@ -29,7 +29,7 @@ Role: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class Block:
-    """Several steps of a run, s of them: what each client is offered, and what it would earn.
+    """Several steps (s) of a run: the arms offered to each client, and their rewards.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ class Block:
         Mean reward of each arm, shape (s, N, K).
     uniforms
         Numbers in [0, 1), shape (s, N), one per step and client, from which the link draws the
-        reward; None where `rewards` are given.
+        reward; None with `rewards`.
     rewards
-        The reward that each arm would give, shape (s, N, K); None where `uniforms` are given.
+        The reward that each arm would give, shape (s, N, K); None with `uniforms`.
     active
         Which clients act in each step, bool of shape (s, N); None: all of them.
     delays
-        How many steps later each reward becomes known, whole numbers of shape (s, N), at most the
-        environment's `longest_delay`; None: in the step of the choice.
+        The delay of each reward in steps, whole numbers of shape (s, N), at most the environment's
+        `longest_delay`; None: no delays.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Block:
     delays: IntArray | None = None
 
     def checked(self, problem: Problem, clients: int) -> Block:
-        """Return the block as engines play it, if they can.
+        """Check the block and return it in the layout of the engines.
 
         All numbers are float64, and arms lie in memory as (s, N, d, K), whatever their order was.
 
@@ -88,14 +88,14 @@ class Block:
         Raises
         ------
         InvalidInput
-            Where a shape or a value is wrong.
+            If a shape or a value is invalid.
         """
         arms = _as_played(self.arms, (None, clients, None, problem.dim))
         offered = arms.shape[:3]
         means = shaped("means", self.means, offered)
         if (self.uniforms is None) == (self.rewards is None):
             given = "none" if self.uniforms is None else "both"
-            allowed = "exactly one of them: uniforms (T, N), or rewards (T, N, K)"
+            allowed = "exactly one of uniforms (T, N) and rewards (T, N, K)"
             raise InvalidInput("uniforms and rewards", given, allowed)
         uniforms = rewards = None
         if self.uniforms is not None:
@@ -139,14 +139,14 @@ def in_range(name: str, values: FloatArray, problem: Problem) -> None:
 
 
 class Environment(ABC):
-    """A source of arms and rewards for N clients; derive from it to make your own.
+    """A source of arms and rewards for N clients; the base of custom environments.
 
     A subclass sets the three attributes and has the methods `parameter` and `blocks`.
 
     Attributes
     ----------
     problem
-        What is known about the rewards.
+        The problem.
     clients
         N, the number of clients.
     arms
@@ -186,7 +186,7 @@ class Environment(ABC):
 
     @property
     def longest_delay(self) -> int:
-        """The most steps after which a reward becomes known; 0: each in the step of its choice."""
+        """The maximum delay of a reward in steps; 0: no delays."""
         return 0
 
     @abstractmethod
@@ -201,7 +201,7 @@ class Environment(ABC):
         Returns
         -------
         array or None
-            θ*, shape (d,); None where it is not known.
+            θ*, shape (d,); None if unknown.
         """
 
     def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray | None:
@@ -214,12 +214,12 @@ class Environment(ABC):
         first
             The first of the steps.
         steps
-            s, how many there are.
+            s, their number.
 
         Returns
         -------
         array or None
-            Shape (s, N, d); `parameter` for all, unless a subclass says otherwise.
+            Shape (s, N, d); `parameter` for all, unless a subclass overrides it.
         """
         theta = self.parameter(seed)
         if theta is None:
@@ -227,11 +227,11 @@ class Environment(ABC):
         return np.broadcast_to(theta, (steps, self.clients, theta.size))
 
     def described(self) -> str:
-        """Return what results call the environment: the name of its class."""
+        """Return the environment's name in results: its class name."""
         return type(self).__name__
 
     def facts(self) -> dict[str, Any]:
-        """Return what results say about where the data came from: values that JSON has."""
+        """Return the origin of the data for results, as JSON values."""
         return {}
 
     @abstractmethod
@@ -269,7 +269,7 @@ class Environment(ABC):
         Raises
         ------
         InvalidInput
-            Where an engine cannot play a block, or a step is missing or comes twice.
+            If a block is invalid, or a step is missing or repeated.
         """
         done = 0
         for block in self.blocks(horizon, seed):
@@ -288,7 +288,7 @@ class Environment(ABC):
             raise InvalidInput("blocks", f"steps up to {done}", f"all steps up to {horizon}")
 
     def block_steps(self) -> int:
-        """Return how many steps a block has, at most."""
+        """Return the maximum number of steps per block."""
         return max(1, BLOCK_NUMBERS // (self.clients * self.arms * self.problem.dim))
 
 

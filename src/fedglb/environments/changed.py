@@ -1,4 +1,4 @@
-"""An environment that is another one with one thing changed."""
+"""The base of environments that change another one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from fedglb.typing import FloatArray
 class Changed(Environment):
     """Another environment, with its blocks changed. Subclasses are frozen dataclasses.
 
-    The first field is `env`, the environment that is changed; everything that a subclass does not
-    say is as it is there.
+    The first field is `env`, the environment to change; attributes that a subclass does not
+    override are those of `env`.
     """
 
     env: Environment
@@ -31,12 +31,12 @@ class Changed(Environment):
         while isinstance(inner, Changed):
             if type(inner) is type(self):
                 name = type(self).__name__
-                raise InvalidInput("env", self.env.described(), f"one without {name} in it")
+                raise InvalidInput("env", self.env.described(), f"no {name} in it")
             inner = inner.env
 
     @property
     def problem(self) -> Problem:  # type: ignore[override]
-        """What is known about the rewards."""
+        """The problem."""
         return self.env.problem
 
     @property
@@ -56,7 +56,7 @@ class Changed(Environment):
 
     @property
     def longest_delay(self) -> int:
-        """The most steps after which a reward becomes known."""
+        """The maximum delay of a reward in steps."""
         return self.env.longest_delay
 
     def parameter(self, seed: int) -> FloatArray | None:
@@ -68,16 +68,16 @@ class Changed(Environment):
         return self.env.parameters(seed, first, steps)
 
     def described(self) -> str:
-        """Return what results call the environment, with the numbers of what is changed."""
+        """Return the environment's name in results, with the parameters of the change."""
         said = [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)[1:]]  # type: ignore[arg-type]
         return f"{type(self).__name__}({', '.join([self.env.described(), *said])})"
 
     def facts(self) -> dict[str, Any]:
-        """Return what results say about where the data came from: values that JSON has."""
+        """Return the origin of the data for results, as JSON values."""
         return self.env.facts()
 
     def block_steps(self) -> int:
-        """Return how many steps a block has, at most."""
+        """Return the maximum number of steps per block."""
         return self.env.block_steps()
 
     @abstractmethod
@@ -102,14 +102,14 @@ class Changed(Environment):
             yield change(block)
 
     def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
-        """Yield `blocks(horizon, seed)`: what is changed was checked, and the change fits it."""
+        """Yield `blocks(horizon, seed)`: `env` is checked, and the change keeps it valid."""
         yield from self.blocks(horizon, seed)
 
 
 def check_model(env: Environment) -> None:
     """Raise unless the environment has a θ that can be changed."""
     if env.parameters(0) is None:
-        allowed = "one with a true θ, such as fg.Synthetic: rewards from data follow no θ"
+        allowed = "an environment with a true θ, such as fg.Synthetic: data has none"
         raise InvalidInput("env", env.described(), allowed)
 
 
@@ -127,17 +127,17 @@ def means_under(link: Link, block: Block, theta: FloatArray) -> FloatArray:
 
 
 def check_means(env: Environment, block: Block, seed: int) -> None:
-    """Raise unless the mean rewards of a block are those of the environment's θ, and are drawn."""
+    """Raise unless a block draws its rewards from the means μ(xᵀθ)."""
     one = Block(block.first, block.arms[:1], block.means[:1])
     theta = env.parameters(seed, block.first)
     assert theta is not None
     if block.rewards is not None:
-        given = "an environment that gives rewards"
+        given = "an environment with fixed rewards"
     elif not np.allclose(means_under(env.problem.link, one, theta), one.means, 1e-6, 1e-9):
         given = f"{env.described()}, whose means are not μ(xᵀθ)"
     else:
         return
-    allowed = "one whose rewards are drawn from the means μ(xᵀθ), such as fg.Synthetic"
+    allowed = "an environment with rewards from means μ(xᵀθ), such as fg.Synthetic"
     raise InvalidInput("env", given, allowed)
 
 

@@ -22,9 +22,9 @@ class Classification(Environment):
     In centroid mode an arm is the centroid of a cluster, and its reward is Bernoulli with the
     cluster's rate of label 1, whatever the link. In member mode an arm is a row of a cluster,
     drawn uniformly for each step and client, and its reward is the label of that row. The regret
-    of a choice is the highest mean reward on offer less that of the arm chosen: of rates in
-    centroid mode, of labels in member mode, where a learner that sees the rows can tell those
-    of one cluster apart.
+    of a choice is the highest mean reward on offer minus the chosen one: of rates in
+    centroid mode, of labels in member mode, where a learner that sees the rows can tell rows of
+    one cluster apart.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Classification(Environment):
     data
         The clusters, from `fg.clustered`.
     offered
-        How many clusters each client is offered in each step, drawn without replacement; None:
+        Number of clusters offered to each client in each step, drawn without replacement; None:
         all of them.
 
     Attributes
@@ -46,7 +46,7 @@ class Classification(Environment):
     Raises
     ------
     InvalidInput
-        Where the problem does not fit the data.
+        If the problem does not fit the data.
 
     References
     ----------
@@ -74,7 +74,7 @@ class Classification(Environment):
         integer("clients", self.clients)
         instance("data", self.data, Clustered, "fg.clustered('magic')")
         if self.problem.dim != self.data.dim:
-            allowed = f"{self.data.dim}, the data's: fg.Problem(dim=data.dim)"
+            allowed = f"{self.data.dim}, the dim of the data: fg.Problem(dim=data.dim)"
             raise InvalidInput("problem.dim", self.problem.dim, allowed)
         link = self.problem.link
         if not (link.support[0] <= 0.0 and link.support[1] >= 1.0):
@@ -90,7 +90,7 @@ class Classification(Environment):
         return None
 
     def facts(self) -> dict[str, Any]:
-        """Return where the data came from and how arms were made of it: values that JSON has."""
+        """Return the origin of the data and of the arms, as JSON values."""
         return {**self.data.facts(), "offered": self.arms}
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:
@@ -121,7 +121,7 @@ class Classification(Environment):
         return np.sort(order[..., : self.arms], axis=-1)
 
     def _rows(self, uniforms: FloatArray, chosen: IntArray) -> IntArray:
-        """Return a row of each chosen cluster; numbers in [0, 1) say which."""
+        """Return a row of each chosen cluster; chosen by numbers in [0, 1)."""
         assert self.data.offsets is not None
         sizes = self.data.sizes[chosen]
         # A product that rounds up to the size would be the next cluster's first row.

@@ -22,16 +22,16 @@ from fedglb.errors import InvalidInput, instance, integer, one_of
 from fedglb.io.atomic import atomic_write, user_cache
 from fedglb.typing import FloatArray, IntArray
 
-#: What an arm is: the centroid of a cluster, or one of its rows.
+#: An arm is the centroid of a cluster, or one of its rows.
 Mode: TypeAlias = Literal["centroid", "member"]
 #: Which columns of a table are features: all of them, or those that hold numbers.
 Columns: TypeAlias = Literal["all", "numeric"]
-#: What an arm's coordinates are: features, or those within the span of all arms.
+#: An arm's coordinates: features, or coordinates within the span of all arms.
 Axes: TypeAlias = Literal["features", "arms"]
 
-SAMPLE = 50_000  # rows that k-means is fitted on, at most
+SAMPLE = 50_000  # maximum number of rows for k-means
 STARTS = 4  # of k-means; the best one is taken
-KEPT = 4  # results that a process keeps in memory, at most
+KEPT = 4  # maximum results in a process's memory
 _kept: dict[tuple[Any, ...], Clustered] = {}
 
 
@@ -52,7 +52,7 @@ class Clustered:
     seed
         Seed of k-means and of the sample it was fitted on.
     feature_map
-        How arms are made of raw columns.
+        The map from raw columns to arms.
     rates
         Mean label of each cluster, shape (K,).
     sizes
@@ -102,7 +102,7 @@ class Clustered:
 
     @property
     def dim(self) -> int:
-        """Number d of coordinates of an arm: its features, unless the axes are the arms' own."""
+        """Number d of coordinates of an arm: features, or the dimension of the arms' span."""
         placed = self.members if self.arms is None else self.arms
         assert placed is not None
         return int(placed.shape[1])
@@ -125,7 +125,7 @@ class Clustered:
         }  # fmt: skip
 
     def facts(self) -> dict[str, Any]:
-        """Return what results say about the data: values that JSON has."""
+        """Return the facts about the data for results, as JSON values."""
         return {**self._plain(), "digest": self.digest}
 
     def __eq__(self, other: object) -> bool:
@@ -160,13 +160,13 @@ def clustered(
     Parameters
     ----------
     source
-        "covertype", "magic" or "mushroom", or a table of your own.
+        "covertype", "magic" or "mushroom", or an `fg.Table`.
     clusters
         K, the number of clusters.
     mode
-        "centroid": a cluster is one arm, the mean of its rows; its reward is 1 with the rate of
-        its labels. "member": a cluster offers one of its rows, each time drawn again; the reward is
-        the label of that row.
+        "centroid": a cluster is one arm, the mean of its rows; its reward is Bernoulli with the
+        rate of its labels. "member": a cluster offers one of its rows, drawn each time; the reward
+        is the label of that row.
     constant
         Whether arms have a constant feature (an intercept) besides those of the columns.
     scale
@@ -175,17 +175,16 @@ def clustered(
     seed
         Seed of k-means and of the sample it is fitted on.
     progress
-        Called with a line of text before anything that takes long, and when a file is refused.
+        Called with a line of text before long work, and when a file is refused.
     columns
-        "all", or "numeric": without the categorical ones. For CoverType that leaves its 10
-        continuous features, with which others have tried bandits on it.
+        "all", or "numeric": without the categorical ones. For CoverType that leaves 10 continuous
+        features, which other bandit papers use.
     axes
         "features", or "arms": coordinates within the span of all arms, so that d ≤ K in centroid
-        mode and at most the rank of the rows in member mode. All inner products stay what they are,
-        and with them every choice of an algorithm that starts at 0 with a multiple of the identity,
-        but for two things: a radius that grows with d gets smaller, and so does what is sent. Many
-        times as fast where features are many: Mushroom has 31 coordinates instead of 118, and 86
-        in member mode.
+        mode and at most the rank of the rows in member mode. All inner products stay the same, and
+        so do all choices of an algorithm that starts at 0 with a multiple of the identity, with two
+        exceptions: a radius that grows with d gets smaller, and messages get smaller. Much faster
+        with many features: Mushroom has 31 coordinates instead of 118, and 86 in member mode.
 
     Returns
     -------
@@ -195,9 +194,9 @@ def clustered(
     Raises
     ------
     InvalidInput
-        Where an argument is wrong, or the rows differ too little for this number of clusters.
+        If an argument is invalid, or the rows differ too little for this number of clusters.
     DataUnavailable
-        Where the data set is not on this machine and cannot be downloaded.
+        If the data set is not on this machine and cannot be downloaded.
 
     References
     ----------
@@ -250,10 +249,10 @@ def _numeric(table: Table) -> Table:
 
 
 def _in_their_span(arms: FloatArray) -> FloatArray:
-    """Return the arms in an orthonormal basis of their span: the first arm, then what each adds.
+    """Return the arms in an orthonormal basis of their span, by Gram-Schmidt from the first arm on.
 
-    By Gram and Schmidt, twice: what rounding leaves of the earlier directions goes the second
-    time. An arm that adds less than 1e-9 of its length adds no direction.
+    Two passes: the second removes what rounding leaves of the earlier directions. An arm that adds
+    less than 1e-9 of its length adds no direction.
     """
     basis = np.empty((0, arms.shape[1]))
     for arm in arms:
@@ -301,7 +300,7 @@ def _build(
 def _assignment(
     encoded: FloatArray, clusters: int, seed: int, name: str, progress: Progress | None
 ) -> IntArray:
-    """Return the cluster of each row, read from disk where an earlier call has kept it."""
+    """Return the cluster of each row, read from disk if an earlier call has stored it."""
     method = f"{SAMPLE} {STARTS} {version('scikit-learn')}"
     key = hashlib.sha256(f"{encoded.shape} {clusters} {seed} {method}".encode())
     key.update(encoded.data)
@@ -325,21 +324,21 @@ def _k_means(encoded: FloatArray, clusters: int, seed: int) -> IntArray:
         drawn = np.random.default_rng(seed).choice(len(encoded), SAMPLE, replace=False)
         sample = encoded[np.sort(drawn)]
     model = KMeans(clusters, n_init=STARTS, random_state=seed % 2**32)
-    # One thread: several would add up in another order, and so round differently, every time.
+    # One thread: several would sum in another order, and round differently, every time.
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # empty clusters: an error, below
         assigned = model.fit(sample).predict(encoded).astype(np.int64)
     filled = len(np.unique(assigned))
     if filled < clusters:
-        allowed = f"at most {filled}: the rows differ too little for more, a cluster stays empty"
+        allowed = f"at most {filled}: the rows differ too little for more clusters"
         raise InvalidInput("clusters", clusters, allowed)
     return np.asarray(assigned)
 
 
 def _read(path: Path, rows: int, clusters: int) -> IntArray | None:
-    """Return what is kept, or None where it is missing, damaged or of other data."""
+    """Return the stored clusters, or None if missing, damaged or for other data."""
     try:
-        # From memory, as np.load does not close a file that turns out to be damaged.
+        # From memory, because np.load does not close a damaged file.
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as kept:
             assigned = kept["assigned"]
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):

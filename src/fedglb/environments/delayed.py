@@ -16,13 +16,12 @@ from fedglb.errors import InvalidInput, integer
 class Delayed(Changed):
     """An environment whose rewards come late.
 
-    The reward of a choice in step t becomes known to its client in step t + delay, at the end of
-    the client's turn: its choice of step t + delay is made without it. There it learns, and its
-    trigger sees the number of that step, as with a federation's agent that observes late; several
-    rewards that come in one step are learned in the order of their choices, and then the
-    trigger is looked at once. Rewards come also to a client that does not act in that step. Those
-    due after the last step are never learned. Regret and reward are counted in the step of the
-    choice.
+    The reward of a choice in step t becomes known to its client in step t + delay, after the
+    client's choice of that step. Then the client learns, and its trigger sees that step's number,
+    as in a federation's agent that observes late; several rewards in one step are learned in order
+    of their choices, and then the trigger is checked once. Rewards also arrive at a client that
+    does not act in that step. Rewards due after the last step are never learned. Regret and reward
+    are counted in the step of the choice.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ class Delayed(Changed):
     Raises
     ------
     InvalidInput
-        If `steps` is not allowed.
+        If `steps` is invalid.
 
     Examples
     --------
@@ -56,7 +55,7 @@ class Delayed(Changed):
         given = self.steps
         if isinstance(given, tuple | list):
             if len(given) != 2:
-                raise InvalidInput("steps", given, "a whole number >= 0, or two: (least, most)")
+                raise InvalidInput("steps", given, "a whole number >= 0, or a pair (least, most)")
             least = integer(("steps", 0), given[0], at_least=0)
             object.__setattr__(
                 self, "steps", (least, integer(("steps", 1), given[1], at_least=least))
@@ -70,7 +69,7 @@ class Delayed(Changed):
 
     @property
     def longest_delay(self) -> int:
-        """The most steps after which a reward becomes known."""
+        """The maximum delay of a reward in steps."""
         return self.env.longest_delay + self._range[1]
 
     def changes(self, seed: int) -> Callable[[Block], Block]:

@@ -1,4 +1,4 @@
-"""A world that moves: θ turns while the clients learn."""
+"""Drift: θ turns while the clients learn."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Drifting(Changed):
-    """An environment that moves: θ turns by the same angle in every step.
+    """An environment with drift: θ turns by the same angle in every step.
 
     In step t all parameters are those of `env`, turned by the angle (t − 1)·speed in the plane of
     u = θ/‖θ‖ and v, a unit vector that is drawn uniformly among those orthogonal to u: so θ runs
     on a great circle, ‖θ_{t+1} − θ_t‖ = 2‖θ‖·sin(speed/2), and after π/(2·speed) steps it is
-    orthogonal to where it began. What clients differ in (`fg.Heterogeneous`) turns with it. Arms
+    orthogonal to its start. Clients' differences (`fg.Heterogeneous`) turn with it. Arms
     and noise are those of `env`; mean rewards are μ(xᵀθ) with the θ of the step.
 
     Parameters
     ----------
     env
-        The environment that begins to move; its mean rewards must be μ(xᵀθ), and d ≥ 2.
+        The environment at the start; its mean rewards must be μ(xᵀθ), and d ≥ 2.
     speed
         The angle per step in radians, a number ≥ 0; 0: `env` itself, to the bit.
 
     Raises
     ------
     InvalidInput
-        If `speed` is not allowed, d = 1, or rewards do not come from a θ (`fg.Classification`).
+        If `speed` is invalid, d = 1, or rewards do not come from a θ (`fg.Classification`).
         Where mean rewards turn out not to be μ(xᵀθ), a run raises it.
 
     Notes
     -----
-    `parameter` returns None, as there is no one θ*; `parameters` returns that of any step.
+    `parameter` returns None, because there is no single θ*; `parameters` returns θ of any step.
 
     Examples
     --------
@@ -58,13 +58,13 @@ class Drifting(Changed):
         number("speed", self.speed, at_least=0.0)
         check_model(self.env)
         if self.env.parameter(0) is None:
-            allowed = "one with a common θ, whose direction is where the turn begins"
+            allowed = "an environment with a common θ, the start of the turn"
             raise InvalidInput("env", self.env.described(), allowed)
         if self.problem.dim < 2:
             raise InvalidInput("problem.dim", self.problem.dim, "at least 2, so that θ can turn")
 
     def parameter(self, seed: int) -> FloatArray | None:
-        """Return None: there is no one θ* (but at speed 0)."""
+        """Return None: there is no single θ* (except at speed 0)."""
         return self.env.parameter(seed) if self.speed == 0.0 else None
 
     def parameters(self, seed: int, first: int = 1, steps: int = 1) -> FloatArray:
@@ -72,7 +72,7 @@ class Drifting(Changed):
         theta = self.env.parameters(seed, first, steps)
         common = self.env.parameter(seed)
         assert theta is not None  # it was checked
-        assert common is not None  # nothing inside moves
+        assert common is not None  # nothing inside drifts
         if self.speed == 0.0:
             return theta
         u = common / max(float(np.linalg.norm(common)), 1e-300)

@@ -26,20 +26,20 @@ class Heterogeneous(Changed):
     Parameters
     ----------
     env
-        The environment whose θ is the common one; its mean rewards must be μ(xᵀθ).
+        The environment with the common θ; its mean rewards must be μ(xᵀθ).
     spread
         How much clients differ, a number ≥ 0; 0: `env` itself, to the bit.
 
     Raises
     ------
     InvalidInput
-        If `spread` is not allowed, or rewards do not come from a θ (`fg.Classification`). Where
+        If `spread` is invalid, or rewards do not come from a θ (`fg.Classification`). Where
         mean rewards turn out not to be μ(xᵀθ), a run raises it.
 
     Notes
     -----
-    `parameter` returns the common θ, so the column theta_star_inside of results is about the
-    common one; `parameters` returns every client's.
+    `parameter` returns the common θ, to which the column theta_star_inside of results refers;
+    `parameters` returns every client's.
 
     Examples
     --------

@@ -13,13 +13,13 @@ from fedglb.environments.changed import Changed
 from fedglb.errors import InvalidInput, integer, number
 from fedglb.typing import BoolArray
 
-#: Called as schedule(seed, t): who acts in step t, N values that are true or false.
+#: Called as schedule(seed, t): which clients act in step t, N booleans.
 Participation: TypeAlias = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A schedule from an array: row t − 1 says who acts in step t. Equal if the arrays are."""
+    """A schedule from an array: row t − 1 is for step t. Equal if the arrays are."""
 
     steps: int
     clients: int
@@ -32,7 +32,7 @@ class Rows:
         return cls(steps, clients, np.ascontiguousarray(table).tobytes())
 
     def __call__(self, seed: int, t: int) -> BoolArray:
-        """Return who acts in step t."""
+        """Return which clients act in step t."""
         return np.frombuffer(self.bits, dtype=np.bool_, count=self.clients,
                              offset=(t - 1) * self.clients)  # fmt: skip
 
@@ -47,17 +47,17 @@ class Partial(Changed):
     Parameters
     ----------
     env
-        Any environment. Where it has clients that do not act already, a client acts where both say
-        so.
+        Any environment. If it already has clients that do not act, a client acts where both allow
+        it.
     participation
-        The probability with which a client acts, in (0, 1], independently for each step and
-        client; or who acts: a bool array of shape (T, N), or a function of (seed, t) that returns
+        The probability that a client acts, in (0, 1], independent for each step and client; or
+        the clients that act: a bool array of shape (T, N), or a function of (seed, t) that returns
         N values for step t.
 
     Raises
     ------
     InvalidInput
-        If `participation` is not allowed. What a function returns is checked during the run.
+        If `participation` is invalid. A function's results are checked during the run.
 
     Examples
     --------
@@ -94,14 +94,14 @@ class Partial(Changed):
 
     @property
     def horizon(self) -> int | None:
-        """The number of steps that the environment and the schedule have."""
+        """The number of steps of the environment and the schedule."""
         limit, given = self.env.horizon, self.participation
         if not isinstance(given, Rows):
             return limit
         return given.steps if limit is None else min(limit, given.steps)
 
     def changes(self, seed: int) -> Callable[[Block], Block]:
-        """Return the function that says in each block who acts."""
+        """Return the function that sets the active clients of each block."""
         given, draw = self.participation, generator(seed, "participation")
 
         def change(block: Block) -> Block:
@@ -119,10 +119,10 @@ class Partial(Changed):
 
 
 def _who(answer: Any, clients: int) -> BoolArray:
-    """Return what a schedule returned: which clients act."""
+    """Check a schedule's answer: which clients act."""
     said = np.asarray(answer)
     if said.dtype != np.bool_ or said.shape != (clients,):
         given = f"{said.dtype} array of shape {said.shape}"
-        allowed = f"a function that returns {clients} values, true or false"
+        allowed = f"a function that returns {clients} booleans"
         raise InvalidInput("participation(seed, t)", given, allowed)
     return said

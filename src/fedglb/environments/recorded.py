@@ -21,12 +21,12 @@ class Recorded(Environment):
     Parameters
     ----------
     problem
-        What is known about the rewards.
+        The problem.
     arms
         Shape (T, N, K, d), each arm of norm ≤ 1.
     means
         Mean reward of each arm, shape (T, N, K). The regret of a choice is the highest mean
-        offered, less the mean chosen.
+        offered minus the mean chosen.
     uniforms
         Numbers in [0, 1), shape (T, N): the reward of arm k for client i in row t is
         link.sample(means[t, i, k], uniforms[t, i]).
@@ -35,14 +35,14 @@ class Recorded(Environment):
     active
         Which clients act in each step, bool of shape (T, N); None: all of them.
     parameter
-        θ*, shape (d,); None where it is not known. With it, results say whether the confidence
+        θ*, shape (d,); None if unknown. With it, results show whether the confidence
         ellipsoids contain it.
 
     Raises
     ------
     InvalidInput
-        Where a shape or a value is wrong, or not exactly one of `uniforms` and `rewards` is
-        given.
+        If a shape or a value is invalid, or not exactly one of `uniforms` and `rewards` is
+        present.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Recorded(Environment):
         return int(self._all.arms.shape[0])
 
     def parameter(self, seed: int) -> FloatArray | None:
-        """Return θ* if it was given."""
+        """Return θ*, or None if unknown."""
         return self._parameter
 
     def blocks(self, horizon: int, seed: int) -> Iterator[Block]:

@@ -26,7 +26,7 @@ class Synthetic(Environment):
     Parameters
     ----------
     problem
-        What is known about the rewards.
+        The problem.
     clients
         N, the number of clients.
     arms
@@ -75,9 +75,9 @@ class Synthetic(Environment):
             yield Block(first, arms.transpose(0, 1, 3, 2), means, uniforms=noise)
 
     def checked_blocks(self, horizon: int, seed: int) -> Iterator[Block]:
-        """Yield `blocks(horizon, seed)`: they are drawn as engines play them.
+        """Yield `blocks(horizon, seed)`: drawn in the layout of the engines.
 
-        Only their means are looked at, as they can be infinite (Poisson, with a huge radius).
+        Only means are checked, because they can be infinite (Poisson, with a huge radius).
         """
         if type(self).blocks is not Synthetic.blocks:  # a user's subclass
             yield from super().checked_blocks(horizon, seed)

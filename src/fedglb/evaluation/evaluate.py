@@ -1,4 +1,4 @@
-"""What a policy would have earned: estimators, their standard errors, and what they rest on."""
+"""Off-policy evaluation: estimators, their standard errors and assumptions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Estimate:
     samples
         n, the number of decisions.
     effective_samples
-        (Σw)²/Σw² with the weights w = π(a)/p: about how many decisions of its own the policy has
+        (Σw)²/Σw² with the weights w = π(a)/p: the effective number of the policy's own decisions
         in the log. For "dm", which has no weights, n.
     method
         "dr", "ips", "snips" or "dm".
@@ -79,7 +79,7 @@ class Estimate:
 class _Seen:
     """What an estimator needs of log and policy, per decision; shape (n,) each.
 
-    Weights; the probability that the policy plays what was played; the model's prediction of that
+    Weights; the policy's probability of the logged arm; the model's prediction of that
     arm, and its mean over the policy; and the gradient of the latter by θ, shape (n, d).
     """
 
@@ -130,12 +130,12 @@ def evaluate(
     Returns
     -------
     Estimate
-        The value, its standard error, an interval, and what they rest on.
+        The value, its standard error, an interval, and their assumptions.
 
     Raises
     ------
     InvalidInput
-        If an argument is not allowed, or the policy never plays what was played.
+        If an argument is invalid, or the policy never plays a logged arm.
 
     Notes
     -----
@@ -188,7 +188,7 @@ def evaluate(
     seen = _look(logged, policy, models)
     raw, n = seen.weights, len(logged)
     if method != "dm" and not raw.any():
-        allowed = "one that plays at least one of the arms played in the log"
+        allowed = "a policy that plays at least one logged arm"
         raise InvalidInput("policy", policy, f'{allowed}; method="dm" extrapolates')
     w = raw if clip is None else np.minimum(raw, clip)
 

@@ -1,4 +1,4 @@
-"""Logged decisions: what was offered, what was played with which probability, what it earned."""
+"""Logged decisions: arms offered, arm played, its propensity and reward."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Logged:
     Parameters
     ----------
     problem
-        The problem: its link is that of the reward model.
+        The problem, whose link is the reward model's.
     arms
         The arms offered, shape (n, K, d); where their number differs, n arrays of shape (K, d).
     chosen
@@ -51,7 +51,7 @@ class Logged:
     Raises
     ------
     InvalidInput
-        Where a shape or a value is wrong; a propensity of nan is.
+        If a shape or a value is invalid, such as a propensity of nan.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Logged:
             rewards.append(got[acted])
             earned[first:last] = np.where(acted, got, 0.0).sum(axis=1)
         if not np.allclose(np.cumsum(earned), run.trace["reward"], rtol=1e-9, atol=1e-9):
-            allowed = "the environment that the run was made with: there rewards were others"
+            allowed = "the environment of the run: the rewards differ"
             raise InvalidInput("env", env, allowed)
         acted = run.choices >= 0
         return cls(
@@ -176,7 +176,7 @@ class Logged:
         Returns
         -------
         Logged
-            One row per decision with a reward; its `caveats` say how many have none.
+            One row per decision with a reward; its `caveats` count those without.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class Logged:
                 raise InvalidInput(("arms", id_), None, "the arms that this decision was among")
             offer = array(f"arms[{id_!r}]", arms[id_], (count, problem.dim))
             if not np.allclose(offer[arm], x, rtol=0.0, atol=1e-12):
-                allowed = f"{x}, which is what was played"
+                allowed = f"{x}, the arm played"
                 raise InvalidInput(("arms", id_, arm), offer[arm].tolist(), allowed)
             offers.append(offer)
         caveats: tuple[str, ...] = ()
@@ -264,9 +264,7 @@ def _kept_offers(frame: pl.DataFrame) -> dict[str, ArrayLike]:
     """Return the arms offered by decision, as an agent has kept them."""
     kept = frame.filter(frame["outcome"] == "observed")
     if "offered" not in frame.columns or kept["offered"].null_count():
-        allowed = (
-            'the arms offered: the log has not all of them (open the agent with log="offered")'
-        )
+        allowed = 'all arms offered: the log lacks some (open the agent with log="offered")'
         raise InvalidInput("arms", None, allowed)
     return dict(zip(kept["id"], kept["offered"].to_list(), strict=True))
 

@@ -85,7 +85,7 @@ class ModelPolicy(Policy):
     Raises
     ------
     InvalidInput
-        If an argument is not allowed.
+        If an argument is invalid.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class ModelPolicy(Policy):
         number("temperature", self.temperature, at_least=0.0)
 
     def probabilities(self, arms: FloatArray) -> FloatArray:
-        """Return ε/K, and 1 − ε times what the model says."""
+        """Return ε/K plus 1 − ε times the model's probability."""
         if arms.shape[2] != np.size(self.theta):
             raise InvalidInput("theta.shape", np.shape(self.theta), f"({arms.shape[2]},)")
         scores = arms @ np.asarray(self.theta)
@@ -124,12 +124,12 @@ class ModelPolicy(Policy):
 
 @dataclass(frozen=True, eq=False)
 class ClientPolicy(Policy):
-    """Play as a client would, with its choice rule and what it knows now.
+    """Play as a client would, with its choice rule and its current state.
 
     Parameters
     ----------
     client
-        The client. It is copied: what it learns later does not count.
+        The client. It is copied: later samples have no effect.
     draws
         Where the rule itself is random (`Thompson`), the probability of an arm is the share of so
         many draws that play it.
@@ -137,7 +137,7 @@ class ClientPolicy(Policy):
     Raises
     ------
     InvalidInput
-        If an argument is not allowed.
+        If an argument is invalid.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The reward model: the problem's GLM, fitted to what was played as a global update fits it."""
+"""The reward model: the problem's GLM, fitted to the log as in a global update."""
 
 from __future__ import annotations
 

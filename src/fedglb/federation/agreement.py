@@ -1,4 +1,4 @@
-"""What all members of a federation must agree on, as named facts that can be compared."""
+"""The agreement of a federation's members, as named facts that can be compared."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LARGE = 10**16  # numbers from here on are written with an exponent
 
 
 class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An agreement as it is written in a federation's file.
+    """The agreement in a federation's file.
 
     `algorithm` holds the preset's `name` and its parameters, as in a sweep's file.
     """
@@ -62,7 +62,7 @@ class AgreementTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact that differs; None: this side does not have the fact."""
+    """A fact that differs; None: this side lacks the fact."""
 
     name: str
     given: str | None
@@ -74,12 +74,12 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What a federation agrees on: problem, algorithm, size, and how features are made.
+    """A federation's agreement: problem, algorithm, size, feature map.
 
     Parameters
     ----------
     problem, algorithm
-        The problem and the algorithm. A class of your own needs a `stored_name`, a link a `name`.
+        The problem and the algorithm. Custom classes need a `stored_name`, custom links a `name`.
     max_clients
         N in δ/N: the largest number of clients over the federation's whole life.
     reward_limit
@@ -89,7 +89,7 @@ class Agreement:
     minimum
         The smallest number of clients in a secure sum; None: no secure sums.
     roster
-        The digest of the roster (all members' names and keys); None: there is no roster (yet).
+        The digest of the roster (all members' names and keys); None: no roster (yet).
     """
 
     problem: Problem
@@ -106,23 +106,23 @@ class Agreement:
         integer("max_clients", self.max_clients)
         integer(("problem", "dim"), self.problem.dim, at_most=LARGEST_DIM)
         if self.algorithm.centralised:
-            raise InvalidInput("algorithm", self.algorithm.name, "one that is not centralised")
+            raise InvalidInput("algorithm", self.algorithm.name, "no centralised one")
         solver = self.algorithm.global_update
         if solver is not None and not solver.refits and not solver.one_pass:
             allowed = (
-                "an algorithm whose updates fit all samples: clients may forget some, or lose "
-                "their file"
+                "an algorithm whose updates fit all samples again: clients may forget some, or "
+                "lose their file"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
         self._check_privacy()
-        _ = self.setting  # refuses an algorithm that needs a horizon
-        _ = self.times  # refuses a schedule that never ends
+        _ = self.setting  # raises if the algorithm needs a horizon
+        _ = self.times  # raises if the schedule never ends
         if self.reward_limit is not None:
             number("reward_limit", self.reward_limit, above=0.0)
         if isinstance(self.feature_map, FeatureMap):
             object.__setattr__(self, "feature_map", self.feature_map.digest)
         self._check_sums()
-        _ = self.facts()  # refuses a part without a stored name
+        _ = self.facts()  # raises if a part has no stored name
 
     def _check_sums(self) -> None:
         if self.minimum is None:
@@ -131,13 +131,13 @@ class Agreement:
         solver = self.algorithm.global_update
         if solver is None or not solver.one_pass:
             allowed = (
-                "fedglb-private with secure sums: sums over changing sets of clients at the same "
-                "model differ by single clients' sums"
+                "fedglb-private with secure sums: sums over changing sets of clients at one model "
+                "would reveal single clients' sums by subtraction"
             )
             raise InvalidInput("algorithm", self.algorithm.name, allowed)
 
     def _check_privacy(self) -> None:
-        """Copy `reward_limit` into the privacy; refuse noise that would not protect."""
+        """Copy `reward_limit` into the privacy; raise if the noise does not protect."""
         privacy, limit = self.algorithm.privacy, self.reward_limit
         solver, link = self.algorithm.global_update, self.problem.link
         if solver is None or not solver.one_pass:
@@ -155,14 +155,14 @@ class Agreement:
         if privacy.noise == "sums" and self.minimum is None:
             # the coordinator would see messages with one client's share of the noise only
             allowed = (
-                'noise="silo": without secure sums the coordinator sees what each client sends, '
-                "and a share of the noise does not hide it"
+                'noise="silo": without secure sums the coordinator sees all messages of a client, '
+                "and a share of the noise does not hide them"
             )
             raise InvalidInput(("algorithm", "privacy", "noise"), privacy.noise, allowed)
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The times of updates, in seconds since the start; empty: when a client asks."""
+        """The times of updates, in seconds since the start; empty: clients request updates."""
         trigger = self.algorithm.trigger
         return trigger.seconds() if isinstance(trigger, Geometric) else ()
 
@@ -197,7 +197,7 @@ class Agreement:
         return max(self.minimum or 0, 1 if plan is None else plan.honest)
 
     def with_roster(self, digest: bytes, names: Sequence[str]) -> Agreement:
-        """Return the agreement of a federation with these members; too few are refused."""
+        """Return the agreement of a federation with these members; raise if they are too few."""
         least, count = self.min_members, len(names)
         if count < least:
             allowed = (
@@ -212,14 +212,14 @@ class Agreement:
     def _privacy_facts(self) -> dict[str, str]:
         out: dict[str, str] = {}
         if self.setting.noise is not None:
-            # how releases are made of batches: a member that differs makes sums invalid
+            # the form of releases: a member that differs makes sums invalid
             out["releases"] = self.setting.noise.factors.digest
         if self.minimum is not None:
             out |= {"secure_sums": str(self.minimum), "roster": str(self.roster)}
         return out
 
     def compare(self, facts: Mapping[str, str]) -> list[Difference]:
-        """Return where the facts of another agreement differ from these; empty: they agree."""
+        """Return the differences between another agreement's facts and these."""
         ours = self.facts()
         return [
             Difference(one_line(name), facts.get(name), ours.get(name))
@@ -245,10 +245,10 @@ def _facts(part: Any, name: str) -> dict[str, str]:
 
 
 def stored_name(part: object, argument: str = "part") -> str:
-    """Return the name under which files and messages know a part's class.
+    """Return the name of a part's class in files and messages.
 
     It is written in the class and not inherited: a subclass is another part. A class without one
-    is refused: under its class name, renaming the class would split the federation.
+    is refused: if the class name were stored, renaming the class would split the federation.
     """
     key = "name" if isinstance(part, Link) else "stored_name"
     found = vars(type(part)).get(key)

@@ -52,11 +52,11 @@ class Bundle:
 
     @classmethod
     def read(cls, folder: str | Path) -> Bundle:
-        """Read a folder; `InvalidInput` names the file and the key that is wrong."""
+        """Read a folder; `InvalidInput` names the file and the key at fault."""
         place = Path(folder)
         for name in (FILE, CA, CERTIFICATE, KEY):
             if not _is_file(place / name):
-                allowed = f"a member's folder, as the operator made it: {name} is missing from it"
+                allowed = f"a member's folder, as made by the operator: {name} is missing"
                 raise InvalidInput("bundle", str(folder), allowed)
         document = _document(place / FILE)
         bundle = cls(
@@ -122,10 +122,10 @@ class Bundle:
         except ValueError as error:
             raise self._broken(KEY, str(error)) from None
         if not fits:
-            raise self._broken(KEY, f"it is not the key of {CERTIFICATE}")
+            raise self._broken(KEY, f"not the key of {CERTIFICATE}")
 
     def certificate(self) -> Certificate:
-        """Return the member's certificate that is now in the folder."""
+        """Return the member's current certificate in the folder."""
         found = Certificate(self._content(CERTIFICATE))
         try:
             _ = found.serial
@@ -138,7 +138,7 @@ class Bundle:
         return tuple(_stat(self.folder / name) for name in (CA, CERTIFICATE, KEY))
 
     def connection(self) -> dict[str, Any]:
-        """Return the options with which `nats.connect` reaches the server, and only it.
+        """Return the options for `nats.connect` that reach only this server.
 
         TLS comes before any NATS message: otherwise an attacker between client and server could
         remove the server's offer of TLS, and nats-py would continue unencrypted.
@@ -146,7 +146,7 @@ class Bundle:
         return {"servers": self.server, "tls": self.tls(), "tls_handshake_first": True}
 
     def write(self, authority: bytes, issued: IssuedCertificate) -> None:
-        """Make the folder, which must not exist yet."""
+        """Create the folder; it must not exist."""
         self.folder.mkdir(mode=0o700)
         document = _BundleFile(self.federation, self.client, self.server, self.table)
         text = to_toml(msgspec.to_builtins(document))
@@ -173,11 +173,11 @@ class Bundle:
             holder = ", ".join(known) or "nobody"
             allowed = f"the name that {CERTIFICATE} was issued for: {holder}"
             raise InvalidInput(f"{where}: client", self.client, allowed)
-        if ends < datetime.now(UTC):  # not an error: the agent learns on its own meanwhile
+        if ends < datetime.now(UTC):  # not an error: the agent learns alone meanwhile
             path = self.folder / CERTIFICATE
             _log.warning("%s expired on %s: ask the operator for a new one", path, ends.date())
         if (self.folder / KEY).stat().st_mode & 0o077:
-            _log.warning("others can read the key: run chmod 600 %s", self.folder / KEY)
+            _log.warning("other users can read the key: run chmod 600 %s", self.folder / KEY)
 
     def _content(self, name: str) -> bytes:
         try:
@@ -186,7 +186,7 @@ class Bundle:
             raise self._broken(name, error.strerror or str(error)) from None
 
     def _broken(self, name: str, why: str) -> InvalidInput:
-        allowed = f"a member's folder whose {name} is sound ({why}): {_AGAIN}"
+        allowed = f"a member's folder with a valid {name} ({why}): {_AGAIN}"
         return InvalidInput("bundle", str(self.folder), allowed)
 
 
@@ -196,7 +196,7 @@ def _document(path: Path) -> _BundleFile:
         check_version(raw, path)
         return convert(raw, _BundleFile, str(path))
     except InvalidInput as error:
-        error.allowed += f" (if it was not changed by hand: {_AGAIN})"
+        error.allowed += f" (if nobody edited it: {_AGAIN})"
         raise
 
 
@@ -204,7 +204,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except PermissionError as error:
-        allowed = f"a folder that this user may read ({error.strerror}): give it to the user who "
+        allowed = f"a folder that this user may read ({error.strerror}): chown it to the user that "
         raise InvalidInput("bundle", str(path.parent), f"{allowed}runs the application") from None
 
 

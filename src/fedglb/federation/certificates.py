@@ -20,14 +20,14 @@ from fedglb.io.atomic import atomic_write
 
 @dataclass(frozen=True)
 class IssuedCertificate:
-    """A certificate and its private key, in PEM; the key is empty if its holder has it already."""
+    """A certificate and its private key, in PEM; the key is empty if the holder already has it."""
 
     certificate: bytes
     key: bytes
     serial: str
 
     def write(self, certificate: Path, key: Path) -> None:
-        """Write both, if there is a key; only the owner can read that."""
+        """Write both, if there is a key; only the owner can read the key."""
         if self.key:
             atomic_write(key, self.key, mode=0o600)
         atomic_write(certificate, self.certificate, mode=0o644)
@@ -45,7 +45,7 @@ class Certificate:
 
     @property
     def identities(self) -> list[str]:
-        """The identities that it carries."""
+        """Its identities."""
         try:
             names = self._read.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         except x509.ExtensionNotFound:
@@ -88,7 +88,7 @@ class Certificate:
             raise ValueError(str(error)) from None
 
     def is_issued_by(self, authority: bytes) -> bool:
-        """Return whether the authority with this certificate (PEM) signed it."""
+        """Return whether the authority with this certificate (PEM) issued it."""
         above = x509.load_pem_x509_certificate(authority)
         try:
             self._read.verify_directly_issued_by(above)

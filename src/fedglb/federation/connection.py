@@ -21,22 +21,22 @@ from fedglb.federation.bundle import Bundle
 
 log = logging.getLogger(__name__)
 _PAUSE = 1.0  # seconds between two attempts to connect
-_RAREST = 300.0  # seconds between two attempts of one that was refused many times
+_RAREST = 300.0  # seconds between two attempts after many refusals
 _TIMEOUT = 5.0  # seconds per attempt
 _POLL = 0.5  # seconds between two checks of the connection
-_LOOK = 5.0  # seconds between two looks at the certificate's files
-_QUIET = 3600.0  # seconds before the same complaint is logged again
+_LOOK = 5.0  # seconds between two checks of the certificate's files
+_QUIET = 3600.0  # seconds until the same warning is logged again
 _REFUSED = "authorization violation"  # the server's answer to an unknown client
 #: Errors of a connection that ended without a reason.
 _LOST = (
     nats.errors.UnexpectedEOF, nats.errors.StaleConnectionError, ConnectionResetError,
     BrokenPipeError,
 )  # fmt: skip
-_chance = random.SystemRandom()  # not the application's generator, whose stream is its own
+_chance = random.SystemRandom()  # leaves the application's random numbers unchanged
 
 
 def _matters(record: logging.LogRecord) -> bool:
-    """Drop asyncio's warning about every TLS connection that ends: nothing is wrong then."""
+    """Drop asyncio's warning about every TLS connection that ends."""
     return "eof_received" not in str(record.msg)
 
 
@@ -44,15 +44,15 @@ logging.getLogger("asyncio").addFilter(_matters)
 
 
 class Connection:
-    """Subscribes to subjects and publishes; the protocol repeats whatever is lost.
+    """Subscribes to subjects and publishes; the protocol repeats lost messages.
 
     `on_message` is awaited with subject and payload, one message after the other. Messages with
     headers or a reply subject are dropped: no member sends such messages, so an attacker made the
     server send them. `on_connect` is awaited after every connection. `turns` bounds the number of
     simultaneous handshakes of the connections that share it. `on_refused` is called with the reason
-    whenever there is no connection because of this member's certificate, or because the server's is
-    not trusted; the next attempts then come ever more rarely, until one is admitted or the
-    certificate's files are replaced.
+    if the server refuses this member's certificate or the server's is not trusted; the pauses
+    between attempts then grow, until the server admits the member or the certificate's files are
+    replaced.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Connection:
         self._on_message, self._on_connect = on_message, on_connect
         self._turns = asyncio.Semaphore() if turns is None else turns
         self._on_refused, self._refusals = on_refused, 0
-        self._reason: str | None = None  # of the last refusal, if there was no connection since
+        self._reason: str | None = None  # of the last refusal since the last connection
         self._nats: Nats | None = None
         self._logged: dict[str, float] = {}
         self._subscriptions: dict[str, Subscription] = {}
@@ -85,7 +85,7 @@ class Connection:
             pause = _PAUSE
             try:
                 await self._stay(await self._begin())
-            except Exception as error:  # e.g. a certificate that is being replaced
+            except Exception as error:  # e.g. a half-replaced certificate
                 pause = self._after(error)
             finally:
                 await self._drop()
@@ -98,18 +98,18 @@ class Connection:
             self._nats, self._subscriptions = await self._connected()
         self._refusals, self._reason = 0, None
         self._logged.clear()
-        await self.listen(self._subjects)  # which may have changed meanwhile
+        await self.listen(self._subjects)  # they may have changed meanwhile
         await self._on_connect()
         return files
 
     async def _stay(self, files: tuple[object, ...]) -> None:
         """Return when the connection has ended.
 
-        When the certificate's files are replaced, the new connection comes before the old one
-        goes, and if it fails the old one stays.
+        When the certificate's files are replaced, it opens the new connection before it closes the
+        old one, and keeps the old one if that fails.
         """
         looks, next_look = 0, time.monotonic() + _LOOK
-        # Polled, not awaited: the library's callback for the end can get lost, in a task that the
+        # Polled, not awaited: the library's callback for the end can get lost in a task that the
         # library itself cancels.
         while self.connected:
             await asyncio.sleep(min(_POLL, _LOOK))
@@ -121,11 +121,11 @@ class Connection:
             elif await self._switched():
                 files, looks = found, 0
             else:
-                looks += 1  # and more rarely
+                looks += 1  # a longer pause next time
             next_look = time.monotonic() + min(_LOOK * 2**looks, _RAREST)
 
     async def _switched(self) -> bool:
-        """Connect with the certificate that is there now; False: the old connection stays."""
+        """Connect with the current certificate; False: the old connection stays."""
         try:
             async with self._turns:
                 new, subscriptions = await self._connected()
@@ -133,12 +133,12 @@ class Connection:
             self._log_rarely(f"the renewed certificate is not used yet: {self._text(error)}")
             return False
         old, self._nats, self._subscriptions = self._nats, new, subscriptions
-        await self.listen(self._subjects)  # which may have changed meanwhile
+        await self.listen(self._subjects)  # they may have changed meanwhile
         log.info("%s: connected with the renewed certificate", self._bundle.server)
         if old is not None:
             try:
                 with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-                    await asyncio.wait_for(old.drain(), _TIMEOUT)  # what it has received is handled
+                    await asyncio.wait_for(old.drain(), _TIMEOUT)  # handle what it has received
             finally:
                 await _close(old)
         return True
@@ -159,20 +159,20 @@ class Connection:
                 made[subject] = await connection.subscribe(subject, cb=self._received)
 
     async def _connected(self) -> tuple[Nats, dict[str, Subscription]]:
-        """Return a new connection that has subscribed, and to what."""
+        """Return a new connection and its subscriptions."""
         connection, errors = Nats(), []
         subscriptions: dict[str, Subscription] = {}
 
         async def on_error(error: Exception) -> None:
             if not connection.is_connected:
-                errors.append(error)  # it is raised below, or the next attempt says more
+                errors.append(error)  # raised below, or explained by the next attempt
             elif not isinstance(error, (*_LOST, nats.errors.AuthorizationError)):
                 self._log_rarely(self._text(error))
 
         try:
-            # Instead of the library's own reconnecting, `run` connects again: the library would
-            # keep the first certificates, deliver queued messages late, and wait for ever after a
-            # first handshake that failed.
+            # Instead of the library's reconnecting, `run` connects again: the library would keep
+            # the first certificates, deliver queued messages late, and wait for ever after a first
+            # handshake that failed.
             await asyncio.wait_for(
                 connection.connect(
                     **self._bundle.connection(),
@@ -186,7 +186,7 @@ class Connection:
                 _TIMEOUT,
             )
             await self._subscribe(connection, subscriptions)
-            await connection.flush(_TIMEOUT)  # the server has it: an old connection may end
+            await connection.flush(_TIMEOUT)  # now the old connection may end
         except BaseException as error:
             await _close(connection)
             # A refused client may see the connection end before it reads the reason.
@@ -197,38 +197,38 @@ class Connection:
         return connection, subscriptions
 
     def _after(self, error: Exception) -> float:
-        """Say what went wrong, and return for how many seconds to wait."""
+        """Log the error and return the seconds to wait."""
         reason = self._refusal(error)
         if reason is None:
             self._log_rarely(self._text(error))
             return _PAUSE
         self._on_refused(reason)
         self._reason = reason
-        self._log_rarely(f"{reason}. The next attempts come ever more rarely")
+        self._log_rarely(f"{reason}. The pauses between attempts grow")
         self._refusals += 1
         longest = min(_PAUSE * 2.0 ** min(self._refusals, 30), _RAREST)
-        return longest * _chance.uniform(0.5, 1.0)  # not all agents in the same moment
+        return longest * _chance.uniform(0.5, 1.0)  # not all agents at once
 
     def _refusal(self, error: Exception) -> str | None:
-        """Return why more attempts with these certificates are of no use; None: they may be."""
+        """Return why further attempts with these certificates are useless, or None."""
         if isinstance(error, InvalidInput):
             return str(error)
         name = self._bundle.client
         with contextlib.suppress(InvalidInput):
             ends = self._bundle.certificate().ends
             if ends < datetime.now(UTC):
-                return f"the certificate of {name} expired on {ends.date()}: ask for a renewed one"
+                return f"{name}'s certificate expired on {ends.date()}: ask for a renewed one"
         if isinstance(error, ssl.SSLCertVerificationError):
-            why = f"{error.verify_message}: see the clock here, ca.pem and the server's certificate"
+            why = f"{error.verify_message}: check the clock, ca.pem and the server's certificate"
             return f"the server's certificate is not trusted: {why}"
         if _REFUSED in str(error).lower():
             how = "ask the operator whether it was revoked, or for a renewed bundle"
             return f"revoked or unknown to the server: it does not admit {name}; {how}"
-        # The end of the connection without a reason: as the last time, if there was one.
+        # The connection ended without a reason: assume the reason of the last refusal.
         return self._reason if isinstance(error, _LOST) else None
 
     async def _rest(self, seconds: float) -> None:
-        """Wait, but no longer than until the certificate's files are replaced."""
+        """Wait, but only until the certificate's files are replaced."""
         files, deadline = self._bundle.replaced(), time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0.0:
             await asyncio.sleep(min(left, _LOOK))
@@ -240,7 +240,7 @@ class Connection:
         return f"{type(error).__name__}: {error}"
 
     def _log_rarely(self, text: str) -> None:
-        """Log a complaint, but the same one again only after an hour, or a connection."""
+        """Log a warning; repeat the same one only after an hour or a connection."""
         now = time.monotonic()
         if now - self._logged.get(text, -_QUIET) >= _QUIET:
             log.warning("%s: %s", self._bundle.server, text)
@@ -261,7 +261,7 @@ class Connection:
         return True
 
     async def flush(self) -> None:
-        """Wait, for a second at most, until the server has what was published."""
+        """Wait up to a second until the server has received all published messages."""
         if self._nats is not None:
             with contextlib.suppress(OSError, nats.errors.Error, asyncio.TimeoutError):
                 await self._nats.flush(1)
@@ -274,5 +274,5 @@ class Connection:
 
 async def _close(connection: Nats) -> None:
     with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-        # bounded: after a handshake that failed it would never return
+        # after a failed handshake it would never return
         await asyncio.wait_for(connection.close(), _PAUSE)

@@ -46,10 +46,10 @@ _PRIVACY = {"epsilon": 8.0, "delta": 1e-6, "honest": 0.6}
 _MINIMUM = 3  # clients in a secure sum
 _PACE = 50.0  # decisions per second and shop
 _HEARTBEAT = 0.5  # seconds
-_KILL_AT = 0.35  # share of its decisions after which an agent is killed
-_DOWN = 2.0  # seconds until it is started again
-_SILENCE = 120.0  # seconds without a report of any shop after which the demonstration fails
-_TO_END = 5.0  # seconds that a process has to end before it is killed
+_KILL_AT = 0.35  # share of an agent's decisions before the kill
+_DOWN = 2.0  # seconds until the restart
+_SILENCE = 120.0  # seconds without any report until the demonstration fails
+_TO_END = 5.0  # seconds for a process to end before it is killed
 _POLL = 0.05  # seconds
 _PYTHON = [sys.executable, "-P"]  # -P: import nothing from the current folder
 #: Leads the group of all processes, and ends it when standard input ends: if the demonstration is
@@ -81,7 +81,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def table(self) -> AgreementTable:
-        """What the federation agrees on."""
+        """The federation's agreement."""
         if not self.private:
             return self.alone
         minimum = _MINIMUM if self.clients >= _MINIMUM else None
@@ -91,7 +91,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
     @property
     def alone(self) -> AgreementTable:
-        """What separate learners run: `fedglb_private` learns nothing between updates."""
+        """The agreement of separate learners: `fedglb_private` learns nothing between updates."""
         return AgreementTable(self.clients, ProblemTable(_DIM), _ALONE)
 
 
@@ -99,7 +99,7 @@ class DemoPlan(msgspec.Struct, frozen=True):
 
 
 class Offer(NamedTuple):
-    """The arms for one user, and what the agent does not know: each arm's reward and regret."""
+    """The arms for one user, and each arm's reward and regret, hidden from the agent."""
 
     arms: FloatArray
     rewards: FloatArray
@@ -107,7 +107,7 @@ class Offer(NamedTuple):
 
 
 def offers(plan: DemoPlan, index: int) -> Iterator[Offer]:
-    """Yield the offers to one shop's users: the simulator's, the same in every process."""
+    """Yield the simulator's offers to one shop's users, the same in every process."""
     problem = plan.table.build().problem
     for block in Synthetic(problem, plan.clients, _ARMS).checked_blocks(plan.decisions, plan.seed):
         assert block.uniforms is not None
@@ -134,9 +134,9 @@ def agent_file(folder: Path, name: str) -> Path:
 
 
 def shop(folder: Path, name: str, plan: DemoPlan) -> None:
-    """Serve one user after the other, from where the agent's file ends; then take part in updates.
+    """Serve users one by one, starting where the agent's file ends; then take part in updates.
 
-    It ends by a signal.
+    A signal ends it.
     """
     problem = plan.table.build().problem
     bundle = folder / "federation" / CLIENTS / name
@@ -153,7 +153,7 @@ def shop(folder: Path, name: str, plan: DemoPlan) -> None:
                 decision = agent.choose(offer.arms)
                 waiting = decision.id, decision.arm
             (id_, arm), waiting = waiting, None
-            time.sleep(1.0 / _PACE)  # the user makes up their mind
+            time.sleep(1.0 / _PACE)  # the user decides
             agent.observe(id_, float(offer.rewards[arm]))
             done += 1
             _report(done, id_)

@@ -1,4 +1,4 @@
-"""`doctor` for a member's folder, and the checks that it shares with the operator's.
+"""`doctor` for a member's folder, and checks shared with the operator's.
 
 It checks files, clock and disk, and connects to the server up to its admission.
 """
@@ -45,7 +45,7 @@ class Finding:
 
 
 def member(folder: Path, file: Path | None = None) -> list[Finding]:
-    """Check a member's folder and its way to the server; `file` is the agent's."""
+    """Check a member's folder and its connection to the server; `file` is the agent's."""
     out = attempt("software", software)
     try:
         bundle = Bundle.read(folder)
@@ -76,7 +76,7 @@ def _files(bundle: Bundle) -> Iterator[Finding]:
         who = f"{bundle.client} of {bundle.federation}"
         yield Finding("bundle", "ok", f"{who}: agreement, certificate and key match")
     else:
-        text = f"{CERTIFICATE} was not issued by the authority in {CA}"
+        text = f"the authority in {CA} did not issue {CERTIFICATE}"
         yield Finding("bundle", "fault", text, "copy the whole folder from the operator again")
     yield lasting("certificate", bundle.client, certificate.ends, _RENEW)
     yield lasting("certificate", "the authority", authority.ends, _RENEW)
@@ -91,19 +91,19 @@ def reach(bundle: Bundle) -> Iterator[Finding]:
     try:
         said = probe.info()
     except Unreachable as error:
-        how = "check that nats-server runs, the address, and the firewall in between"
-        yield Finding("server", "fault", f"{bundle.server} cannot be reached: {error}", how)
+        how = "check that nats-server runs, its address, and the firewall"
+        yield Finding("server", "fault", f"cannot reach {bundle.server}: {error}", how)
         return
     except ssl.SSLCertVerificationError as error:
         text = f"the server's certificate is not trusted: {error.verify_message}"
-        how = "check the clock here, ca.pem, and the address of the server"
+        how = "check this machine's clock, ca.pem, and the server's address"
         yield Finding("tls", "fault", text, how)
         return
     except (OSError, ValueError) as error:
         how = "read the server's log; a proxy in between must pass TCP through"
         yield Finding("tls", "fault", f"the handshake fails: {error}", how)
         return
-    yield Finding("server", "ok", f"{bundle.server} can be reached")
+    yield Finding("server", "ok", f"reached {bundle.server}")
     yield Finding("tls", "ok", "the server's certificate is trusted")
     shown = probe.certificate()
     if shown is not None:
@@ -130,10 +130,10 @@ def attempt(check: str, action: Callable[[], Iterable[Finding]]) -> list[Finding
     try:
         out.extend(action())
     except InvalidInput as error:
-        out.append(Finding(check, "fault", str(error)))  # the message says what to do
+        out.append(Finding(check, "fault", str(error)))  # the message has the remedy
     except OSError as error:
         text = f"{error.filename or check}: {error.strerror or error}"
-        out.append(Finding(check, "fault", text, "run this as the user who owns the folder"))
+        out.append(Finding(check, "fault", text, "run this as the folder's owner"))
     return out
 
 
@@ -179,7 +179,7 @@ def private(paths: Iterable[Path]) -> Iterator[Finding]:
         found = path.stat()
         if stat.S_IMODE(found.st_mode) & 0o077:
             how = f"chmod {700 if path.is_dir() else 600} {path}"
-            yield Finding("permissions", "fault", f"others can read {path}", how)
+            yield Finding("permissions", "fault", f"other users can read {path}", how)
         else:
             sound += 1
     if sound:
@@ -195,7 +195,7 @@ def lasting(
 ) -> Finding:
     """Check when a certificate expires."""
     if ends is None:
-        return Finding(check, "warning", f"{whose}'s certificate cannot be read", how)
+        return Finding(check, "warning", f"cannot read {whose}'s certificate", how)
     left = ends - datetime.now(UTC)
     text = f"{whose}'s certificate expires on {ends:%Y-%m-%d}, in {left.days} days"
     if left < timedelta(0):
@@ -210,13 +210,13 @@ def clock(certificates: Iterable[Certificate], now: datetime | None = None) -> F
     if found < latest:
         text = f"{found:%Y-%m-%d %H:%M} UTC, but a certificate is valid from {latest}"
         return Finding("clock", "fault", text, "set the clock (NTP); TLS fails until then")
-    return Finding("clock", "ok", f"{found:%Y-%m-%d %H:%M} UTC; all certificates have begun")
+    return Finding("clock", "ok", f"{found:%Y-%m-%d %H:%M} UTC; all certificates have started")
 
 
 def room(path: Path) -> Finding:
     """Check the free space on a disk."""
     free = shutil.disk_usage(path).free
-    text = f"{free / 1e9:.1f} GB are free for {path}"
+    text = f"{free / 1e9:.1f} GB free for {path}"
     if free >= _ROOM:
         return Finding("disk", "ok", text)
     how = "free some space: rewards are refused when the disk is full"
@@ -226,7 +226,7 @@ def room(path: Path) -> Finding:
 def sqlite_file(check: str, path: Path, kind: Kind) -> Finding:
     """Check an agent's or a coordinator's file, without changing it."""
     if not path.exists():
-        return Finding(check, "ok", f"there is no {path} yet")
+        return Finding(check, "ok", f"{path} does not exist yet")
     try:
         with closing(read_only(path)) as db:
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()

@@ -6,8 +6,8 @@ from __future__ import annotations
 class Unavailable(RuntimeError):
     """The agent, or its file, cannot be used here.
 
-    It is closed, was opened before a fork, is in no federation, or its file is open in another
-    process. The message says which, and what to do.
+    It is closed, was opened before a fork, has no federation, or its file is open in another
+    process. The message has the cause and the remedy.
     """
 
 
@@ -23,7 +23,7 @@ class UnknownDecision(KeyError):
 
 
 class AlreadyObserved(ValueError):
-    """The decision has its reward already; a second one is refused, whatever its value.
+    """The decision already has a reward; a second one is refused, whatever its value.
 
     An application that does not know whether its reward arrived may send it again, and treat this
     error as an acknowledgement.

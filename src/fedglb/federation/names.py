@@ -1,4 +1,4 @@
-"""Names of federations and members, the subjects and identities made of them; file versions."""
+"""Names of federations and members, NATS subjects, identities; file versions."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_version(raw: Mapping[str, Any], path: Path) -> None:
-    """Raise `InvalidInput` unless a file has the version that this fedglb reads."""
+    """Raise `InvalidInput` unless a file has the supported version."""
     found = raw.get("version")
     if type(found) is not int or found != VERSION:
-        allowed = f"{VERSION}, the only version that this fedglb reads: use the fedglb that wrote"
+        allowed = f"{VERSION}, the only supported version: use the fedglb that wrote"
         with under(source=str(path)):
             raise InvalidInput("version", found, f"{allowed} the file")
 
 
 def check_name(argument: str, name: object) -> str:
-    """Return `name` if a federation or a client may have it, or raise `InvalidInput`."""
+    """Return `name` if it is valid for a federation or a client, or raise `InvalidInput`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidInput(argument, name, "1 to 64 of the characters A-Z a-z 0-9 _ -")
     return name
 
 
 def check_client(name: object, argument: str = "client") -> str:
-    """Return `name` if a client may have it, or raise `InvalidInput`."""
+    """Return `name` if it is valid for a client, or raise `InvalidInput`."""
     if check_name(argument, name) == COORDINATOR:
         raise InvalidInput(argument, name, "another name: this one is the coordinator's")
     return str(name)
 
 
 def up(federation: str, client: str) -> str:
-    """Return the subject on which this client publishes; no other client may."""
+    """Return the subject on which only this client may publish."""
     return f"fed.{federation}.up.{client}"
 
 
 def down(federation: str, client: str) -> str:
-    """Return the subject on which the coordinator publishes to a client; only that one may read."""
+    """Return the subject on which the coordinator publishes to this client only."""
     return f"fed.{federation}.down.{client}"
 
 
@@ -58,12 +58,12 @@ def present(federation: str) -> str:
 def identity(federation: str, name: str, generation: int) -> str:
     """Return the URI in a certificate that names its holder: the user name for NATS.
 
-    A name that is revoked and added again gets the next generation, so that its old certificates
-    stay without rights.
+    A revoked name that is added again gets the next generation, so that its old certificates
+    stay revoked.
     """
     return f"fedglb://{federation}/{name}/{generation}"
 
 
 def one_line(text: str) -> str:
-    """Return a text, which may come from a client, as one printable line of limited length."""
+    """Return a text, perhaps a client's, as one printable line of limited length."""
     return "".join(c if c.isprintable() else "?" for c in text[:_LONGEST])

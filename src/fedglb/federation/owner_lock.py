@@ -1,7 +1,7 @@
-"""The lock of a file's owner: one process, and in it one connection, at a time.
+"""The lock of a file's owner: one process with one connection at a time.
 
-SQLite's own exclusive lock would keep out readers of the same process too. So the owner holds a
-lock of the system's on a file beside its own. It goes with the process, also after ``kill -9``.
+SQLite's exclusive lock would exclude readers in the same process, too. So the owner holds a system
+lock on a file beside it, which ends with the process, also after ``kill -9``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _inherited: set[tuple[int, int]] = set()  # files that the process this one was 
 
 
 class Taken(Exception):
-    """Another process owns the file; the message names it, if it is known."""
+    """Another process owns the file; the message names it, if known."""
 
 
 class OwnerLock:
-    """The lock on an existing file, from here to `release`.
+    """The lock on an existing file, held until `release`.
 
-    Raises `Taken` also in a process that was forked from one that had the file open: SQLite's
-    memory of the file is not valid here.
+    Also raises `Taken` in a forked child of a process that had the file open: SQLite's memory of
+    the file is not valid there.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -46,7 +46,7 @@ class OwnerLock:
         _held.add(self)
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Release the lock."""
         _held.discard(self)
         os.close(self._handle)
 

@@ -12,7 +12,7 @@ from fedglb.protocol.messages import Message
 def preload(agreement: Agreement, *, alone: bool = False) -> None:
     """Choose, learn and update once and discard the result, so that no client waits for kernels.
 
-    An agent that is `alone` makes no updates. Many agents of one federation in a process share it.
+    `alone`: without updates. All agents of one federation in a process share it.
     """
     facts = frozenset(agreement.facts().items()), alone
     if facts not in _done:

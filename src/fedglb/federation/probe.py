@@ -1,4 +1,4 @@
-"""A probe of a NATS server: whether it admits us, its certificate and its version.
+"""A probe of a NATS server: admission, certificate, version.
 
 It speaks the protocol over a plain socket, step by step, to tell which step fails.
 """
@@ -21,16 +21,16 @@ _HELLO = {"verbose": False, "pedantic": False, "lang": "fedglb", "version": "1",
 
 
 class Unreachable(ConnectionError):
-    """Nobody answers at the server's address: TLS has not begun."""
+    """No answer at the server's address, before TLS."""
 
 
 @dataclass(frozen=True)
 class Probe:
     """Connects to a server as the holder of a certificate."""
 
-    context: ssl.SSLContext  # with our certificate, and the authority to trust
+    context: ssl.SSLContext  # with our certificate and the trusted authority
     address: tuple[str, int]
-    hostname: str  # that the server's certificate must have
+    hostname: str  # expected in the server's certificate
     timeout: float = _TIMEOUT  # seconds per step
 
     @contextmanager
@@ -69,7 +69,7 @@ class Probe:
         return patiently(lambda: self.admitted() is wanted, timeout)
 
     def certificate(self) -> Certificate | None:
-        """Return the certificate that the server shows; None: no connection."""
+        """Return the certificate that the server shows; None without a connection."""
         try:
             with self._connected() as (secure, _, _):
                 shown = secure.getpeercert(binary_form=True)
@@ -84,7 +84,7 @@ class Probe:
 
 
 def patiently(condition: Callable[[], bool], timeout: float) -> bool:
-    """Wait until `condition()` holds; return False after `timeout` seconds without it."""
+    """Wait until `condition()` holds; return False after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

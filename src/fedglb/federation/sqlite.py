@@ -1,4 +1,4 @@
-"""SQLite files that one process at a time can open, and what to do about damaged ones."""
+"""SQLite files that one process at a time can open; remedies for damaged ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from fedglb.federation.errors import Unavailable
 from fedglb.federation.owner_lock import OwnerLock, Taken, check_free
 from fedglb.io.atomic import UNFINISHED, sync_folder
 
-#: Whose file it is.
+#: The kind of a file.
 Kind = Literal["agent", "coordinator"]
 
 
 class _Facts(NamedTuple):
-    """What sets one kind of file apart, and what to do when it cannot be used."""
+    """Header, owner and remedies of one kind of file."""
 
     application_id: int  # in the file's header, and stored: it never changes
     owner: str
@@ -43,31 +43,31 @@ _KINDS: dict[Kind, _Facts] = {
     "agent": _Facts(
         0x6167656E,
         "an agent",
-        "give every process its own agent (file and certificate)",
+        "every process needs its own agent (file and certificate)",
         "restore a backup, or move the file away and start with a new one: its samples are lost, "
         "the federation's model keeps the others'",
     ),
     "coordinator": _Facts(
         0x636F6F72,
         "a coordinator",
-        "stop the other coordinator, or give this one another file",
+        "stop the other coordinator, or use another file",
         "restore a backup, or move the file away and start with a new one, as if it were lost "
         "(docs/operate.md): no agent loses a sample",
     ),
 }
-#: Errors from reading bytes that are not as they were written.
+#: Errors from reading damaged bytes.
 _UNREADABLE = (
     sqlite3.DatabaseError, zipfile.BadZipFile, msgspec.DecodeError, EOFError, KeyError, ValueError,
     struct.error,
 )  # fmt: skip
-_LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log that are kept for the next writes
-_PAGES = 1024  # that are copied at once
-_BUSY = 20  # milliseconds that the owner waits for a reader, before it tries again later
+_LARGEST_LOG = 64 * 2**20  # bytes of the write-ahead log kept for the next writes
+_PAGES = 1024  # copied at once
+_BUSY = 20  # milliseconds that the owner waits for a reader before retrying later
 _PAUSE = 0.05  # seconds between two attempts to open a file
 
 
 class _Open(NamedTuple):
-    """A connection, and the lock that goes with it (None: it only reads)."""
+    """A connection and its lock (None: a reader)."""
 
     db: sqlite3.Connection
     lock: OwnerLock | None
@@ -120,12 +120,12 @@ def connect(
     version: int,
     wait: float = 0.0,
 ) -> sqlite3.Connection:
-    """Open or make a file that no one else can open until this process closes it or ends.
+    """Open or create a file; no other process can open it until it is closed.
 
-    `schema` has the statements that make its tables, separated by semicolons; `version` is theirs.
-    After `wait` seconds with the file open elsewhere, or without one more file that this process
-    may open, `Unavailable` is raised; `InvalidInput` for a file that cannot be used. Close the
-    connection with `close`.
+    `schema` has the statements that create its tables, separated by semicolons; `version` is the
+    schema's. Raises `Unavailable` if the file is still open elsewhere after `wait` seconds, or this
+    process may not open another file; `InvalidInput` for an unusable file. Close the connection
+    with `close`.
     """
     until = time.monotonic() + wait
     while True:
@@ -135,7 +135,7 @@ def connect(
             if time.monotonic() >= until:
                 who = f" {taken}" if str(taken) else ""
                 raise Unavailable(
-                    f"{path} is open already{who}, and one process at a time can use it: "
+                    f"{path} is already open{who}, and one process at a time can use it: "
                     f"{_KINDS[kind].if_open}"
                 ) from None
         time.sleep(_PAUSE)
@@ -170,10 +170,10 @@ def _connect(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3
 def _prepare(
     db: sqlite3.Connection, path: str | Path, schema: str, kind: Kind, version: int
 ) -> None:
-    """Check what is in a file, or make the tables of a new one."""
+    """Check a file, or create the tables of a new one."""
     facts = _KINDS[kind]
     try:
-        db.execute("PRAGMA secure_delete=ON")  # what is forgotten is overwritten
+        db.execute("PRAGMA secure_delete=ON")  # overwrites deleted rows
         db.execute("BEGIN IMMEDIATE")
         empty = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if not empty:
@@ -181,7 +181,7 @@ def _prepare(
         db.execute("ROLLBACK")
         mode = db.execute("PRAGMA journal_mode=WAL").fetchone()[0]  # only now: the file is ours
         if mode != "wal":
-            raise InvalidInput("path", str(path), "a file on a local disk, not a network's")
+            raise InvalidInput("path", str(path), "a file on a local disk, not on a network")
         db.execute(f"PRAGMA journal_size_limit={_LARGEST_LOG}")
         db.execute("PRAGMA synchronous=NORMAL")
         if empty:
@@ -194,7 +194,7 @@ def _prepare(
         db.execute(f"PRAGMA busy_timeout={_BUSY}")
     except sqlite3.Error as error:
         _check_descriptors(path)
-        if "locked" in str(error):  # by a program that has only SQLite's own lock
+        if "locked" in str(error):  # by another program, with SQLite's lock only
             raise Taken from None
         allowed = f"a file that {facts.owner} can use ({error}): {remedy(kind, error)}"
         raise InvalidInput("path", str(path), allowed) from None
@@ -202,13 +202,13 @@ def _prepare(
 
 def _not_opened(path: str | Path, error: Exception) -> InvalidInput:
     _check_descriptors(path)
-    return InvalidInput("path", str(path), f"a file that can be opened ({error})")
+    return InvalidInput("path", str(path), f"an accessible file ({error})")
 
 
 def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
-    """Write a copy of a file, as it is now, to a new one; its owner goes on writing meanwhile.
+    """Copy a file, as it is now, to a new one; its owner may write meanwhile.
 
-    The copy is whole or not there, and never overwrites a file. Any process may have `source` open.
+    The copy is atomic and never overwrites a file. Any process may have `source` open.
     """
     path = Path(path)
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
@@ -222,15 +222,15 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
             if db.execute("PRAGMA application_id").fetchone()[0] != _KINDS[kind].application_id:
                 raise InvalidInput("source", str(source), f"a file of {_KINDS[kind].owner}")
             db.backup(copy, pages=_PAGES)
-            copy.execute("PRAGMA journal_mode=DELETE")  # one file, with all that there is
+            copy.execute("PRAGMA journal_mode=DELETE")  # a single file, without a write-ahead log
         finally:
             copy.close()
-        os.link(unfinished, path)  # unlike a renaming it overwrites nothing
+        os.link(unfinished, path)  # unlike rename, it never overwrites a file
         sync_folder(path.parent)
     except FileExistsError:
-        raise InvalidInput("path", str(path), "a file that is not there yet") from None
+        raise InvalidInput("path", str(path), "a path without a file") from None
     except (OSError, sqlite3.Error) as error:
-        allowed = f"a place where the copy can be written ({error})"
+        allowed = f"a writable place for the copy ({error})"
         raise InvalidInput("path", str(path), allowed) from None
     finally:
         close(db)
@@ -239,14 +239,14 @@ def backup(kind: Kind, source: str | Path, path: str | Path) -> None:
 
 
 def read_only(path: str | Path) -> sqlite3.Connection:
-    """Return a connection to a file that no process of ours need have open; it changes nothing."""
+    """Return a read-only connection, without a lock."""
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=0.5)
 
 
 def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite3.Connection:
     """Return a copy in memory of a file that no process has open.
 
-    The file itself is not changed; if it is not there, the copy is empty. Raises as `connect` does.
+    The file is not changed; the copy is empty if the file does not exist. Raises as `connect`.
     """
     facts = _KINDS[kind]
     copy = sqlite3.connect(":memory:", isolation_level=None)
@@ -256,7 +256,7 @@ def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite
     try:
         check_free(path)
         with closing(read_only(path)) as db:
-            db.execute("BEGIN")  # a lock that fails where it must: `backup` would wait for ever
+            db.execute("BEGIN")  # fails if the file is locked, where `backup` would wait for ever
             db.execute("SELECT count(*) FROM sqlite_master").fetchone()
             db.backup(copy)
             _check(copy, path, facts, version)
@@ -273,33 +273,33 @@ def read_copy(path: str | Path, schema: str, kind: Kind, version: int) -> sqlite
 
 
 def _check_descriptors(path: str | Path) -> None:
-    """Raise `Unavailable` if this process has as many files open as it may: SQLite does not say."""
+    """Raise `Unavailable` if this process may not open more files: SQLite's error hides it."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno == errno.EMFILE:
             raise Unavailable(
-                f"{path} cannot be opened: this process has as many files and connections open as "
-                "it may, and an agent needs five. Allow it more: `ulimit -n` in a shell, "
-                "LimitNOFILE in a systemd unit"
+                f"cannot open {path}: this process has too many open files and connections, and an "
+                "agent needs five more. Raise the limit: `ulimit -n` in a shell, LimitNOFILE in a "
+                "systemd unit"
             ) from None
 
 
 def _check(db: sqlite3.Connection, path: str | Path, facts: _Facts, version: int) -> None:
-    """Refuse a file of another kind or of another version."""
+    """Raise for a file of another kind or version."""
     if db.execute("PRAGMA application_id").fetchone()[0] != facts.application_id:
-        raise InvalidInput("path", str(path), f"a new file, or one that {facts.owner} made")
+        raise InvalidInput("path", str(path), f"a new file, or a file of {facts.owner}")
     found = db.execute("PRAGMA user_version").fetchone()[0]
     if found != version:
         allowed = (
-            f"a file of version {version}, the only one that this fedglb reads; it has version "
-            f"{found}: use the fedglb that made it, or start a new file"
+            f"a file of version {version}, the only supported one, not {found}: use the fedglb "
+            "that wrote it, or start a new file"
         )
         raise InvalidInput("path", str(path), allowed)
 
 
 def remedy(kind: Kind, error: Exception) -> str:
-    """Return what to do about a file that SQLite cannot use."""
+    """Return the remedy for a file that SQLite cannot use."""
     if _is_damage(error):
         return f"it is damaged; {_KINDS[kind].if_damaged}"
     return (
@@ -317,7 +317,7 @@ def named_damage(kind: Kind, path: str | os.PathLike[str]) -> Iterator[None]:
     except _UNREADABLE as error:
         if not _is_damage(error):
             raise
-        allowed = f"a sound file ({type(error).__name__}: {error}): {remedy(kind, error)}"
+        allowed = f"an undamaged file ({type(error).__name__}: {error}): {remedy(kind, error)}"
         raise InvalidInput("path", os.fspath(path), allowed) from error
 
 
@@ -347,13 +347,13 @@ def pack(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `pack` packed."""
+    """Return the arrays of `pack`."""
     with np.load(io.BytesIO(data), allow_pickle=False) as found:
         return dict(found)
 
 
 def fact(db: sqlite3.Connection, name: str) -> Any:
-    """Return a fact of the table `facts`; None: it is not there."""
+    """Return a fact of the table `facts`; None: not there."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return None if row is None else row[0]
 
@@ -364,13 +364,13 @@ def set_fact(db: sqlite3.Connection, name: str, value: object) -> None:
 
 
 def or_nan(stored: float | None) -> float:
-    """Return a number as it was written: SQLite stores nan as NULL."""
+    """Return a stored number: SQLite stores nan as NULL."""
     return math.nan if stored is None else stored
 
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Commit all that is written inside together, or nothing of it."""
+    """Commit all writes inside this block together, or none."""
     try:
         db.execute("BEGIN")
         yield
@@ -391,6 +391,6 @@ def on_disk(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def roll_back(db: sqlite3.Connection) -> None:
-    """Undo a transaction that was interrupted, if there is one."""
+    """Undo an interrupted transaction, if any."""
     if db.in_transaction:
         db.execute("ROLLBACK")

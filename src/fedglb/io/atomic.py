@@ -26,10 +26,10 @@ def atomic_write(path: Path, content: bytes, mode: int = 0o666) -> None:
     """Write a file so that a crash at any moment leaves the old one or the new one.
 
     The content is written under a temporary name, synced to the disk, and renamed; then the folder
-    is synced, because the new name could be lost otherwise. Where there is no room this raises
-    `OSError` and leaves nothing behind. Temporary names are unique: of two processes that write one
-    file, neither renames what the other has half written. The file has `mode` from the first byte
-    on: 0o600 for a secret.
+    is synced, because the new name could be lost otherwise. A full disk raises `OSError` and leaves
+    nothing behind. Temporary names are unique: of two processes that write one file, neither
+    renames a half-written file of the other. The file has `mode` from the first byte on: 0o600 for
+    a secret.
     """
     unfinished = path.with_name(f"{UNFINISHED}{secrets.token_hex(4)}-{path.name}")
     try:
@@ -49,7 +49,7 @@ def sync_folder(folder: Path) -> None:
     """Sync a folder to the disk: the names of new files in it could be lost otherwise."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # a system on which a folder cannot be opened
+    except OSError:  # a system that cannot open folders
         return
     try:
         os.fsync(handle)
@@ -74,7 +74,7 @@ def checksum(content: bytes | memoryview) -> str:
 def exclusive_lock(folder: Path, busy: str = "a sweep is running in this one") -> Iterator[None]:
     """Hold the folder's lock; it is released when the process ends, even by a crash.
 
-    `busy` tells a second process what the first one is doing.
+    `busy` is the message for a second process.
     """
     try:
         import fcntl
@@ -85,6 +85,6 @@ def exclusive_lock(folder: Path, busy: str = "a sweep is running in this one") -
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            allowed = f"another one, or wait: {busy}"
+            allowed = f"another folder, or wait: {busy}"
             raise InvalidInput("folder", str(folder), allowed) from None
         yield

@@ -1,4 +1,4 @@
-"""Read and write TOML; error messages name the file, the key and what is allowed."""
+"""Read and write TOML; errors name the file, the key and the expected value."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def read_file(path: Path, argument: str = "FILE") -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise InvalidInput(argument, str(path), f"a TOML file without mistakes: {error}") from None
     except UnicodeDecodeError:
-        raise InvalidInput(argument, str(path), "a TOML file, which is text in UTF-8") from None
+        raise InvalidInput(argument, str(path), "a TOML file in UTF-8") from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise InvalidInput(argument, str(path), f"a TOML file that can be read: {reason}") from None
+        raise InvalidInput(argument, str(path), f"a readable TOML file: {reason}") from None
 
 
 def convert(raw: object, kind: type[T], source: str) -> T:
@@ -59,7 +59,7 @@ def convert(raw: object, kind: type[T], source: str) -> T:
 
 
 def _check(value: Any, kind: inspect.Type, source: str) -> None:
-    """Raise where msgspec would refuse `value`, but with the place in the file."""
+    """Raise if msgspec would refuse `value`, but with the place in the file."""
     options = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     for option in options:
         match option:
@@ -92,7 +92,7 @@ def _check_struct(table: Mapping[str, Any], kind: inspect.StructType, source: st
             with under(field.encode_name):
                 _check(table[field.encode_name], field.type, source)
         elif field.required:
-            allowed = f"this key: it is missing from {source}"
+            allowed = f"a value: the key is missing from {source}"
             raise InvalidInput(field.encode_name, None, allowed)
 
 

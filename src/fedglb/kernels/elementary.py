@@ -106,7 +106,7 @@ def log(x: float) -> float:
 def on_circle(v: float) -> tuple[float, float]:
     """Return cos 2πv and sin 2πv for 0 ≤ v ≤ 1.
 
-    The nearest quarter is taken off without rounding; what is left is at most π/4.
+    The nearest quarter is taken off without rounding; the rest is at most π/4.
     """
     quarter = (4.0 * v + _ROUNDER) - _ROUNDER
     a = (v - 0.25 * quarter) * (2.0 * math.pi)

@@ -16,7 +16,7 @@ from fedglb.typing import FloatArray
 
 #: A basis never has more vectors than this; few projections need a third of it.
 MOST_VECTORS = 64
-#: A basis is large enough where what it leaves out moves θ by less than this, relative to S.
+#: A basis is large enough if its error moves θ by less than this, relative to S.
 _LEFT_OUT = 2.0**-54
 #: What the residual may be, relative to ‖Aθ₀‖ and the condition number of A + νI: eight roundings.
 RESIDUAL = 8.0 * 2.0**-52
@@ -44,7 +44,7 @@ def shifted_solve(
     T is tridiagonal, with `alpha` on its diagonal and `beta` beside it; I + νT = L D Lᵀ.
     """
     n = alpha.shape[0]
-    inverse, below = work[0], work[1]  # 1/D, and what is below L's diagonal of ones
+    inverse, below = work[0], work[1]  # 1/D, and L below its diagonal of ones
     z = length
     inverse[0] = 1.0 / (1.0 + nu * alpha[0])
     y[0] = z * inverse[0]

@@ -23,7 +23,7 @@ UPPER, WIDTHS, LOW, HIGH, SCORES = range(5)
 
 
 def in_order(numbers: Mapping[int, float]) -> tuple[float, ...]:
-    """Return numbers that are given by place, in the order of their places 0, 1, ….
+    """Return a table's numbers in the order of their places 0, 1, ….
 
     >>> C_MU, BALL = range(2)
     >>> in_order({BALL: 1.0, C_MU: 0.25})

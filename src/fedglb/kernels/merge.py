@@ -25,8 +25,8 @@ class Merged(NamedTuple):
     X: FloatArray  # features, shape (L, MOST, d)
     y: FloatArray  # sums of rewards, shape (L, MOST)
     times: FloatArray  # how often each occurs, shape (L, MOST)
-    different: IntArray  # how many there are, shape (L,); −1 once there are more than `MOST`
-    taken: IntArray  # how many of the client's samples are in the table, shape (L,)
+    different: IntArray  # their number, shape (L,); −1 once there are more than `MOST`
+    taken: IntArray  # number of the client's samples in the table, shape (L,)
 
     @classmethod
     def empty(cls, clients: int, dim: int) -> Merged:

@@ -75,12 +75,12 @@ class _DiskCache(FunctionCache):  # type: ignore[misc]
         self._lock = KernelLock(base + ".lock")
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return what is on disk, or None: then this process has the lock and must compile."""
+        """Return the file's content, or None: then this process has the lock and must compile."""
         try:
             found = super().load_overload(signature, target_context)
             if found is None and self._lock.acquire():
                 found = super().load_overload(signature, target_context)
-        except OSError:  # there is no folder, and none can be made
+        except OSError:  # no folder, and it cannot be created
             found = None
         if found is None:
             counts.compiled += 1
@@ -89,7 +89,7 @@ class _DiskCache(FunctionCache):  # type: ignore[misc]
         return found
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Write what was compiled."""
+        """Write the compiled code."""
         try:
             super().save_overload(signature, compiled)
         except OSError as error:

@@ -1,6 +1,6 @@
 """Calls by address: how kernels call a link's functions, and the block loop a part's kernels.
 
-Addresses are plain integers. So one compiled kernel serves every link, a user's own included, and
+Addresses are plain integers. So one compiled kernel serves every link, custom ones included, and
 can be kept on disk; the compiler cannot replace a link's ``exp`` by a vectorised one that rounds
 differently; and the block loop (`fedglb.simulation.play`) runs the same machine code of a part as
 Python does for a single interaction.
@@ -67,10 +67,10 @@ PROJECT: Signature = "PROJECT"
 def address_of(function: Callable[..., Any] | None, signature: Signature) -> int:
     """Return the address of a kernel's machine code for a signature; compile it if need be.
 
-    It raises `TypeError` where the function is no kernel or does not fit the signature.
+    Raises `TypeError` if the function is not a kernel or does not fit the signature.
     """
     if function is None or not callable(function):
-        raise TypeError("there is no such function")
+        raise TypeError("the function does not exist")
     if not isinstance(function, Kernel):
         raise TypeError("it is a plain Python function")
     from fedglb.kernels import linking

@@ -1,4 +1,4 @@
-"""Sums over a client's samples: what it answers to a round of a global update."""
+"""Sums over a client's samples: its answers to rounds of a global update."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _LEAST_NUMBERS = 100_000
 
 
 def threads() -> int:
-    """Return how many threads this process may use; joblib sets NUMBA_NUM_THREADS for workers."""
+    """Return the number of threads of this process; joblib sets NUMBA_NUM_THREADS for workers."""
     limit = os.environ.get("NUMBA_NUM_THREADS", "")
     return max(int(limit), 1) if limit.isdecimal() else cores()
 
@@ -41,7 +41,7 @@ def each(do: Callable[[T], None], items: Iterable[T]) -> None:
 def in_ranges(draw: Callable[[int, int], None], clients: int, numbers: int) -> None:
     """Call draw(begin, end) for ranges that together are 0 … clients − 1, in threads.
 
-    `numbers` is how many numbers are drawn in all: little work is not divided.
+    `numbers` is the total number of draws: little work is not divided.
     """
     count = max(1, min(threads(), clients, numbers // _LEAST_NUMBERS))
     ends = [clients * k // count for k in range(count + 1)]

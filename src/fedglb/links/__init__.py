@@ -1,4 +1,4 @@
-"""Links, one GLM family per file. A user's own link is a subclass of `Link`."""
+"""Links, one GLM family per file. Custom links are subclasses of `Link`."""
 
 from fedglb.links.base import Link
 from fedglb.links.identity import Identity

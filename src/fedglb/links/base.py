@@ -44,7 +44,7 @@ def _map_sample(function: int, mean: FloatArray, u: FloatArray, noise: float) ->
 
 
 class Link(ABC):
-    """Base of all links. One of your own is a subclass with three scalar functions.
+    """Base of all links. A custom link is a subclass with three scalar functions.
 
     The loss of a sample is l(z, y) = m(z) − y z, with z = xᵀθ.
 
@@ -108,7 +108,7 @@ class Link(ABC):
     default_noise: ClassVar[float | None] = None
     sub_gaussian: ClassVar[bool] = True
     likelihood: ClassVar[bool] = False
-    #: Statements about what is not proven with this link; they go into every result.
+    #: Limits of the proofs with this link, for every result.
     caveats: ClassVar[tuple[str, ...]] = ()
     #: The kernel that computes μ and μ′ of many z, with the signature
     #: `kernels.pointers.DERIVATIVES`.
@@ -216,7 +216,7 @@ class Link(ABC):
 
     @cached_property
     def compiled_sample(self) -> ScalarFunction:
-        """The sampler, compiled: a reward of a given mean from one uniform."""
+        """The sampler, compiled: a reward from a mean and one uniform."""
         return compile_scalar(self.scalar_sampler(), 3)
 
     # -- what people call ---------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Link(ABC):
     def sample(
         self, mean: ArrayLike, u: ArrayLike, noise: float | None = None
     ) -> float | FloatArray:
-        """Return rewards of the given means, element by element.
+        """Return rewards with these means, element by element.
 
         Parameters
         ----------
@@ -395,7 +395,7 @@ class Link(ABC):
         return None
 
     def dispersion(self, noise: float) -> float:
-        """Return by what the loss is divided to be a negative log-likelihood: 1 by default.
+        """Return the dispersion φ: the loss over φ is a negative log-likelihood; 1 by default.
 
         Parameters
         ----------

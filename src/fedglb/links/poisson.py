@@ -65,7 +65,7 @@ def poisson_quantile(mean: float, u: float) -> float:
         return k
     k = float(math.floor(mean + 12.0 * spread + 20.0))
     term = poisson_pmf(k, mean)
-    while term == 0.0:  # a tiny mean: far out there is nothing that a double can hold
+    while term == 0.0:  # a tiny mean: the terms underflow
         k -= 1.0
         term = poisson_pmf(k, mean)
     above = term  # P(Poisson > k − 1)
@@ -85,7 +85,7 @@ class Poisson(Link):
 
     Any reward ≥ 0 is accepted.
 
-    A Poisson variable is not sub-Gaussian. So `Problem` must be given a `noise`, and no coverage
+    A Poisson variable is not sub-Gaussian. So `Problem` requires a `noise`, and no coverage
     is claimed.
 
     References

@@ -1,4 +1,4 @@
-"""How the ridge λ is chosen from what the coordinator has anyway."""
+"""The choice of the ridge λ from the coordinator's sums."""
 
 from __future__ import annotations
 

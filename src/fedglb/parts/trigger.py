@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, TypeAlias, get_args
 from fedglb.errors import InvalidInput, integer, number, one_of
 from fedglb.setting import Setting
 
-#: What multiplies a client's gain in `Event`.
+#: The factor on a client's gain in `Event`.
 Clock: TypeAlias = Literal["steps", "own samples"]
 _LATEST = 1000 * 365 * 86400.0  # seconds from a federation's start to its last update
 
@@ -19,7 +19,7 @@ _LATEST = 1000 * 365 * 86400.0  # seconds from a federation's start to its last 
 class Trigger(ABC):  # noqa: B024 - all methods have a default
     """A rule for when there is a global update. Subclasses are frozen dataclasses.
 
-    There are two ways. A client asks for an update after its own sample in step t if
+    There are two ways. A client requests an update after its own sample in step t if
     (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)); `clocked_by`
     may put another factor in place of t − t_last. And an update may be `due` at the end of a step.
 
@@ -47,7 +47,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     @property
     def max_updates(self) -> int | None:
-        """How many updates there are at most; None: there is no limit."""
+        """The maximum number of updates; None: no limit."""
         return None
 
     def check(self, setting: Setting) -> None:
@@ -66,11 +66,11 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     @property
     def clocked_by(self) -> Clock | None:
-        """What multiplies log_gain: steps, or own samples since the last model; None: nothing."""
+        """The factor on log_gain: steps, or own samples since the last model; None: 1."""
         return "steps"
 
     def fires(self, t: int, t_last: int, log_gain: float, samples: int = 0) -> bool:
-        """Return whether a client asks for an update after its own sample in step t.
+        """Return whether a client requests an update after its own sample in step t.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         Returns
         -------
         bool
-            By default whether log_gain, times what `clocked_by` says, is at least `level`.
+            By default whether log_gain, times the factor of `clocked_by`, is at least `level`.
         """
         if self.clocked_by is None:
             return log_gain >= self.level
@@ -152,7 +152,7 @@ class Event(Trigger):
 
 @dataclass(frozen=True)
 class Growth(Trigger):
-    """A client asks where its own samples since its last model make det A more than 1 + C times.
+    """A client asks once its own samples since its last model raise det A by more than 1 + C.
 
     That is log(det A_i / det(A_i − ΔA_i)) > log(1 + C): time does not count.
 
@@ -230,7 +230,7 @@ class Geometric(Trigger):
     public = True
     updates: int  # B, the number of global updates
     #: t₁: a step, or in a federation seconds. None (default): in a simulation, where the sums are
-    #: about as large as the noise of privacy in them; the first step where there is none
+    #: about as large as their noise of privacy; the first step without noise
     first: float | None = None
     #: g > 1. None (default): in a simulation the one for which the update after the last would be
     #: at the horizon

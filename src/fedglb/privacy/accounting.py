@@ -1,4 +1,4 @@
-"""From noise to ε and δ, and back: Gaussian differential privacy, and zCDP beside it.
+"""From noise to ε and δ, and back: Gaussian differential privacy and zCDP.
 
 All releases of a stream together are one Gaussian mechanism whose parameter is μ: sensitivity over
 standard deviation, also for streams that depend on earlier releases (Smith and Thakurta 2022,
@@ -21,7 +21,7 @@ SMOOTHING = 32
 
 # Gauss and Legendre's rule; twelve nodes are exact to the last digits on intervals below 0.1.
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(12)
-# What is asked of μ and ε beyond the last bit, because δ(ε) is computed with rounding.
+# The safety margin of μ and ε, because δ(ε) is computed with rounding.
 _MARGIN = 1e-12
 
 
@@ -53,7 +53,7 @@ def gdp_delta(epsilon: float, mu: float) -> float:
 def gdp_mu(epsilon: float, delta: float) -> float:
     """Return the largest μ of a Gaussian mechanism that is (ε, δ)-private.
 
-    By bisection, and less by 10⁻¹² of it: rounding is on the safe side.
+    By bisection, reduced by a factor 1 − 10⁻¹²: rounding is on the safe side.
     """
     number("epsilon", epsilon, above=0.0)
     number("delta", delta, above=0.0, below=1.0)
@@ -73,14 +73,14 @@ def gdp_mu(epsilon: float, delta: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε ≥ 0 for which a Gaussian mechanism is (ε, δ)-private.
 
-    By bisection, and more by 10⁻¹² of it: rounding is on the safe side.
+    By bisection, increased by a factor 1 + 10⁻¹²: rounding is on the safe side.
     """
     number("mu", mu, at_least=0.0)
     number("delta", delta, above=0.0, below=1.0)
     if mu == 0.0 or gdp_delta(0.0, mu) <= delta:
         return 0.0
     low, high = 0.0, 0.5 * mu * mu + mu * math.sqrt(2.0 * math.log(1.0 / delta)) + 1e-300
-    while gdp_delta(high, mu) > delta:  # only rounding can make that so
+    while gdp_delta(high, mu) > delta:  # only after rounding errors
         high *= 1.0 + 1e-12
     while low < (middle := 0.5 * (low + high)) < high:
         if gdp_delta(middle, mu) <= delta:
@@ -91,9 +91,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def zcdp_epsilon(mu: float, delta: float) -> float:
-    """Return the ε that zero-concentrated privacy with ρ = μ²/2 promises: more than needed.
+    """Return the ε of zero-concentrated privacy with ρ = μ²/2, a looser bound.
 
-    The discrete Gaussian has this ρ by a theorem about it alone, so the figure does not rest on the
+    The discrete Gaussian has this ρ by a theorem about it alone, so this does not depend on the
     comparison with the continuous one. It is min over α > 1 of
     ρα + log(1/(αδ))/(α − 1) + log(1 − 1/α); every α gives a promise that holds. Canonne, Kamath and
     Steinke (2020), Theorem 4 and Proposition 12.

@@ -1,6 +1,6 @@
 """The discrete Gaussian, sampled exactly: whole numbers and bits of the system, no floats.
 
-A sampler in floating point has gaps and wrong tails, through which differences of the data show
+A sampler in floating point has gaps and wrong tails, which leak differences of the data
 (Mironov 2012). How long a draw takes depends on the noise (not on the data).
 """
 
@@ -17,7 +17,7 @@ from fedglb.errors import InvalidInput, instance
 #: Returns n random bytes.
 Source: TypeAlias = Callable[[int], bytes]
 
-_WORDS = 128  # words of 64 bits that are read at once
+_WORDS = 128  # words of 64 bits per read
 _WORD = 2**64
 
 
@@ -84,7 +84,7 @@ def _exponential(words: Iterator[int], top: int, bottom: int) -> bool:
 
 def _exponential_of_one(words: Iterator[int]) -> bool:
     """Return True with probability exp(−1)."""
-    k = 2  # the first coin of Algorithm 1 shows 1 for sure
+    k = 2  # the first coin of Algorithm 1 is always 1
     while _bernoulli(words, 1, k):
         k += 1
     return k % 2 == 1

@@ -1,6 +1,6 @@
-"""Noise that is correlated over updates: prefix sums of all batches need much less of it then.
+"""Noise correlated over updates, which reduces the noise in prefix sums of batches.
 
-At update b a client sends Σ_j E_bj·(its batch j) + noise, and D_b1, D_b2, … times what was sent so
+At update b a client sends Σ_j E_bj·(its batch j) + noise, and D_b1, D_b2, … times its messages so
 far is the sum of all batches up to b: DE = A, the lower triangle of ones. One sample counts in a
 column of E, so its norm over all releases grows by the norm of that column; the noise in the
 prefix sum grows by the norm of row b of D.
@@ -22,11 +22,11 @@ from fedglb.typing import FloatArray
 #: Entries of E are multiples of this: sums weighted by them are exact, and the same on machines
 #: that round the last bits of an eigenvalue differently.
 STEP = 2.0**-20
-#: Up to this number of updates E is optimised; the square root of A, which serves for more, has
-#: some 15 % more noise early.
+#: Up to this number of updates E is optimised; beyond it, the square root of A has some 15 % more
+#: noise early.
 LARGEST = 256
-# The noise in a prefix sum matters less where there is more in the sum. Its variance counts fully
-# over the first 40 % of the updates, and then less and less, down to e^-4.3.
+# The noise in a prefix sum matters less in larger sums. Its variance counts fully over the first
+# 40 % of the updates, and then less and less, down to e^-4.3.
 _FULLY, _FALL = 0.4, 7.2
 _ITERATIONS = 400
 
@@ -45,7 +45,7 @@ class Factors:
         return hashlib.sha256(text).hexdigest()[:32]
 
     def growth(self, releases: int) -> float:
-        """Return how much the norm of one sample grows over the first releases, at most."""
+        """Return the maximum growth of one sample's norm over the first releases."""
         return float(np.linalg.norm(self.encoder[:releases], axis=0).max(initial=0.0))
 
 
@@ -57,7 +57,7 @@ def factors(updates: int) -> Factors:
     the updates and falling then: sums that grow geometrically bear more noise later. A fixed
     point of the optimality condition is reached by iteration (Denisov et al. 2022, section 3).
     Entries are then rounded, and D is the exact decoder of the rounded E. All entries are ≥ 0, so
-    a batch counts between 0 and 1 times in a prefix sum where some release is missing.
+    a batch counts between 0 and 1 times in a prefix sum if some release is missing.
 
     References
     ----------

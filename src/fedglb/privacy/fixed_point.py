@@ -1,8 +1,8 @@
 """A vector and a symmetric matrix as whole numbers: sums of them have the same bits in any order.
 
-Floating-point sums are no basis for a proof of privacy: one sample more can change how all others
-are rounded, so that two sums differ by more than that sample (Casacuberta, Shoemate, Vadhan and
-Wagaman 2022). Here each sample is rounded by itself, and from then on all arithmetic is exact.
+Floating-point sums cannot prove privacy: one more sample can change the rounding of all others, so
+that two sums differ by more than that sample (Casacuberta, Shoemate, Vadhan and Wagaman 2022). Here
+each sample is rounded separately, and from then on all arithmetic is exact.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fedglb.typing import FloatArray, IntArray
 
 #: Fractional bits of a number: 1.0 is the whole number 2**BITS.
 BITS = 30
-#: What one sample may add, at most: then sums of very many have room in 64 bits.
+#: The maximum of one sample, so that sums of very many fit into 64 bits.
 LARGEST = 2.0**20
 #: One unit of the last place.
 UNIT = 2.0**-BITS
@@ -30,7 +30,7 @@ MOST_BATCHES = 2**11 - 1
 
 
 def size(dim: int) -> int:
-    """Return how many numbers a vector and a symmetric matrix are: d + d(d+1)/2."""
+    """Return the size of a vector and a symmetric matrix: d + d(d+1)/2."""
     return dim + dim * (dim + 1) // 2
 
 
@@ -55,12 +55,12 @@ def weighted(weights: FloatArray, batches: IntArray) -> IntArray:
 
     The n ≤ 2047 weights are multiples of 2**-WEIGHT_BITS in [−1, 1], the batches whole numbers of
     shape (n, ...), the result below 2**63 in size. Products in floating point would be off by more
-    than one unit for sums beyond 2**53, and by how much would depend on all samples of the sum.
+    than one unit for sums beyond 2**53, by an amount that depends on all samples of the sum.
     """
     scaled = np.asarray(weights, dtype=np.float64) * 2.0**WEIGHT_BITS
     factors = np.rint(scaled).astype(np.int64)
     if len(factors) > MOST_BATCHES:
-        raise InvalidInput("len(weights)", len(factors), f"at most {MOST_BATCHES} of them")
+        raise InvalidInput("len(weights)", len(factors), f"at most {MOST_BATCHES} weights")
     if (factors != scaled).any() or np.abs(factors).max(initial=0) > 2**WEIGHT_BITS:
         raise InvalidInput("weights", weights, f"multiples of 2**-{WEIGHT_BITS} between -1 and 1")
     low, middle, high = batches & _MASK, (batches >> _PIECE) & _MASK, batches >> 2 * _PIECE

@@ -27,43 +27,43 @@ _ROOM = 64.0
 
 @dataclass(frozen=True)
 class NoisePlan:
-    """How much noise a stream of releases gets: made by `GaussianMechanism.plan`."""
+    """The noise of a stream of releases: made by `GaussianMechanism.plan`."""
 
-    updates: int  # B, how many releases are planned; `factorisation` has what is in each
-    #: σ_v and σ_H, the standard deviations of the noise in one release that the accounting rests
-    #: on, in units of v and of H (off-diagonal entries times √2).
+    updates: int  # B, number of planned releases; see `factorisation`
+    #: σ_v and σ_H, the standard deviations of the noise in one release for the accounting, in units
+    #: of v and of H (off-diagonal entries times √2).
     vector_noise: float
     matrix_noise: float
-    #: The standard deviations of what one client adds.
+    #: The standard deviations of one client's noise.
     vector_share: float
     matrix_share: float
     #: h, the number of clients whose noise adds up to σ_v and σ_H; 1 if each client's noise does.
     honest: int
-    #: How much v and H of neighbouring datasets differ, before weights and rounding.
+    #: Differences of v and H between neighbouring datasets, before weights and rounding.
     vector_bound: float
     matrix_bound: float
     #: G_v and k_μ: a client clips |y − μ(z) + μ′(z)z| and μ′(z) to these.
     residual_limit: float
     slope_limit: float
     rewards: tuple[float, float]  # smallest and largest reward; a client clips rewards to them
-    #: J and s: v and H of neighbouring datasets together differ by J times what the two bounds
-    #: allow, with a share of s for H (`sensitivity.joint`).
+    #: J and s: v and H of neighbouring datasets together differ by J times the two bounds, with a
+    #: share of s for H (`sensitivity.joint`).
     joint: float
     hessian_share: float
     mu: float  # μ of the whole stream
     dim: int
     clients: int
-    contributions: int  # how many interactions of a user are protected together
+    contributions: int  # interactions per user that are protected together
 
     @property
     def factors(self) -> Factors:
-        """How releases are made of batches, and sums of all batches of releases."""
+        """The factors from batches to releases, and back to sums of all batches."""
         return factors(self.updates)
 
     def encoded(self, batches: Mapping[int, IntArray], update: int) -> IntArray:
-        """Return what is released at an update b before noise: Σ_j E_bj·(batch j), rounded once.
+        """Return the release at an update b before noise: Σ_j E_bj·(batch j), rounded once.
 
-        `batches` has the whole numbers of each batch up to b, by the update that took it in.
+        `batches` has the whole numbers of each batch up to b, by its update.
         """
         row = self.factors.encoder[update - 1]
         weights = np.array([row[j - 1] for j in batches])
@@ -72,7 +72,7 @@ class NoisePlan:
     def decoded(self, releases: Mapping[int, FloatArray], update: int) -> FloatArray:
         """Return Σ_j D_bj·(release j), the sum of all batches up to the update b.
 
-        A release that is missing counts as 0.
+        A missing release counts as 0.
         """
         row = self.factors.decoder[update - 1]
         return np.asarray(sum(row[j - 1] * numbers for j, numbers in releases.items()))
@@ -86,12 +86,12 @@ class NoisePlan:
     def share_variance(self) -> tuple[Fraction, Fraction]:
         """Return the variances of the whole numbers that one client adds to v and to H.
 
-        They are rounded up, and have what `accounting` needs for discrete noise on top.
+        They are rounded up, with the margin of `accounting` for discrete noise.
         """
         return _variance(self.vector_share), _variance(self.matrix_share)
 
     def scales(self) -> FloatArray:
-        """Return the standard deviation of each of the m whole numbers that one client adds."""
+        """Return the standard deviation of each of one client's m whole numbers."""
         vector, matrix = (math.sqrt(variance) for variance in self.share_variance())
         out = np.full(fixed_point.size(self.dim), matrix)
         out[: self.dim] = vector
@@ -105,30 +105,30 @@ class GaussianMechanism:
     Parameters
     ----------
     epsilon, delta
-        What is promised: ε > 0 and δ between 0 and 1. δ should be well below one over the number
+        The promise: ε > 0 and δ between 0 and 1. δ should be well below one over the number
         of interactions.
     noise
         Where noise is added. "sums": each client adds a share, and only sums over clients are
-        seen (secure sums). "silo": each client adds all of it, and its messages are private by
-        themselves: no cryptography, and √clients times the noise.
+        visible (secure sums). "silo": each client adds all of it, and its messages are private
+        without cryptography, with √clients times the noise.
     neighbours
-        Which datasets are to look alike. "zero-out": with and without what one interaction adds.
+        The neighbouring datasets. "zero-out": with and without one interaction's terms.
         "replace": with one interaction exchanged for any other; it needs up to twice the noise.
     contributions
-        How many interactions of one user are protected together; the application has to make
-        sure that there are no more.
+        Interactions per user that are protected together; the application must limit users to
+        this number.
     honest
-        The share of clients that are trusted to add their noise and to keep it to themselves;
+        The share of clients trusted to add their noise and keep it secret;
         for "sums".
     hessian_share
         The share of μ² that is spent on the matrices.
     reward_limit
-        Rewards are clipped to ± this. To be given where the link's rewards have no bound.
+        Rewards are clipped to ± this. Required if the link's rewards have no bound.
 
     Raises
     ------
     InvalidInput
-        Where a value is outside its range.
+        If a value is outside its range.
 
     References
     ----------
@@ -159,7 +159,7 @@ class GaussianMechanism:
         one_of("noise", self.noise, ("sums", "silo"))
         one_of("neighbours", self.neighbours, ("zero-out", "replace"))
         integer("contributions", self.contributions)
-        allowed = "a number > 0 and <= 1: the share of clients that are trusted"
+        allowed = "a number > 0 and <= 1, the share of trusted clients"
         if number("honest", self.honest, above=0.0, allowed=allowed) > 1.0:
             raise InvalidInput("honest", self.honest, allowed)
         number("hessian_share", self.hessian_share, above=0.0, below=1.0)
@@ -172,7 +172,7 @@ class GaussianMechanism:
         Parameters
         ----------
         problem
-            Its link says which rewards there are.
+            The problem, whose link has a range of rewards.
 
         Returns
         -------
@@ -182,7 +182,7 @@ class GaussianMechanism:
         Raises
         ------
         InvalidInput
-            Where the link's rewards have no bound and `reward_limit` is None.
+            If the link's rewards have no bound and `reward_limit` is None.
         """
         low, high = problem.link.support
         if self.reward_limit is not None:
@@ -204,16 +204,16 @@ class GaussianMechanism:
         return float(low), float(high)
 
     def plan(self, problem: Problem, clients: int, updates: int) -> NoisePlan:
-        """Return how much noise a run gets.
+        """Return the noise of a run.
 
         Parameters
         ----------
         problem
-            What is known about rewards: link, S and d.
+            The problem: link, S and d.
         clients
-            How many clients there are.
+            The number of clients.
         updates
-            B, how many releases are planned.
+            B, the number of planned releases.
 
         Returns
         -------
@@ -223,14 +223,14 @@ class GaussianMechanism:
         Raises
         ------
         InvalidInput
-            Where rewards have no bound, or the noise would not fit into 64 bits.
+            If rewards have no bound, or the noise would not fit into 64 bits.
         """
         integer("clients", clients)
         integer("updates", updates, at_most=fixed_point.MOST_BATCHES)
         rewards = self.rewards(problem)
         residual, slope = residual_bound(problem.link, problem.S, rewards), problem.k_mu
         if residual > fixed_point.LARGEST:
-            allowed = f"at most {fixed_point.LARGEST:g}: give rewards in a larger unit"
+            allowed = f"at most {fixed_point.LARGEST:g}: use a larger unit for rewards"
             raise InvalidInput("reward_limit", self.reward_limit, allowed)
         bounds = sensitivities(residual, slope, self.neighbours, self.contributions)
         mu, share = gdp_mu(self.epsilon, self.delta), self.hessian_share
@@ -276,7 +276,7 @@ class GaussianMechanism:
 
 
 def _changed(plan: NoisePlan, releases: int) -> float:
-    """Return the norm of what neighbouring datasets change over n releases, in units of μ.
+    """Return the norm of the change between neighbouring datasets over n releases, in units of μ.
 
     v is measured in units of Δ_v/√(1 − s) and H in units of Δ_H/√s. A changed sample is rounded
     before and after (half a unit of the last place in each of m numbers, each time), and so is each

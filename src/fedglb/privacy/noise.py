@@ -1,4 +1,4 @@
-"""Where a client's noise comes from: a seed in simulations, the system everywhere else."""
+"""The source of a client's noise: a seed in simulations, the system everywhere else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROLE = 0x6E6F697365
 
 
 class NoiseSource(Protocol):
-    """Draws what one client adds to one release."""
+    """Draws one client's noise for one release."""
 
     def draw(self, client: int | str, update: int, plan: NoisePlan) -> IntArray:
         """Return the m whole numbers that `client` adds at `update`."""
@@ -28,8 +28,8 @@ class NoiseSource(Protocol):
 class SimulatedNoise:
     """Noise for simulations: the same for the same seed, client and update. It hides nothing.
 
-    Normal numbers are rounded to whole ones. Their law differs from the discrete Gaussian's by
-    less than a simulation can see.
+    Normal numbers are rounded to whole ones. Simulations cannot see the difference to the
+    discrete Gaussian.
     """
 
     seed: int

@@ -1,4 +1,4 @@
-"""How much one sample can change the sums: its largest vector and its largest matrix.
+"""The sensitivity of the sums to one sample: its largest vector and its largest matrix.
 
 A sample (x, y), seen at z = xᵀθ with |z| ≤ S, adds v = x(y − μ(z) + μ′(z)z) and H = μ′(z)xxᵀ. The
 proofs are in docs/privacy.md, section Sensitivity.
@@ -14,7 +14,7 @@ from fedglb.links import Identity, Link, Logistic, Poisson, Probit
 
 Neighbours = Literal["zero-out", "replace"]
 
-#: An arm is taken for one of norm ≤ 1 up to 1e-9, which H has squared; the rest is for rounding in
+#: Arms of norm up to 1 + 1e-9 are accepted, which H has squared; the rest is for rounding in
 #: floating point.
 TOLERANCE = 4e-9
 _GRID = 20_001
@@ -34,8 +34,8 @@ def residual_bound(link: Link, radius: float, rewards: tuple[float, float]) -> f
 def _intercepts(link: Link, radius: float) -> tuple[float, float]:
     """Return the smallest and the largest h(z) for |z| ≤ S; h′(z) = −μ″(z)z.
 
-    For a user's own link h is searched on a grid, and the largest step between neighbours of the
-    grid is added on each side: no proof.
+    For a custom link h is searched on a grid, and the largest step between neighbours of the grid
+    is added on each side, without proof.
     """
     kind = type(link)  # a subclass may have another mean
     if kind is Identity:
@@ -55,10 +55,10 @@ def _intercepts(link: Link, radius: float) -> tuple[float, float]:
 def sensitivities(
     residual: float, slope: float, neighbours: Neighbours, contributions: int
 ) -> tuple[float, float]:
-    """Return Δ_v and Δ_H: how much the sums of v and of H of neighbouring datasets can differ.
+    """Return Δ_v and Δ_H, the largest differences of Σ v and Σ H of neighbouring datasets.
 
-    `residual` and `slope` are G_v and k_μ. What each of `contributions` interactions adds is
-    replaced by nothing ("zero-out") or by what any other would add ("replace").
+    `residual` and `slope` are G_v and k_μ. The terms of each of `contributions` interactions are
+    replaced by nothing ("zero-out") or by those of any other ("replace").
     """
     factor = contributions * (1.0 + TOLERANCE)
     if neighbours == "replace":
@@ -73,7 +73,7 @@ def joint(
     neighbours: Neighbours,
     share: float,
 ) -> float:
-    """Return J ≤ 1: what v and H change together, over what their bounds would allow.
+    """Return J ≤ 1: the joint change of v and H, relative to their separate bounds.
 
     With Δ_v and Δ_H as in `sensitivities` for one interaction, and s the share of H,
     (1 − s)‖v‖²/Δ_v² + s‖H‖²/Δ_H² ≤ J² for every change of one interaction.
@@ -82,8 +82,8 @@ def joint(
     For replace, with c the cosine of the two arms, ‖v − v′‖² ≤ a² + a′² + 2aa′|c| and ‖H − H′‖² =
     w² + w′² − 2ww′c². The largest c is known in closed form, z and z′ are searched on a grid.
     Between its points a and w change by at most h·sup|μ″|·max(S, 1), h being half of its step and
-    |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound. It is 1 for a link
-    that is not the package's own or has no bound on μ″.
+    |μ″| ≤ s̄k_μ (`Link.self_concordance`); that is added, so J is an upper bound. It is 1 for a
+    link that is custom or has no bound on μ″.
     """
     concordance = link.self_concordance(radius)
     if type(link) not in (Identity, Logistic, Poisson, Probit) or concordance is None:

@@ -1,4 +1,4 @@
-"""What a run promises: to whom, against whom, and what the promise rests on."""
+"""A run's privacy: the promise, the protected parties, the assumptions."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from fedglb.privacy.sensitivity import Neighbours
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """The privacy of a run: what is promised, to whom, and what it rests on.
+    """The privacy of a run: the promise, the protected parties, the assumptions.
 
     Parameters
     ----------
     epsilon, delta
         The promise, for all planned releases together.
     mu
-        The same as one number: sensitivity over standard deviation.
+        The promise as one number: sensitivity over standard deviation.
     zcdp_epsilon
-        ε for the same noise and δ by zero-concentrated privacy: a looser promise, and a second way
-        to the same end.
+        ε for the same noise and δ by zero-concentrated privacy: a looser promise by an independent
+        proof.
     neighbours, contributions
-        Which datasets look alike: see `GaussianMechanism`.
+        The neighbouring datasets: see `GaussianMechanism`.
     noise
         Where noise is added: "sums" or "silo".
     releases, updates
-        How many releases were made, of how many that were planned.
+        Number of releases made, and planned.
     vector_noise, matrix_noise
         The standard deviations of the noise in one release, of v and of H.
     honest
-        How many clients have to add their noise, and keep it to themselves.
+        Number of clients that must add their noise and keep it secret.
     protects
-        Who is protected from whom, one sentence each.
+        The protection, and against whom, one sentence each.
     caveats
-        What the promise rests on, and what it leaves out, one sentence each.
+        Assumptions and limits of the promise, one sentence each.
     plan
         The noise in detail.
 
@@ -75,7 +75,7 @@ class PrivacyStatement:
         Parameters
         ----------
         releases
-            How many; None: those that were made.
+            Their number; None: those made.
 
         Returns
         -------
@@ -87,7 +87,7 @@ class PrivacyStatement:
         return gdp_epsilon(self.plan.spent(count), self.delta)
 
     def __str__(self) -> str:
-        several = f", {self.contributions} interactions a user" if self.contributions > 1 else ""
+        several = f", {self.contributions} interactions per user" if self.contributions > 1 else ""
         lines = [
             f"epsilon = {self.epsilon:g}, delta = {self.delta:g} ({self.neighbours} neighbours"
             f"{several}); spent so far: epsilon = {self.spent():.3g}",
@@ -108,10 +108,10 @@ def state(
     simulated: bool,
     learns: bool = False,
 ) -> PrivacyStatement:
-    """Return what a run promises after this number of releases.
+    """Return a run's privacy statement after this number of releases.
 
     `simulated`: noise came from a seed. `learns`: clients choose by their own samples between
-    updates, so that users are not protected from those of the same client.
+    updates, so that users are not protected from others of the same client.
     """
     integer("releases", releases, at_least=0, at_most=plan.updates)
     return PrivacyStatement(
@@ -138,8 +138,8 @@ def _protects(gaussian: GaussianMechanism, plan: NoisePlan) -> tuple[str, ...]:
     promise = f"({gaussian.epsilon:g}, {gaussian.delta:g})"
     if gaussian.noise == "silo":
         return (
-            f"every interaction from the coordinator and from the other clients, whatever these "
-            f"do together: {promise}",
+            f"every interaction from the coordinator and the other clients, even if they collude: "
+            f"{promise}",
             f"every user from the other users, also of the same client: {promise} (joint privacy)",
         )
     sums = f"every interaction from the coordinator, which sees only sums over clients: {promise}"
@@ -161,15 +161,15 @@ def _caveats(gaussian: GaussianMechanism, simulated: bool, learns: bool) -> tupl
     most = gaussian.contributions
     notes = [
         f"a user with more than {most} interaction{'s' if most > 1 else ''} is protected less",
-        "who took part, and when updates were, is public",
+        "the participants and times of updates are public",
     ]
     if gaussian.noise == "sums":
-        notes.append("it rests on secure sums: single clients' messages reveal more")
+        notes.append("it requires secure sums: single clients' messages reveal more")
     if learns:
         notes.append(
-            "clients choose by their own samples between updates: what is promised is for "
-            "recorded interactions with all others held fixed"
+            "clients choose by their own samples between updates: the promise is for recorded "
+            "interactions with all others held fixed"
         )
     if simulated:
-        notes.append("simulated noise comes from a seed: anyone who has the seed can subtract it")
+        notes.append("simulated noise comes from a seed: anyone with the seed can subtract it")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Checks of what clients and coordinator send each other; they raise before anything changes.
+"""Checks of messages between clients and coordinator; they raise before anything changes.
 
 No honest client's sums exceed these bounds, for any samples. A false answer within them cannot be
 detected: only the client sees its samples.
@@ -49,11 +49,11 @@ def check_identities(clients: Iterable[ClientId], most: int) -> list[ClientId]:
     if len(set(ids)) < len(ids):
         raise InvalidInput("clients", ids, "ids that all differ")
     if len(ids) > most:
-        raise InvalidInput("clients", len(ids), f"at most {most}, as many as the setting has")
+        raise InvalidInput("clients", len(ids), f"at most {most}, the setting's number of clients")
     return sorted(ids)
 
 
-# -- what sums can be ----------------------------------------------------------------------
+# -- bounds of sums ----------------------------------------------------------------------
 
 
 def trace(matrix: FloatArray) -> float:
@@ -63,10 +63,10 @@ def trace(matrix: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples that a sum ranges over, and what is known of their M = Σ x xᵀ."""
+    """The samples of a sum, and bounds on their M = Σ x xᵀ."""
 
     samples: int  # n
-    lower: FloatArray  # lower ≼ M ≼ upper; the same array where M is known
+    lower: FloatArray  # lower ≼ M ≼ upper; the same array if M is known
     upper: FloatArray
     slack: float  # an s for which M + sI, as computed and factored, is at least M + (s/2)I
 
@@ -98,7 +98,7 @@ def _slack(n: int, matrix: FloatArray) -> float:
 
 @dataclass(frozen=True)
 class Limits:
-    """What one sample can add to the sums of a query."""
+    """Bounds on one sample's contribution to a query's sums."""
 
     query: Query
     residual: float = math.inf  # the largest |μ(z) − y|
@@ -118,7 +118,7 @@ def reward_range(link: Link, limit: float | None) -> tuple[float, float]:
 
 
 def limits(link: Link, rewards: tuple[float, float], query: Query) -> Limits:
-    """Return the limits for |z| ≤ ‖θ‖ and y within `rewards`; infinite where there is no limit.
+    """Return the limits for |z| ≤ ‖θ‖ and y within `rewards`; infinite without a limit.
 
     μ increases with z, and so the cumulant m, with m′ = μ, is convex.
     """
@@ -216,7 +216,7 @@ def check_model_sums(message: ModelSums, limits: Limits, setting: Setting) -> No
 
 
 def check_derivatives(message: Derivatives, batch: Batch, limits: Limits, setting: Setting) -> None:
-    """Raise unless these can be the sums over `batch` that `limits.query` asks for."""
+    """Raise unless these can be the sums over `batch` for `limits.query`."""
     d, query = setting.problem.dim, limits.query
     gradient = array("gradient", message.gradient, (d,))
     hessian = _exactly("hessian", message.hessian, (d, d), wanted=query.hessian)
@@ -243,7 +243,7 @@ def _check_sum(argument: str, value: FloatArray, batch: Batch, largest: float) -
     length = math.sqrt(inverse_quadratic(batch.upper, scaled, batch.slack)) * unit
     bound = math.sqrt(batch.samples) * largest * (1.0 + MARGIN)
     if not length <= bound:
-        allowed = f"at most {bound:g}, as {batch.samples} samples with this covariance can give"
+        allowed = f"at most {bound:g}, the bound for {batch.samples} samples with this covariance"
         raise InvalidInput(f"length of {argument}, measured by the covariance", length, allowed)
     norm, most = math.sqrt(np.vdot(scaled, scaled)) * unit, math.sqrt(batch.samples) * bound
     if not norm <= most:  # where only a bound on M is known, the line above does not say it
@@ -303,7 +303,7 @@ def check_model(model: SharedModel, algorithm: Algorithm, setting: Setting) -> N
     if model.gradient_matrix is not None:
         _definite("gradient_matrix", model.gradient_matrix)
     if (model.ridge is not None) != (algorithm.ridge_rule is not None):
-        raise InvalidInput("ridge", model.ridge, "a number exactly where a rule chooses it")
+        raise InvalidInput("ridge", model.ridge, "a number if a rule chooses it, else None")
     if model.ridge is not None:
         number("ridge", model.ridge, above=0.0)
 
@@ -313,7 +313,7 @@ def _exactly(
 ) -> FloatArray | None:
     if (value is not None) != wanted:
         given = "missing" if value is None else "given"
-        allowed = f"an array of shape {shape}" if wanted else "no value: none is expected here"
+        allowed = f"an array of shape {shape}" if wanted else "no value"
         raise InvalidInput(argument, given, allowed)
     return None if value is None else array(argument, value, shape)
 

@@ -39,15 +39,15 @@ _NUMBERS = ("covered", "frozen", "update", "adopted", "last_t")
 
 @dataclass
 class Adoption:
-    """A client's state after it has adopted a shared model, prepared before the client holds it."""
+    """A client's state after adopting a shared model, prepared before the client uses it."""
 
-    update: int  # that made the model
-    covered: int  # how many of the client's oldest samples the model covers
+    update: int  # of the model
+    covered: int  # number of the client's oldest samples in the model
     choosing: Choosing
     base: Arrays  # the state before any own sample, for `Client.from_samples`
     state: LocalState  # with the samples so far
-    sums: OwnSums | None  # of the samples so far, where the solver starts at the model
-    taken: int = -1  # how many samples are in `state`
+    sums: OwnSums | None  # of the samples so far, if the solver starts at the model
+    taken: int = -1  # number of samples in `state`
 
     def catch_up(self, samples: Samples) -> None:
         """Learn the samples that the model does not cover, up to the newest.
@@ -72,13 +72,13 @@ class Client(Learner):
     id
         Its identity, a whole number or a name.
     algorithm
-        The algorithm that the federation runs.
+        The federation's algorithm.
     setting
         From `algorithm.setting(problem, clients, horizon)`.
     seed
-        Seed of a random choice; the client's stream follows from it and from `id`.
+        Seed of random choices; the client's stream depends on it and on `id`.
     noise
-        Where the noise of privacy comes from. None (default): from the system, by an exact
+        The source of the noise for privacy. None (default): the system, by an exact
         sampler; simulations have one with a seed.
 
     References
@@ -110,9 +110,9 @@ class Client(Learner):
         one_pass = solver is not None and solver.one_pass
         self.batches = Batches(id, algorithm, setting, source) if one_pass else None
         self.sums = OwnSums(algorithm, setting)
-        self.covered = 0  # how many own samples the shared model covers, the oldest ones
-        self.frozen = 0  # how many the update in progress covers
-        self.update = 0  # the update in progress, or the last one that this client took part in
+        self.covered = 0  # number of own samples in the shared model, the oldest ones
+        self.frozen = 0  # number in the update in progress
+        self.update = 0  # the update in progress, or the client's last one
 
     def _learn(self, x: FloatArray, y: float) -> None:
         """Append a sample, add it to the sums, and let the local update learn from it."""
@@ -120,7 +120,7 @@ class Client(Learner):
         self.sums.add(self.samples)
 
     def absorb(self, X: ArrayLike, y: ArrayLike) -> None:
-        """Take in existing samples before the first step (warm start).
+        """Learn existing samples before the first step (warm start).
 
         Parameters
         ----------
@@ -132,8 +132,8 @@ class Client(Learner):
         Raises
         ------
         InvalidInput
-            If a sample is not allowed, or the client has made a step or taken part in an update;
-            no sample is then taken in.
+            If a sample is invalid, or the client has made a step or taken part in an update;
+            then no sample is learned.
         """
         if self.last_t > 0 or self.update > 0:
             raise InvalidInput(
@@ -153,8 +153,8 @@ class Client(Learner):
         Parameters
         ----------
         message
-            A `SumsRequest`, an `Evaluate` or a `NewModel`; `InvalidInput` if its content is
-            impossible, or it is another one.
+            A `SumsRequest`, an `Evaluate` or a `NewModel`; other messages and impossible content
+            raise `InvalidInput`.
 
         Returns
         -------
@@ -171,13 +171,13 @@ class Client(Learner):
                 if adoption is not None:
                     self.install(adoption)
                 return []
-        raise InvalidInput("message", type(message).__name__, "a message that goes down")
+        raise InvalidInput("message", type(message).__name__, "a message for clients")
 
     def _begin_update(self, message: SumsRequest) -> list[Message]:
         if message.update < self.update or message.update <= self.adopted:
             return []  # of an update that is over
         if message.model not in (0, self.adopted):
-            return []  # of a model that has not arrived yet, or is no longer held
+            return []  # of a model that has not arrived yet, or was replaced
         self.freeze(message.update)
         if self.batches is not None:
             return self._release(self.batches)
@@ -200,14 +200,14 @@ class Client(Learner):
     def shared_theta(self) -> FloatArray:
         """θ of the shared model, at which batches are taken; 0 before the first.
 
-        Not the client's own estimate: with that, one sample would change what all others add.
+        Not the client's own estimate: then one sample would change the terms of all others.
         """
         return shared_theta(self.state.base, self.setting.problem.dim)
 
     def freeze(self, update: int) -> None:
-        """Fix which samples belong to an update, if it is a newer one: those so far.
+        """Fix the samples of an update, if it is a newer one: those so far.
 
-        Where the update need not bring a model, they count as uploaded from now on.
+        If the update need not bring a model, they count as uploaded from now on.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class Client(Learner):
         Returns
         -------
         bool
-            False where samples came after the update was frozen, or its model is not the one held.
+            False if samples came after the update was frozen, or the client has another model.
         """
         at_hand = not self.sums.at_model or message.model == self.adopted
         return at_hand and self.frozen == len(self.samples)
@@ -241,7 +241,7 @@ class Client(Learner):
         if self.batches is not None:
             return []  # a one-pass update has no rounds: they would reveal samples again
         if message.update != self.update or message.update <= self.adopted:
-            return []  # of an update that is over, or that this client has no part in
+            return []  # of a finished update, or of one without this client
         link, d = self.setting.problem.link, self.setting.problem.dim
         theta = array("theta", message.theta, (d,))
         first = integer("since", message.since, at_least=0, at_most=self.frozen)
@@ -261,11 +261,11 @@ class Client(Learner):
         ]  # fmt: skip
 
     def prepare(self, message: NewModel) -> Adoption | None:
-        """Compute the state that a new model leads to; None: the client holds this model already.
+        """Compute the state after adopting a new model; None: the client already has this model.
 
-        Changes nothing, and may run in one thread while the client chooses and learns in
-        another: samples are only ever appended, and what an adopted state depends on (the
-        shared models so far) does not change with them.
+        Changes nothing, and may run in one thread while the client chooses and learns in another:
+        samples are only ever appended, and an adopted state depends only on the shared models so
+        far.
 
         Parameters
         ----------
@@ -286,7 +286,7 @@ class Client(Learner):
             return None  # delivered twice
         check_model(message.model, self.algorithm, self.agreed)
         integer("covered", message.covered, at_least=0, at_most=len(self.samples))
-        # one-pass updates send no number of samples: what was released is covered
+        # one-pass updates send no number of samples: released ones are covered
         covered = message.covered if self.batches is None else self.batches.taken
         choosing = Choosing.after(self.algorithm, self.agreed, message.model, self.seed)
         state, sums = self.state.copied(), None
@@ -298,7 +298,7 @@ class Client(Learner):
         return adoption
 
     def install(self, adoption: Adoption) -> None:
-        """Hold a state that `prepare` worked out, with the samples that have come since.
+        """Use a state from `prepare`, with the samples that have come since.
 
         Parameters
         ----------
@@ -313,7 +313,7 @@ class Client(Learner):
     # -- state -----------------------------------------------------------------------------------
 
     def _hold(self, samples: Samples, state: LocalState, numbers: Mapping[str, int]) -> None:
-        """Hold these samples, the state after them and these numbers, and the sums that follow."""
+        """Use these samples, the state after them, these numbers, and their sums."""
         self.samples, self.state = samples, state
         for name, value in numbers.items():
             setattr(self, name, value)
@@ -332,7 +332,7 @@ class Client(Learner):
         seed: int = 0,
         **numbers: int,
     ) -> Client:
-        """Return the client that has learned these samples one by one, to the bit.
+        """Return a client that has learned these samples one by one, to the bit.
 
         Parameters
         ----------
@@ -343,7 +343,7 @@ class Client(Learner):
         base
             `Adoption.base` of the last model; None before the first.
         **numbers
-            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 where not given.
+            `covered`, `frozen`, `update`, `adopted` and `last_t`; 0 by default.
 
         Returns
         -------
@@ -379,12 +379,12 @@ class Client(Learner):
         seed: int = 0,
         noise: NoiseSource | None = None,
     ) -> Client:
-        """Return a twin of the client whose state `to_arrays` returned.
+        """Return a copy of a client from its `to_arrays`.
 
         Parameters
         ----------
         id, algorithm, setting, seed, noise
-            As for a new client, and the same as the other's.
+            As for the original client.
         arrays
             From `to_arrays`.
 

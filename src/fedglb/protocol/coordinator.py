@@ -48,26 +48,26 @@ class Coordinator:
 
     Its methods return the messages to deliver. It sees sums over samples, never a sample. It keeps
     each client's contribution to the model, so that an update can exclude a client: A, n and F
-    then range over the samples of those that answered to the end. Where the solver's updates are
-    `alone`, the client that asked is the only participant.
+    then range over the samples of the remaining participants. If the solver's updates are
+    `alone`, the requesting client is the only participant.
 
     Parameters
     ----------
     algorithm
-        The algorithm that the federation runs.
+        The federation's algorithm.
     setting
         From `algorithm.setting(problem, clients, horizon)`.
     clients
-        The identities of the members; others `join` later. Sums are taken in their sorted order,
-        in whatever order they joined or answer.
+        The identities of the members; others `join` later. Sums are taken in sorted order, whatever
+        the order of joining or answering.
     reward_limit
         The largest |reward|, where the link's rewards have no bound: it bounds gradients.
 
     Raises
     ------
     InvalidInput
-        If there are more clients than the setting has, two of one identity, or names among
-        numbers; or `reward_limit` is not allowed.
+        If there are more clients than in the setting, duplicate identities, or names among
+        numbers; or `reward_limit` is invalid.
 
     References
     ----------
@@ -81,7 +81,7 @@ class Coordinator:
     >>> clients = [fg.Client(i, algorithm, setting) for i in range(2)]
     >>> coordinator = fg.Coordinator(algorithm, setting, [client.id for client in clients])
     >>> up = clients[0].observe([1.0, 0.0], reward=1.0, t=1)
-    >>> while up:  # deliver messages until nobody has any
+    >>> while up:  # deliver messages until none is left
     ...     down = [sent for m in up for sent in coordinator.receive(m)]
     ...     up = [sent for m in down for sent in clients[int(m.client)].receive(m)]
     >>> coordinator.syncs, [client.adopted for client in clients]
@@ -103,26 +103,26 @@ class Coordinator:
         self.rewards = reward_range(setting.problem.link, reward_limit)
         self.ledger = Ledger()
         self.model: SharedModel | None = None
-        self.covered: dict[ClientId, Contribution] = {}  # what the model covers of each client
-        self.holdings: dict[ClientId, Holding] = {}  # where only clients that lag get the model
+        self.covered: dict[ClientId, Contribution] = {}  # each client's part of the model
+        self.holdings: dict[ClientId, Holding] = {}  # used if only clients that lag get the model
         self.releases: dict[int, SumOfReleases] = {}  # of one-pass updates, by their numbers
         self.update: Update | None = None  # the one in progress
-        self.last_update: UpdateRecord | None = None  # the last one that led to a model
+        self.last_update: UpdateRecord | None = None  # the last successful one
         self.started = 0  # the number of the last update that began
-        self.finished = 0  # the number of the last one that led to a model
+        self.finished = 0  # the number of the last successful update
         self.t = 0  # the step of the last update that began
-        self.syncs = 0  # updates that led to a model
+        self.syncs = 0  # successful updates
         self.rounds = 0  # rounds of all updates that are over
 
     # -- members -------------------------------------------------------------------------------
 
     def join(self, client: ClientId) -> None:
-        """Make `client` a member: of the next update, and it gets the model of a running one.
+        """Make `client` a member: of the next update; it also gets the model of a running one.
 
         Parameters
         ----------
         client
-            Its identity; that of a member changes nothing.
+            Its identity; no effect for a member.
 
         Raises
         ------
@@ -135,12 +135,12 @@ class Coordinator:
             self.clients = dict.fromkeys(ids)
 
     def leave(self, client: ClientId) -> list[Message]:
-        """Send `client` nothing more, and go on without it; what the model covers stays in it.
+        """Send `client` nothing more, and go on without it; its samples stay in the model.
 
         Parameters
         ----------
         client
-            The client that leaves; an unknown one changes nothing.
+            The client that leaves; no effect for an unknown one.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class Coordinator:
     def drop_samples(self, client: ClientId) -> list[Message]:
         """Go on without the samples of `client`, which has lost them.
 
-        Where updates do not refit, those that the model has stay in it.
+        If updates do not refit, samples in the model stay in it.
 
         Parameters
         ----------
@@ -176,7 +176,7 @@ class Coordinator:
         client
             The member.
         again
-            Whether it was sent this model before: the ledger counts it once.
+            Whether this model was sent to it before: the ledger counts it once.
 
         Returns
         -------
@@ -239,8 +239,8 @@ class Coordinator:
         Raises
         ------
         InvalidInput
-            If its sender is no member, it is not a message that goes up, or its content is
-            impossible. Nothing has changed.
+            If its sender is not a member, or it is not a message for the coordinator, or its
+            content is impossible. Nothing has changed.
         """
         self._check_member(message.client)
         match message:
@@ -248,7 +248,7 @@ class Coordinator:
                 integer("t", message.t, at_most=LARGEST)
                 solver = self.algorithm.global_update
                 if solver is None:
-                    raise InvalidInput("message", message.name, "none: there are no updates here")
+                    raise InvalidInput("message", message.name, "no message: it has no updates")
                 self.ledger.count(message)
                 begins = solver.course.begins(message.update, self.finished)
                 wanted = self.update is None and begins
@@ -259,7 +259,7 @@ class Coordinator:
                 self.update.accept(message)
                 self.ledger.count(message)
                 return self._go_on(self.update)
-        raise InvalidInput("message", type(message).__name__, "a message that goes up")
+        raise InvalidInput("message", type(message).__name__, "a message for the coordinator")
 
     def end_step(self, t: int) -> list[Message]:
         """Begin an update if the trigger's schedule has one at the end of step t.
@@ -278,12 +278,12 @@ class Coordinator:
         return self.begin(t) if due else []
 
     def accept_total(self, clients: int, numbers: IntArray) -> list[Message]:
-        """End a one-pass update with the sum over its participants, where nobody knows its terms.
+        """End a one-pass update with a secure sum over its participants.
 
         Parameters
         ----------
         clients
-            How many clients are in it.
+            The number of clients in the sum.
         numbers
             The sum, d + d(d+1)/2 whole numbers.
 
@@ -298,7 +298,7 @@ class Coordinator:
         return self._go_on(self.update)
 
     def begin(self, t: int, client: ClientId | None = None) -> list[Message]:
-        """Begin a global update in step t, on behalf of `client` where one asked for it.
+        """Begin a global update in step t, at the request of `client` if not None.
 
         Without members, or once the privacy budget is spent, nothing happens.
 
@@ -307,7 +307,7 @@ class Coordinator:
         t
             The step.
         client
-            The client that asked for it; None: a schedule did.
+            The requesting client; None: a schedule.
 
         Returns
         -------
@@ -317,26 +317,26 @@ class Coordinator:
         Raises
         ------
         InvalidInput
-            If an update is in progress, or the algorithm makes none.
+            If an update is in progress, or the algorithm has none.
         """
         able = bool(self.clients) and not self.budget_spent
         return self._ask(self.start_update(t, client)) if able else []
 
     @property
     def budget_spent(self) -> bool:
-        """Whether clients will release nothing more: there were as many updates as agreed on."""
+        """Whether all agreed updates are done: clients release nothing more."""
         most = self.algorithm.max_updates
         return most is not None and self.started >= most
 
     def exclude(self, *clients: ClientId) -> list[Message]:
-        """Go on with the update without `clients`, from the start if rounds were made with them.
+        """Go on with the update without `clients`, from the start if rounds included them.
 
-        Without anybody left, the update is abandoned.
+        Without participants, the update is abandoned.
 
         Parameters
         ----------
         *clients
-            The clients that are left out; those that take no part change nothing.
+            The clients to leave out; no effect for others.
 
         Returns
         -------
@@ -347,7 +347,7 @@ class Coordinator:
         if self.update is None or not leaving:
             return []
         self.update.exclude(leaving)
-        if not self.update.participants:  # nobody is left
+        if not self.update.participants:  # no participant is left
             self.abandon()
             return []
         return self._go_on(self.update)
@@ -380,7 +380,7 @@ class Coordinator:
         return self.update
 
     def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
-        """Return the model of the update in progress, which is solved and ends, and who gets it."""
+        """End the solved update; return its model and the recipients."""
         update = self.update
         assert update is not None
         assert update.solve is not None
@@ -460,19 +460,19 @@ class Coordinator:
         *,
         reward_limit: float | None = None,
     ) -> Coordinator:
-        """Return the coordinator whose state `to_arrays` gave: it goes on exactly as that one.
+        """Return a copy of a coordinator from its `to_arrays`.
 
         Parameters
         ----------
         algorithm, setting, reward_limit
-            As for a new coordinator, and the same as that one's.
+            As for the original coordinator.
         arrays
             From `to_arrays`.
 
         Returns
         -------
         Coordinator
-            With an update in progress where that one had one.
+            The copy, an update in progress included.
         """
         self = cls(algorithm, setting, arrays["clients"].tolist(), reward_limit=reward_limit)
         for name in _NUMBERS:
@@ -490,6 +490,6 @@ class Coordinator:
             message, direction = name.split(".")
             self.ledger.entries[message, direction] = Entry(*(int(v) for v in totals))
         if update := nested(arrays, "update"):
-            self.update = self._update(self.clients)  # `restore` says who takes part
+            self.update = self._update(self.clients)  # `restore` sets the participants
             self.update.restore(update)
         return self

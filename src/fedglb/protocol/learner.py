@@ -26,19 +26,19 @@ from fedglb.typing import FloatArray
 
 @dataclass(frozen=True)
 class Choosing:
-    """What the choices of a client need of the last model; it is the same until the next one."""
+    """Data for a client's choices from the last model, constant until the next one."""
 
     algorithm: Algorithm
     setting: Setting  # with the λ in force
     seed: int
-    constants: FloatArray  # what the confidence needs and no sample changes
-    terms: FloatArray  # what the confidence derives from the model
+    constants: FloatArray  # the confidence's constants
+    terms: FloatArray  # the confidence's terms from the model
 
     @classmethod
     def after(
         cls, algorithm: Algorithm, setting: Setting, model: SharedModel | None, seed: int
     ) -> Choosing:
-        """Return what choices need of a model, or before the first one; its λ is in force."""
+        """Return the data for choices after a model, or before the first one."""
         confidence, setting = algorithm.confidence, setting.in_force(model)
         constants = np.array(confidence.constants(setting), dtype=float)
         return cls(algorithm, setting, seed, constants, confidence.terms(setting, model))
@@ -46,18 +46,18 @@ class Choosing:
     def alpha(self, state: LocalState) -> float:
         """Return the radius by which a client in this state chooses; raise if it is infinite."""
         confidence = self.algorithm.confidence
-        if type(confidence).radius is not Confidence.radius:  # a user's own, in plain Python
+        if type(confidence).radius is not Confidence.radius:  # a custom one, in plain Python
             radius = confidence.radius(self.setting, state)
         else:
             radius = confidence.formula(state.vectors, state.counters, self.terms, self.constants)
         if not math.isfinite(radius):
-            allowed = "a problem within the range of doubles: smaller S, larger ridge or curvature"
+            allowed = "a finite radius: use a smaller S, or a larger ridge or curvature"
             raise InvalidInput("radius", radius, allowed)
         return radius * self.algorithm.exploration if confidence.scalable else radius
 
     @functools.cached_property
     def params(self) -> ChoiceParams:
-        """The choice rule as the kernel `decide` takes it; compiles what it calls by address."""
+        """The choice rule for the kernel `decide`; compiles its functions."""
         algorithm, setting = self.algorithm, self.setting
         choice, bounds = algorithm.choice, 0
         if choice.needs_sets and type(algorithm.confidence).bounds is not ellipsoid_bounds:
@@ -68,17 +68,17 @@ class Choosing:
 
 @dataclass(frozen=True)
 class Chosen:
-    """An arm, and how it was chosen."""
+    """A chosen arm and its statistics."""
 
     arm: int  # its index
     score: float  # by which the rule ranks arms: an upper confidence bound for `Ucb`
     width: float  # score − xᵀθ: α‖x‖ in the norm of A⁻¹ for `Ucb` and an ellipsoid
-    propensity: float  # the probability of this arm; nan where the rule does not estimate it
-    propensity_error: float  # its standard error: 0 where it is exact, nan as above
+    propensity: float  # the probability of this arm; nan if the rule does not estimate it
+    propensity_error: float  # its standard error: 0 if exact, nan as above
 
 
 def stream_of(client: ClientId) -> int:
-    """Return the number under which a client draws: its id, or a hash of its name."""
+    """Return the number of a client's random stream: its id, or a hash of its name."""
     if isinstance(client, int):
         return client
     return int.from_bytes(hashlib.blake2b(client.encode(), digest_size=4).digest(), "little")
@@ -99,7 +99,7 @@ class Learner:
         self.samples = Samples(setting.problem.dim)
         self.state: LocalState = algorithm.local_update.begin(setting)
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
-        self.adopted = 0  # the update that made the shared model; 0: there is none yet
+        self.adopted = 0  # the update of the shared model; 0: no model yet
         self.last_t = 0  # the newest step of an own sample
 
     @property
@@ -120,8 +120,8 @@ class Learner:
         arms
             Shape (K, d), K ≥ 1, each arm of Euclidean norm at most 1.
         t
-            The step, t ≥ 1, for rules that depend on it. None: the one after the newest that the
-            client knows.
+            The step, t ≥ 1, for rules that depend on it. None: the one after the newest known
+            step.
 
         Returns
         -------
@@ -142,7 +142,7 @@ class Learner:
 
     @property
     def clock(self) -> int:
-        """The newest step that the client knows: its own, or the last model's."""
+        """The newest known step: the client's own, or the last model's."""
         return max(self.last_t, self.state.t_last)
 
     def decide(
@@ -165,7 +165,7 @@ class Learner:
         Returns
         -------
         Chosen
-            The arm, and how it was chosen.
+            The arm and its statistics.
         """
         choosing, state, (d, K) = self.choosing, self.state, columns.shape
         work, propensity = np.empty((5, K)), np.empty(2)
@@ -210,7 +210,7 @@ class Learner:
         return np.ascontiguousarray(arms_in_unit_ball("arms", table).T)
 
     def observe(self, x: ArrayLike, reward: float, t: int) -> list[Message]:
-        """Learn from a reward, and ask for a global update if the trigger fires.
+        """Learn from a reward, and request a global update if the trigger fires.
 
         Parameters
         ----------
@@ -229,7 +229,7 @@ class Learner:
         Raises
         ------
         InvalidInput
-            If `x`, `reward` or `t` is not allowed; nothing has changed.
+            If `x`, `reward` or `t` is invalid; nothing has changed.
         """
         features = array("x", x, (self.setting.problem.dim,))
         arms_in_unit_ball("x", features)
@@ -253,7 +253,7 @@ class Learner:
         """
         self._learn(x, y)
         self.last_t = max(self.last_t, t)
-        # The next model overwrites what this step changed; if none comes, nothing is lost.
+        # The next model overwrites this step's changes; without one, nothing is lost.
         return self.triggered(t)
 
     def _learn(self, x: FloatArray, y: float) -> None:
@@ -275,6 +275,6 @@ class Learner:
             Whether it fires.
         """
         trigger, state = self.algorithm.trigger, self.state
-        if trigger.clocked_by != "own samples":  # a user's trigger may take only these three
+        if trigger.clocked_by != "own samples":  # custom triggers may take only these three
             return trigger.fires(t, state.t_last, state.log_gain)
         return trigger.fires(t, state.t_last, state.log_gain, state.updates)

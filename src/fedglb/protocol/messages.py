@@ -26,7 +26,7 @@ class Message:
     """Base of all messages.
 
     `name` identifies the message on the wire and in ledgers: a change breaks both. `client` is
-    the sender of a message that goes up, the addressee of one that goes down.
+    the sender of a message up, the addressee of a message down.
     """
 
     name: ClassVar[str]
@@ -34,12 +34,12 @@ class Message:
     client: ClientId
 
     def scalars(self) -> int:
-        """Return how many numbers the message carries; ids, counts, clocks and flags are none."""
+        """Return the count of numbers in the message, without ids, counts, clocks and flags."""
         return _scalars(self)
 
 
 def _scalars(value: object) -> int:
-    """Return how many numbers these are; a symmetric matrix is its triangle."""
+    """Return the count of numbers; a symmetric matrix counts as its triangle."""
     if isinstance(value, np.ndarray):
         return triangle_size(len(value)) if value.ndim == 2 else value.size
     if dataclasses.is_dataclass(value):
@@ -49,9 +49,9 @@ def _scalars(value: object) -> int:
 
 @dataclass(frozen=True)
 class SyncRequest(Message):
-    """A client asks for a global update: its trigger fired in step t.
+    """A client requests a global update: its trigger fired in step t.
 
-    `update` is the one whose model it holds: the coordinator ignores a request if there is a newer.
+    `update` is its model's: the coordinator ignores the request if there is a newer one.
     """
 
     name = "SyncRequest"
@@ -64,8 +64,8 @@ class SyncRequest(Message):
 class SumsRequest(Message):
     """The coordinator begins update `update` and asks a client for its sums.
 
-    The algorithm's solver says which: `Covariance`, `ModelSums` or `BatchSums`. `model` is the
-    update at whose model they are taken; 0 is the model before the first, θ = 0.
+    The algorithm's solver decides which: `Covariance`, `ModelSums` or `BatchSums`. They are taken
+    at the model of update `model`; 0 is the model before the first, θ = 0.
     """
 
     name = "SumsRequest"
@@ -76,7 +76,7 @@ class SumsRequest(Message):
 
 @dataclass(frozen=True)
 class Covariance(Message):
-    """A client's Σ x xᵀ over all of its samples, and their number; b = Σ x y where shared.
+    """A client's Σ x xᵀ over all of its samples, and their number; b = Σ x y if shared.
 
     From now on, until the model comes, the client answers on exactly these samples.
     """
@@ -106,7 +106,7 @@ class ModelSums(Message):
 
 @dataclass(frozen=True)
 class BatchSums(Message):
-    """What a client releases in a one-pass update: weighted sums of its batches, and its noise.
+    """A client's release in a one-pass update: weighted sums of its batches, with its noise.
 
     `numbers` has v and the triangle of H as whole numbers (`privacy.fixed_point`). The number of
     samples is omitted for privacy.
@@ -122,8 +122,8 @@ class BatchSums(Message):
 class MaskedSum(Message):
     """The numbers of `BatchSums` under masks that cancel in the sum over a set of clients.
 
-    They are numbers mod 2⁶⁴, sent as signed ones. `attempt` says which attempt at the update's
-    sum they are for.
+    They are numbers mod 2⁶⁴, sent as signed ones, for attempt number `attempt` at the update's
+    sum.
     """
 
     name = "MaskedSum"
@@ -137,7 +137,7 @@ class MaskedSum(Message):
 class Evaluate(Message):
     """Send the sums of round `round` at θ: always the gradient.
 
-    The sums leave out the client's first `since` samples, which are in the model already (0
+    The sums leave out the client's first `since` samples, which are already in the model (0
     if every update fits all samples again).
     """
 
@@ -168,8 +168,8 @@ class Derivatives(Message):
 class NewModel(Message):
     """The model of a finished update.
 
-    `covered` says how many of this client's samples it covers, the oldest ones: 0 for a client
-    that was excluded, whose samples are all local again.
+    `covered` is the number of this client's samples in it, the oldest ones: 0 for an excluded
+    client, whose samples are all local again.
     """
 
     name = "NewModel"

@@ -1,6 +1,6 @@
-"""One-pass updates: what a client releases of its samples, once, and how they become a model.
+"""One-pass updates: clients release sums of each sample once, and the coordinator fits them.
 
-A client closes a batch of samples per update and sends the sums of its batches, with noise where
+A client closes a batch of samples per update and sends the sums of its batches, with noise if
 there is privacy. The coordinator only needs the sum over clients.
 """
 
@@ -42,7 +42,7 @@ from fedglb.typing import FloatArray, IntArray
 
 _DEVIATIONS = 64.0  # of noise: more than any honest client ever draws
 
-# -- what a client releases --------------------------------------------------------------------
+# -- a client's releases --------------------------------------------------------------------
 
 
 def sums_of(
@@ -71,7 +71,7 @@ def sums_of(
     }  # fmt: skip
     clipped_to = np.array(in_order(limits))
     if add_all_releases(X, y, first, last, theta, functions, clipped_to, numbers):
-        allowed = f"rewards within ±{LARGEST_NUMBER:g}: give them in a larger unit"
+        allowed = f"rewards within ±{LARGEST_NUMBER:g}: use a larger unit"
         raise InvalidInput("reward", "too large to be summed", allowed)
     return numbers
 
@@ -82,7 +82,7 @@ def _check_room(
     """Raise unless the sums of all clients fit into 63 bits.
 
     With noise, weighted sums of all batches are sent: all of a client's samples count, each as the
-    largest that there is, so that the answer does not depend on rewards. Without, those in a batch.
+    largest possible, so that the result does not depend on rewards. Without, only those in a batch.
     """
     plan, problem = setting.noise, setting.problem
     if plan is not None:
@@ -105,18 +105,18 @@ def _check_room(
 
 @dataclass(frozen=True)
 class Release:
-    """What a client sends in one update, and what it is made of."""
+    """A client's message in one update, and its batch."""
 
     update: int
-    samples: int  # how many of the client's samples are in batches then, the oldest ones
-    #: The sums of the batch that the update takes in. Without noise also those of earlier batches
-    #: whose updates led to no model.
+    samples: int  # number of the client's samples in batches then, the oldest ones
+    #: The sums of the update's batch. Without noise also those of earlier batches whose updates led
+    #: to no model.
     batch: IntArray
     numbers: IntArray  # the message: weighted sums of all batches, with the client's noise
 
 
 class Batches:
-    """A client's batches, and what it has released of them: once for an update, and in order."""
+    """A client's batches and releases: one per update, in order."""
 
     def __init__(
         self, client: ClientId, algorithm: Algorithm, setting: Setting, source: NoiseSource
@@ -124,36 +124,36 @@ class Batches:
         self._client, self._setting, self._source = client, setting, source
         self._most = algorithm.max_updates
         self.taken = 0  # number of samples in batches, the oldest ones
-        self.closed: dict[int, IntArray] = {}  # by the update that took them in
+        self.closed: dict[int, IntArray] = {}  # by their update
         self.last: Release | None = None
 
     @property
     def released(self) -> int:
-        """The last update that something was released for; 0: none."""
+        """The last update with a release; 0: none."""
         return 0 if self.last is None else self.last.update
 
     def refusal(self, update: int) -> str | None:
-        """Return why nothing may be released for an update, or None if it may."""
+        """Return why a release for an update is refused, or None."""
         if update <= self.released:
-            return f"update {update}: something was released for update {self.released} already"
+            return f"update {update}: already released for update {self.released}"
         if self._most is not None and update > self._most:
-            return f"update {update}: the privacy budget is for {self._most} updates, and is spent"
+            return f"update {update}: the privacy budget of {self._most} updates is spent"
         return None
 
     def prepare(
         self, update: int, samples: Samples, frozen: int, theta: FloatArray, adopted: int
     ) -> Release:
-        """Return what would be released for an update, with fresh noise. Changes nothing.
+        """Return a release for an update, with fresh noise. Changes nothing.
 
-        The update takes in the first `frozen` samples; θ is the model that the client holds, of
-        the update `adopted`. Raises `InvalidInput` if nothing may be released for this update.
+        The update includes the first `frozen` samples; θ is the client's model, of the update
+        `adopted`. Raises `InvalidInput` if no release is allowed for this update.
         """
         if (why := self.refusal(update)) is not None:
-            raise InvalidInput("update", update, f"a later one within the budget: {why}")
+            raise InvalidInput("update", update, f"a later update within the budget: {why}")
         first, last = np.array([self.taken]), np.array([frozen])
         batch = sums_of(self._setting, theta, samples.X[None], samples.y[None], first, last)[0]
         plan = self._setting.noise
-        if plan is None:  # each sample is in one sum of a model, ever
+        if plan is None:  # each sample is in one model's sum only
             if self.last is not None and adopted < self.last.update:  # that update was lost
                 batch = batch + self.last.batch
             return Release(update, frozen, batch, batch)
@@ -194,7 +194,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class SumOfReleases:
-    """The sum of what clients released in one update, and how many they were."""
+    """The sum of the clients' releases in one update, and their number."""
 
     clients: int
     numbers: IntArray
@@ -229,12 +229,12 @@ class OnePassUpdate(Update):
         self.gathered[message.client] = message
 
     def accept_total(self, clients: int, numbers: IntArray) -> None:
-        """Accept the sum over this many clients, where nobody knows its terms; or raise."""
+        """Accept the secure sum over this number of clients, or raise."""
         check_numbers(numbers, self.setting)
         self.total = SumOfReleases(clients, numbers)
 
     def advance(self) -> None:
-        """Add up what was sent, and fit the model."""
+        """Add up the releases, and fit the model."""
         if self.total is None:
             terms = [message.numbers for message in self.gathered.values()]
             self.total = SumOfReleases(len(terms), np.sum(terms, axis=0, dtype=np.int64))
@@ -242,13 +242,13 @@ class OnePassUpdate(Update):
         self.solve = Solve(self.solver, self._objective())
 
     def _objective(self) -> Objective:
-        """Return what is fitted, and the earlier models where the radius needs them."""
+        """Return the objective, with earlier models if the radius needs them."""
         assert self.total is not None
         each = {**self.earlier, self.number: self.total}
         fitted = self._objective_of(each)
         if not self.algorithm.confidence.needs_path:
             return fitted
-        # earlier models follow from what was released, so that nobody has to keep them
+        # earlier models follow from the releases, so they need not be stored
         path: list[Passed] = []
         numbers, theta = sorted(each), np.zeros(self.setting.problem.dim)
         for last in numbers:
@@ -263,13 +263,13 @@ class OnePassUpdate(Update):
         return replace(fitted, one_pass=replace(fitted.one_pass, path=tuple(path)))
 
     def _objective_of(self, released: Mapping[int, SumOfReleases]) -> Objective:
-        """Return what is fitted at the last of some updates: the sums over all samples so far."""
+        """Return the objective at the last of some updates: the sums over all samples so far."""
         plan, b, d = self.setting.noise, max(released), self.setting.problem.dim
         releases = {j: each.numbers.astype(float) for j, each in released.items()}
         numbers = sum(releases.values()) if plan is None else plan.decoded(releases, b)
         v, H = unpack(np.asarray(numbers), d)
         noise = (0.0, 0.0)
-        if plan is not None:  # each release has the noise of the clients that were there
+        if plan is not None:  # each release has the noise of its clients
             row = plan.factors.decoder[b - 1]
             shares = math.sqrt(sum(row[j - 1] ** 2 * each.clients for j, each in released.items()))
             noise = plan.vector_share * shares, plan.matrix_share * shares
@@ -284,7 +284,7 @@ class OnePassUpdate(Update):
         )
 
     def fitted(self) -> dict[ClientId, Contribution]:
-        """Return an empty contribution per participant: what each one sent is not kept."""
+        """Return an empty contribution per participant: releases are not stored."""
         nothing = np.zeros((0, 0))
         return {c: Covariance(c, self.number, 0, nothing) for c in self.participants}
 
@@ -304,10 +304,10 @@ def check_numbers(numbers: IntArray, setting: Setting) -> None:
 
 
 def check_size(numbers: IntArray, setting: Setting, samples: int | None = None) -> None:
-    """Raise unless one client may release this: no sum over clients may overflow 64 bits.
+    """Raise unless a client's release is small enough: sums over clients must fit 64 bits.
 
-    `samples` limits how many samples a client may have (None: as many as fit): then it may not
-    exceed what they can sum up to, and 64σ of noise.
+    `samples` is the maximum number of samples (None: as many as fit): then the numbers are bounded
+    by their largest sum and 64σ of noise.
     """
     room, plan = (2**63 - 1) // setting.clients, setting.noise
     if samples is not None and plan is None:

@@ -16,11 +16,10 @@ from fedglb.typing import FloatArray
 class OwnSums:
     """Sums over the first samples of a client, which grow as samples come.
 
-    They are Σ x xᵀ and Σ x y or, where the algorithm's solver starts at the last model, Hessian
-    and gradient there: then a model that is adopted needs new ones, one pass over the samples.
-    So the reply to a request is cached. A sample costs O(d²). `model` is the one that the client
-    holds, `covered` how many of its oldest samples that covers; they are summed in one pass, the
-    others one by one.
+    They are Σ x xᵀ and Σ x y or, if the algorithm's solver starts at the last model, Hessian and
+    gradient there: then each adopted model needs new ones, one pass over the samples. So the reply
+    to a request is cached. A sample costs O(d²). `model` is the client's, `covered` the number of
+    its oldest samples in the model; these are summed in one pass, the others one by one.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class OwnSums:
         if not self._used:
             return
         if not self.at_model:
-            # the kernel of all clients, for one: there is one less to compile
+            # the kernel of all clients, for one: saves compiling another
             none, every = np.array([0]), np.array([self.count - first])
             add_all_moments(
                 X[None, first:], y[None, first:], none, every, self.matrix[None], self.vector[None]
@@ -58,7 +57,7 @@ class OwnSums:
         )  # fmt: skip
 
     def of_first(self, samples: Samples, n: int, theta: FloatArray | None = None) -> OwnSums:
-        """Return the sums over the first n samples; at another model θ where one is given."""
+        """Return the sums over the first n samples; at another model θ if not None."""
         if n == self.count and theta is None:
             return self
         made = OwnSums(self.algorithm, self.setting, None, self.covered)

@@ -78,7 +78,7 @@ def stack(parts: Mapping[Any, Any]) -> Arrays:
 
 
 def unstack(kind: type[T], arrays: Mapping[str, NDArray[Any]]) -> dict[Any, T]:
-    """Rebuild what `stack` flattened."""
+    """Rebuild the dictionary of `stack`."""
     if not arrays:
         return {}
     keys = arrays["keys"].tolist()

@@ -35,46 +35,46 @@ from fedglb.setting import Setting
 
 IDLE, GATHERING, SOLVING = range(3)  # IDLE: a coordinator without an update
 
-#: What a client contributes to a fit: Σ x xᵀ or, where the solver starts at the last model,
-#: gradient and Hessian there.
+#: A client's contribution to a fit: Σ x xᵀ or, if the solver starts at the last model, gradient and
+#: Hessian there.
 Contribution: TypeAlias = Covariance | ModelSums
 
 
 @dataclass(frozen=True)
 class UpdateRecord:
-    """What happened in one global update."""
+    """The record of one global update."""
 
     t: int  # the step
-    client: ClientId | None  # whose trigger fired; None: a schedule's
+    client: ClientId | None  # the requesting client; None: a schedule
     samples: int  # n, of the clients that took part
     rounds: int  # derivative evaluations over all clients
     #: ‖n∇F‖ at the model (variant 3: of the batch, at the model before); nan: not evaluated.
     gradient_norm: float
-    gap: float  # the proven bound on F(θ) − min F; nan where there is none
+    gap: float  # the proven bound on F(θ) − min F; or nan
     projected: bool  # whether the constraint ‖θ‖ ≤ S was active
 
 
 @dataclass
 class Update:
-    """An update in progress: who takes part, what they sent, and where the solver stands.
+    """An update in progress: participants, their answers, and the solver's state.
 
-    First all participants send their covariances, or their derivatives at the last model where
-    the solver starts there; then the solver asks for derivatives, round by round, until it has a
+    First all participants send their covariances, or their derivatives at the last model if the
+    solver starts there; then the solver requests derivatives, round by round, until it has a
     solution. `protocol.one_pass.OnePassUpdate` has another course.
     """
 
     algorithm: Algorithm
-    setting: Setting  # that the federation agreed on
-    rewards: tuple[float, float]  # the smallest and the largest: they bound what an answer may be
+    setting: Setting  # of the federation
+    rewards: tuple[float, float]  # smallest and largest: they bound answers
     number: int
     t: int  # its step
-    asked_by: ClientId | None  # the client whose trigger fired; None: a schedule's
-    participants: dict[ClientId, None]  # in sorted order, in which sums are added
+    asked_by: ClientId | None  # the requesting client; None: a schedule
+    participants: dict[ClientId, None]  # in sorted order, the order of sums
     previous: SharedModel | None  # the model of the update before
     base: int  # the number of that update
     #: The samples that `previous` covers and that are not fitted again; empty if the solver refits.
     kept: Mapping[ClientId, Contribution]
-    rounds: int = 0  # how many rounds of derivatives have begun
+    rounds: int = 0  # number of rounds of derivatives begun
     gathered: dict[ClientId, Any] = field(default_factory=dict)  # contributions so far
     replies: dict[ClientId, Derivatives] = field(default_factory=dict)  # of this round so far
     solve: Solve | None = None  # None until all contributions have arrived
@@ -87,7 +87,7 @@ class Update:
 
     @property
     def query(self) -> Query | None:
-        """What the solver asks for now; None before it begins and once it has a solution."""
+        """The solver's current query; None before it begins and once it has a solution."""
         return None if self.solve is None else self.solve.query
 
     @property
@@ -124,7 +124,7 @@ class Update:
 
     @property
     def answered(self) -> int:
-        """How many answers of this phase or round have arrived."""
+        """Number of answers in this phase or round."""
         return len(self._answers())
 
     @property
@@ -136,7 +136,7 @@ class Update:
         return self.gathered if self.solve is None else self.replies
 
     def awaits(self, message: Any) -> bool:
-        """Whether this answer is one that the update waits for now."""
+        """Whether the update waits for this answer."""
         if message.update != self.number or message.client not in self.participants:
             return False
         if message.client in self._answers():
@@ -163,7 +163,7 @@ class Update:
         self.gathered[client] = message
 
     def _batch(self, client: ClientId) -> Batch:
-        """Return what a client's derivatives are checked against."""
+        """Return the bounds for a client's derivatives."""
         part, kept = self.gathered[client], self.kept.get(client)
         if isinstance(part, ModelSums):
             return Batch.of_hessian(part, self._limits_at(self._first_query).slope)
@@ -176,7 +176,7 @@ class Update:
         return Query(shared_theta(self.previous, self.setting.problem.dim), hessian=True)
 
     def _limits_at(self, query: Query) -> Limits:
-        """What one sample can add to a query; cached, as custom links need a search for it."""
+        """Bounds on one sample's contribution; cached, because custom links need a search."""
         key = (query.theta.tobytes(), query.hessian, query.loss)
         if key not in self._limits:
             self._limits[key] = limits(self.setting.problem.link, self.rewards, query)
@@ -185,7 +185,7 @@ class Update:
     # -- from phase to phase -------------------------------------------------------------------
 
     def advance(self) -> None:
-        """Give the solver the complete answers: it asks for another round, or has the solution."""
+        """Pass the complete answers to the solver, which starts a round or has the solution."""
         if self.solve is None:
             self.rounds += self.solver.starts_at_model  # gathering was the first round
             self.solve = self._solve([])
@@ -196,13 +196,13 @@ class Update:
         self.tell(sum_replies(ordered, self.setting.problem.dim))
 
     def tell(self, sums: Sums) -> None:
-        """Give the solver the sums over all participants that it asked for."""
+        """Pass the requested sums over all participants to the solver."""
         assert self.solve is not None
         self.solve.tell(sums)
         self.rounds += self.query is not None
 
     def _solve(self, told: list[Sums]) -> Solve:
-        """Start the solver, or repeat what it was told: it is in the same state again."""
+        """Start the solver, or replay its sums to reach the same state again."""
         solver, rule, local = self.solver, self.algorithm.ridge_rule, self.algorithm.local_update
         with_hessian = local.metric == "hessian"
         if rule is not None or with_hessian:
@@ -210,7 +210,7 @@ class Update:
         return Solve(solver, self._objective(), told)
 
     def _objective(self) -> Objective:
-        """Return what is to be fitted: sums over the participants, less those that are `kept`."""
+        """Return the objective: sums over the participants minus those in `kept`."""
         local, d = self.algorithm.local_update, self.setting.problem.dim
         n, matrix, vector = 0, np.zeros((d, d)), np.zeros(d)
         for client in self.participants:
@@ -296,7 +296,7 @@ class Update:
     # -- persistence ---------------------------------------------------------------------------
 
     def to_arrays(self) -> Arrays:
-        """Return as plain arrays what the coordinator does not store itself."""
+        """Return the state as plain arrays, without the coordinator's part."""
         told = [] if self.solve is None else self.solve.transcript
         return {
             "phase": np.array(self.phase),

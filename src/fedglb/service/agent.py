@@ -48,11 +48,11 @@ _FORMAT = {
 _POSTED = (400, 408, 413, 415, 503, 507)
 PATHS = (
     Path("/v1/choose", "POST", "Choose one of the arms.", Decision, Choose,
-         "The same key with the same arms again gives the same decision.", _POSTED),
+         "A repeated key with the same arms returns the same decision.", _POSTED),
     Path("/v1/choose/batch", "POST", "Choose several times, in order.", ChooseResults, ChooseBatch,
          "Each item has its own status and error.", _POSTED),
     Path("/v1/observe", "POST", "Report the reward of a decision.", Observed, Observe,
-         "Once it is answered, the sample is in the agent's file. A second reward is refused "
+         "An answer means that the sample is in the agent's file. A second reward is refused "
          "(409), and `same` says whether it equals the first.", (404, 409, 410, *_POSTED)),
     Path("/v1/observe/batch", "POST", "Report several rewards, in order.", ObserveResults,
          ObserveBatch, "Each item has its own status and error.", _POSTED),
@@ -60,8 +60,8 @@ PATHS = (
     Path("/v1/export", "GET", "Return the log, one row per decision.",
          ("application/x-ndjson", "application/vnd.apache.parquet"), problems=(400, 503),
          parameters=(_FORMAT,)),
-    Path("/healthz", "GET", "Say that the process answers.", ("application/json",)),
-    Path("/readyz", "GET", "Say whether the agent answers.", ("application/json",),
+    Path("/healthz", "GET", "Liveness: the process answers.", ("application/json",)),
+    Path("/readyz", "GET", "Readiness: the agent answers.", ("application/json",),
          problems=(503,)),
     Path("/metrics", "GET", "Return counters for Prometheus.", ("text/plain",)),
 )  # fmt: skip
@@ -77,14 +77,14 @@ _PAGE = security_headers("style-src 'unsafe-inline'")
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """The size of one request, and how many are in progress at a time."""
+    """Limits on the size of one request and on concurrent requests."""
 
     max_body: int = 2**20  # bytes
     max_arms: int = 1000  # of one request; in a batch, of each item
     max_batch: int = 1000  # items
-    max_concurrent: int = 256  # requests that are read or answered; one more is told to try again
+    max_concurrent: int = 256  # more are refused with 503
     max_exports: int = 2  # among them
-    read_timeout: int = 10  # seconds that a body may take to arrive
+    read_timeout: int = 10  # seconds until a body has arrived
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -98,9 +98,9 @@ def make_app(
     access: Access | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Guard:
-    """Return the ASGI application of an agent, which the caller closes.
+    """Return the ASGI application of an agent, the caller closes the agent.
 
-    Without `access`, loopback only and without a token. `about` has more rows for the status page.
+    Without `access`, loopback only and without a token. `about`: more rows for the status page.
     """
     limits, access = limits or RequestLimits(), access or Access()
     metrics = Metrics(lambda: agent_metrics(agent))
@@ -112,8 +112,8 @@ def make_app(
 class AgentApi:
     """The handlers of the agent's paths.
 
-    They call the agent on the event loop itself: its lock and its file admit one call at a time
-    anyway, and a thread per call costs more than the call.
+    They call the agent on the event loop: its lock and its file admit one call at a time anyway,
+    and a thread per call costs more than the call.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class AgentApi:
         self._agent, self._limits, self._metrics = agent, limits, metrics
         self._about, self._described = about, described
         self._started, self._exports = time.time(), 0
-        # compiled now: no call is to wait for a template
+        # compile the templates now, not in a request
         self._template = TEMPLATES.get_template("agent.html")
         self._docs = TEMPLATES.get_template("docs.html").render(described=described)
 
@@ -193,7 +193,7 @@ class AgentApi:
     async def _each(
         self, request: Request, action: Callable[[msgspec.Raw], T]
     ) -> list[T | ProblemDetails]:
-        """Call `action` with each item of a batch; return what it returned, or the problem."""
+        """Call `action` with each item of a batch; return its results, or the problem."""
         items = _decode_batch(await self._body(request)).batch
         if len(items) > self._limits.max_batch:
             allowed = f"at most {self._limits.max_batch} items"
@@ -204,7 +204,7 @@ class AgentApi:
                 await asyncio.sleep(0)
             try:
                 found.append(action(item))
-            except Exception as error:  # each item has its own
+            except Exception as error:  # each item has its own error
                 found.append(problem_of(error))
         return found
 
@@ -226,7 +226,7 @@ class AgentApi:
                     size += len(piece)
                     if size > limit:
                         raise _too_large(limit)
-        except ClientDisconnect:  # nobody reads this answer, but it is counted
+        except ClientDisconnect:  # only the counters see this answer
             raise Refused(400, "malformed", "the connection ended before the body") from None
         except TimeoutError:
             detail = f"a body must arrive within {self._limits.read_timeout} s"
@@ -270,7 +270,7 @@ class AgentApi:
         return _json(self._described)
 
     async def export(self, request: Request) -> Response:
-        """Answer `GET /v1/export`: the log in pieces, which a thread makes."""
+        """Answer `GET /v1/export`: the log in pieces, from a thread."""
         name = one_of("format", request.query_params.get("format", "ndjson"), _FORMATS)
         self._check_open()  # before an answer begins
         if self._exports >= self._limits.max_exports:
@@ -324,7 +324,7 @@ def _ndjson(batches: Iterator[pl.DataFrame]) -> Iterator[bytes]:
 
 
 def _parquet(batches: Iterator[pl.DataFrame]) -> Iterator[bytes]:
-    """Return the log as a Parquet file, which is written to disk first, not to memory."""
+    """Return the log as a Parquet file, written to disk first, not to memory."""
     from polars.io.plugins import register_io_source
 
     first = next(batches)  # there is always one, which may be empty

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0  # seconds between two tries
-#: The value of JSON's null in a decision.
+#: The values that a null in a decision's JSON stands for.
 _ABSENT = {
     "score": -math.inf, "width": -math.inf, "propensity": math.nan, "propensity_error": math.nan,
 }  # fmt: skip
@@ -43,9 +43,9 @@ class AgentClient:
     """The calls of an agent that runs as a service (``fedglb agent serve``).
 
     All threads of a process may share one client, and a forked child may use its parent's. A call
-    without an answer, or with one that says to try again, is repeated for up to `patience` seconds,
-    and counts once: `choose` sends a key, and a repeated reward that is stored already is this
-    call's own. So a restart of the service is only a pause.
+    without an answer, or with "try again" as its answer, is repeated for up to `patience` seconds
+    and takes effect once: `choose` sends a key, and a repeated reward that equals the stored one
+    counts as success. So a restart of the service is only a pause.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ class AgentClient:
     timeout
         Seconds that one try may take.
     patience
-        Seconds after which a call gives up; 0: it is tried once.
+        Seconds for which a call is repeated; 0: one try.
     cafile
         For https: a file of trusted certificates; None: the system's.
 
     Raises
     ------
     InvalidInput
-        A value is not allowed.
+        A value is invalid.
 
     Examples
     --------
@@ -73,8 +73,8 @@ class AgentClient:
     ...     decision = client.choose([[1.0, 0.0], [0.0, 1.0]], ids=["red", "blue"])
     ...     client.observe(decision.id, 1.0)
     ... except fg.federation.Unavailable as error:
-    ...     print("nobody answers there")
-    nobody answers there
+    ...     print("the service does not answer")
+    the service does not answer
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class AgentClient:
         Parameters
         ----------
         arms, ids, t
-            Those of `Agent.choose`.
+            As in `Agent.choose`.
         key
-            A name of this request: the same key again, also from another process, gives the same
+            A name of this request: a repeated key, also from another process, returns the same
             decision. None: a new random key.
 
         Returns
@@ -119,7 +119,7 @@ class AgentClient:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `t` or `key` are not allowed.
+            `arms`, `ids`, `t` or `key` are invalid.
         Unavailable
             The service did not answer within `patience`, or refused.
         """
@@ -139,7 +139,7 @@ class AgentClient:
         Raises
         ------
         InvalidInput
-            The reward is not allowed.
+            The reward is invalid.
         AlreadyObserved, DecisionExpired, UnknownDecision
             As `Agent.observe` raises them.
         Unavailable
@@ -160,7 +160,7 @@ class AgentClient:
         Parameters
         ----------
         requests
-            The arguments of a `choose` each: ``{"arms": …, "ids": …}``.
+            Arguments of `choose`: ``{"arms": …, "ids": …}``.
 
         Returns
         -------
@@ -272,14 +272,14 @@ class AsyncAgentClient:
     Parameters
     ----------
     url, token, timeout, patience, cafile
-        Those of `AgentClient`.
+        As in `AgentClient`.
     connections
-        Calls that are made at a time; others wait.
+        Concurrent calls; others wait.
 
     Raises
     ------
     InvalidInput
-        A value is not allowed.
+        A value is invalid.
 
     Examples
     --------
@@ -290,9 +290,9 @@ class AsyncAgentClient:
     ...         try:
     ...             return (await client.choose([[1.0, 0.0], [0.0, 1.0]])).id
     ...         except fg.federation.Unavailable:
-    ...             return "nobody answers there"
+    ...             return "the service does not answer"
     >>> asyncio.run(front_page())
-    'nobody answers there'
+    'the service does not answer'
     """
 
     def __init__(
@@ -394,5 +394,5 @@ def _error(answer: Answer) -> Exception:
 
 
 def _seconds(retry_after: str) -> float:
-    """Return how long to wait: as long as the service says, but at most 10 s."""
+    """Return the wait: the service's Retry-After, but at most 10 s."""
     return min(float(retry_after), 10.0) if retry_after.isdigit() else _LONGEST_WAIT

@@ -20,7 +20,7 @@ _PROXY_ERRORS = (502, 503, 504)
 class Answer:
     """A status, its Retry-After header, and the body.
 
-    If it is a proxy's (not `from_service`), the request may have been carried out.
+    After a proxy's answer (not `from_service`) the request may still have been carried out.
     """
 
     status: int
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Connections:
-    """Connections to one address, for any number of threads; a forked child makes its own.
+    """Connections to one address, for any number of threads; a forked child opens new ones.
 
     An exchange may take `timeout` seconds. `tls` has the trusted certificates; None: the system's.
     """
@@ -57,10 +57,9 @@ class Connections:
         self._process = os.getpid()
 
     def exchange(self, method: str, path: str, body: bytes | None) -> Answer:
-        """Send a request and return the answer; `OSError` or `HTTPException` if there is none.
+        """Send a request and return the answer; `OSError` or `HTTPException` without an answer.
 
-        A connection that the service has closed meanwhile fails like any other: the caller tries
-        again.
+        A connection that the service has closed meanwhile fails, too: the caller tries again.
         """
         connection = self._take()
         try:
@@ -81,7 +80,7 @@ class Connections:
 
     def _take(self) -> http.client.HTTPConnection:
         with self._lock:
-            if self._process != os.getpid():  # a child must not write into its parent's
+            if self._process != os.getpid():  # a child must not write to its parent's connections
                 self._process, self._kept = os.getpid(), []
             if self._kept:
                 return self._kept.pop()

@@ -1,4 +1,4 @@
-"""The coordinator's live page: GET only, and only what the newest status on the board has."""
+"""The coordinator's live page: GET only, from the newest status on the board."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HEADERS = security_headers(
 )
 _MAX_CONCURRENT, _MAX_STREAMS = 100, 50
 _LOOK_EVERY, _COMMENT_EVERY = 0.25, 10.0  # seconds between looks at the board, and comments
-_STALE = 60.0  # seconds without a new status: the coordinator hangs, or computes
+_STALE = 60.0  # seconds without a new status: the coordinator hangs or computes
 
 
 class Page:
@@ -39,7 +39,7 @@ class Page:
 
     def __init__(self, board: Board) -> None:
         self._board, self._metrics = board, Metrics(self._collect)
-        self.stopping = False  # streams of events end when it is set
+        self.stopping = False  # ends all event streams
         self._streams = 0
         self._shown: tuple[CoordinatorStatus | None, dict[str, str]] = (None, {})
 
@@ -85,14 +85,14 @@ class Page:
 
     async def metrics(self, _: Request) -> Response:
         """Answer `GET /metrics`."""
-        self._latest()  # or 503
+        self._latest()  # raises 503 without a status
         return self._metrics.answer()
 
     async def health(self, _: Request) -> Response:
         """Answer `GET /healthz`: the coordinator has written a status within a minute."""
         age = time.time() - self._latest().time
         if age > _STALE:
-            raise Refused(503, "unavailable", f"no sign of life for {age:.0f} s")
+            raise Refused(503, "unavailable", f"no new status for {age:.0f} s")
         return PlainTextResponse("ok\n")
 
     async def file(self, request: Request) -> Response:
@@ -128,7 +128,7 @@ class Page:
 
 @contextmanager
 def serving(board: Board, listen: Listen) -> Iterator[str]:
-    """Serve the page in a thread inside this block; give its URL."""
+    """Serve the page in a thread inside this block; yield its URL."""
     board.watched = True
     page = Page(board)
     app = page.app(Access(listen.token, listen.hosts, browser=True))
@@ -147,15 +147,14 @@ def _content(name: str) -> bytes:
 def sections(status: CoordinatorStatus) -> dict[str, str]:
     """Return the parts of the page that change, as HTML by their ids.
 
-    The first paint and the live page show the same text: a browser that listens receives the parts
-    that have changed.
+    A browser first gets all parts, then those that have changed.
     """
     macros: Any = TEMPLATES.get_template("parts.html").module
     counted = status.schedule is None
     model = over_time(
         status.updates, lambda u: u.samples, "{:,.0f}".format, "Samples in the model over time", 190
     )
-    seconds = over_time(status.updates, lambda u: u.seconds, duration, "How long updates took", 110)
+    seconds = over_time(status.updates, lambda u: u.seconds, duration, "Duration of updates", 110)
     ends = {each.name: each.ends for each in status.certificates}
     parts = {
         "state": macros.state(status),
@@ -197,10 +196,10 @@ def _tiles(status: CoordinatorStatus) -> list[tuple[str, str, str]]:
 
 
 def _progress(status: CoordinatorStatus) -> tuple[str, str, str]:
-    """Return the tile of samples; on a schedule, which hides them, of the budget or the times."""
+    """Return the tile of samples or, on a schedule, which hides them, of budget or updates."""
     if status.privacy is not None:
-        of = f"of epsilon = {status.privacy.epsilon:g} is spent"
+        of = f"of ε = {status.privacy.epsilon:g} spent"
         return "epsilon", f"{status.privacy.spent:.3g}", of
     if status.schedule is not None:
-        return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} times are past"
+        return "schedule", f"{status.schedule.done}", f"of {status.schedule.updates} updates done"
     return "samples", f"{status.totals.samples:,}", "samples in the model"

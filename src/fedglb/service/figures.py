@@ -1,6 +1,6 @@
 """The geometry of the live page's figures; `templates/parts.html` draws them as SVG.
 
-Along the x axis all places are percentages of the width, so that text keeps its size on a phone.
+All x are percentages of the width, so that text keeps its size on a phone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def over_time(
     label: str,
     height: int,
 ) -> OverTime | None:
-    """Return the figure of the newest updates; None without any."""
+    """Return the figure of the newest updates; None without updates."""
     if not updates:
         return None
     label = f"{label}, {len(updates)} updates"
@@ -66,7 +66,7 @@ def over_time(
 
 @dataclass(frozen=True)
 class Bar:
-    """A client, or the rest of them: its samples, and a length relative to the longest bar."""
+    """A client, or all others together: its samples, and a length relative to the longest bar."""
 
     name: str
     samples: int

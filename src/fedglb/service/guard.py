@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 Handler = Callable[[Request], Awaitable[Response]]
-#: Paths that require no token and are always answered: they only say that the service is alive.
+#: Paths without a token and without a limit: they only report that the service is alive.
 OPEN = frozenset({"/healthz", "/readyz"})
 _encode = msgspec.json.Encoder().encode
 
@@ -30,18 +30,18 @@ _encode = msgspec.json.Encoder().encode
 class Access:
     """The headers that a request must carry."""
 
-    token: str | None = field(default=None, repr=False)  # of Authorization: Bearer; None: any
+    token: str | None = field(default=None, repr=False)  # in Authorization: Bearer; None: none
     hosts: Set[str] | None = LOOPBACK  # of the Host header; None: any
     browser: bool = False  # may ask its user for the token, as the password of Basic authentication
 
     def check(self, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Raise `Refused` if a request may not come in."""
+        """Raise `Refused` if a request is not admitted."""
         host, origin = headers.get(b"host", b""), headers.get(b"origin")
         if self.hosts is not None and _name(host) not in self.hosts:
             allowed = ", ".join(sorted(self.hosts))
             raise Refused(403, "forbidden", f"the Host header must be one of {allowed}")
         if origin is not None and origin.partition(b"://")[2] != host:
-            raise Refused(403, "forbidden", "the request was made by a page of another origin")
+            raise Refused(403, "forbidden", "cross-origin request")
         if self.token is None or path in OPEN:
             return
         if not self._has_token(headers.get(b"authorization", b""), self.token):
@@ -53,14 +53,14 @@ class Access:
 
     def _has_token(self, authorization: bytes, token: str) -> bool:
         kind, _, given = authorization.partition(b" ")
-        if kind.lower() == b"basic" and self.browser:  # any user name will do
+        if kind.lower() == b"basic" and self.browser:  # with any user name
             try:
                 given = b64decode(given, validate=True).partition(b":")[2]
             except ValueError:
                 return False
         elif kind.lower() != b"bearer":
             return False
-        # in constant time, so that nobody learns a token letter by letter
+        # in constant time, against timing attacks
         return hmac.compare_digest(given.strip(), token.encode())
 
 
@@ -73,7 +73,7 @@ def _name(host: bytes) -> str:
 class Guard:
     """An ASGI application: each request passes its checks, and each error becomes problem JSON.
 
-    HEAD is allowed where GET is. `headers` go with every answer.
+    HEAD is allowed where GET is. `headers` are added to every answer.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Guard:
             self._metrics.answered(known, status, time.perf_counter() - begin)
 
     def _handler(self, scope: Scope) -> Handler:
-        """Return the handler of a request that may come in."""
+        """Return the handler of an admitted request."""
         path = scope["path"]
         self._access.check(path, dict(scope["headers"]))
         if self._running > self._max and path not in OPEN:
@@ -127,7 +127,7 @@ class Guard:
         method, handler = self.handlers[path]
         allowed = ("GET", "HEAD") if method == "GET" else (method,)
         if scope["method"] not in allowed:
-            detail = f"{path} takes {' or '.join(allowed)}"
+            detail = f"{path} requires {' or '.join(allowed)}"
             raise Refused(405, "method-not-allowed", detail, {"Allow": ", ".join(allowed)})
         return handler
 

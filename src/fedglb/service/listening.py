@@ -35,7 +35,7 @@ class Tls(NamedTuple):
 
 @dataclass(frozen=True)
 class Listen:
-    """An address or a unix socket, and the token and certificate that go with it."""
+    """An address or a unix socket, and its token and certificate."""
 
     host: str
     port: int  # 0: any free port
@@ -68,7 +68,7 @@ class Listen:
         """The Host names that a request may carry; None: any.
 
         On loopback only loopback names are allowed: a web page can make a browser resolve its own
-        name to 127.0.0.1 (DNS rebinding), and would then read what is served here.
+        name to 127.0.0.1 (DNS rebinding), and then read these answers.
         """
         if self.path is not None or not ipaddress.ip_address(self.host).is_loopback:
             return None
@@ -76,7 +76,7 @@ class Listen:
 
     @contextmanager
     def bound(self) -> Iterator[tuple[socket.socket, str]]:
-        """Listen inside this block; give the socket and the URL."""
+        """Listen inside this block; yield the socket and the URL."""
         if self.path is None:
             listener = _listen_on_port(self.host, self.port)
             scheme, port = "http" if self.tls is None else "https", listener.getsockname()[1]
@@ -105,7 +105,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _tls(certificate: Path | None, key: Path | None) -> Tls | None:
-    """Return a pair that can be loaded, or None if neither is given."""
+    """Return a loadable pair, or None if both are None."""
     if certificate is None and key is None:
         return None
     if certificate is None:
@@ -136,7 +136,7 @@ def _listen_on_port(host: str, port: int) -> socket.socket:
 
 
 def _listen_on_file(path: Path, mode: int) -> socket.socket:
-    """Return a unix socket; only users whom the file's mode admits can connect."""
+    """Return a unix socket; the file's mode decides which users can connect."""
     _remove_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o777 & ~mode)  # `bind` creates the file, so the mode holds from the start
@@ -144,7 +144,7 @@ def _listen_on_file(path: Path, mode: int) -> socket.socket:
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        allowed = f"a path where a socket can be made ({error.strerror or error})"
+        allowed = f"a path where a socket can be created ({error.strerror or error})"
         raise InvalidInput("socket", str(path), allowed) from None
     finally:
         os.umask(before)
@@ -157,7 +157,7 @@ def _remove_stale(path: Path) -> None:
     try:
         kind = path.stat().st_mode
     except OSError:
-        return  # there is no file, or `bind` will report what is wrong
+        return  # no file, or `bind` reports the fault
     if not stat.S_ISSOCK(kind):
         raise InvalidInput("socket", str(path), "a path without a file, or with a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -177,10 +177,10 @@ def read_token(path: Path) -> str:
     try:
         token = path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput("token_file", str(path), f"a file that can be read ({error})") from None
+        raise InvalidInput("token_file", str(path), f"a readable file ({error})") from None
     if len(token) < _MIN_TOKEN or not token.isprintable() or " " in token:
-        allowed = f"a file with one secret of at least {_MIN_TOKEN} letters and digits in it"
+        allowed = f"a file that holds one token of at least {_MIN_TOKEN} letters and digits"
         raise InvalidInput("token_file", str(path), allowed)
     if path.stat().st_mode & 0o077:
-        _log.warning("others can read the token: run chmod 600 %s", path)
+        _log.warning("other users can read the token: run chmod 600 %s", path)
     return token

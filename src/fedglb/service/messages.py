@@ -24,7 +24,7 @@ class Observe(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class BatchBody(msgspec.Struct, forbid_unknown_fields=True):
-    """Items that are handled in order; each is decoded alone, so that each has its own error."""
+    """Items in order; each is decoded separately and has its own error."""
 
     batch: list[msgspec.Raw]
 
@@ -48,7 +48,7 @@ class Observed(msgspec.Struct):
 
 
 class ProblemDetails(msgspec.Struct, omit_defaults=True):
-    """Why a request is refused (RFC 9457)."""
+    """The reason of a refusal (RFC 9457)."""
 
     type: str
     title: str

@@ -28,7 +28,7 @@ _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 _AGENT, _COORDINATOR = "fedglb_agent_", "fedglb_coordinator_"
 #: The coordinator's counters.
 _TOTALS = {
-    "updates": "Global updates that led to a model.",
+    "updates": "Global updates that produced a model.",
     "rounds": "Rounds of all updates.",
     "messages": "Messages of updates, each counted once.",
     "scalars": "Numbers in these messages.",
@@ -51,7 +51,7 @@ class Metrics:
             ["path"], buckets=_BUCKETS, registry=registry,
         )  # fmt: skip
         self.waiting = Gauge(
-            "fedglb_requests_waiting", "Requests that are being read or answered.",
+            "fedglb_requests_waiting", "Requests in progress.",
             registry=registry,
         )  # fmt: skip
         info = Gauge("fedglb_build_info", "The release.", ["version"], registry=registry)
@@ -63,7 +63,7 @@ class Metrics:
     def answered(self, path: str, status: int, seconds: float) -> None:
         """Count a request."""
         counter = self._counted.get((path, status))
-        if counter is None:  # looking a label up takes longer than counting
+        if counter is None:  # a label's lookup takes longer than counting
             counter = self._counted[path, status] = self._requests.labels(path, status)
             self._timed[path] = self._seconds.labels(path)
         counter.inc()
@@ -79,7 +79,7 @@ class Metrics:
         }
 
     def answer(self) -> Response:
-        """Return all of them in Prometheus's text format."""
+        """Return all metrics in Prometheus's text format."""
         kind = {"Content-Type": CONTENT_TYPE_LATEST}
         return Response(generate_latest(self._registry), headers=kind)
 
@@ -116,10 +116,10 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     gauges: dict[str, tuple[str, float]] = {
         "connected": ("Whether it is connected to the NATS server.", status.connected),
         "updating": ("Whether an update is in progress.", status.updating is not None),
-        "model": ("The number of the update that led to the newest model.", status.model),
+        "model": ("The number of the update that produced the newest model.", status.model),
         "samples": ("Samples that the model covers.", status.totals.samples),
-        "members": ("Clients that were ever admitted.", len(status.members)),
-        "members_present": ("Clients that are present.", status.present),
+        "members": ("Clients ever admitted.", len(status.members)),
+        "members_present": ("Clients present.", status.present),
         "started_timestamp_seconds": ("When it started.", status.started or 0.0),
     }
     if status.updates:
@@ -135,7 +135,7 @@ def coordinator_metrics(status: CoordinatorStatus) -> Iterator[Metric]:
     if status.privacy is not None:
         gauges |= {
             "epsilon": ("The privacy budget.", status.privacy.epsilon),
-            "epsilon_spent": ("The part of it that is spent.", status.privacy.spent),
+            "epsilon_spent": ("The privacy budget spent.", status.privacy.spent),
         }
     for name, (text, value) in gauges.items():
         yield _gauge(_COORDINATOR + name, text, value)

@@ -32,7 +32,7 @@ class Path:
 
 
 def openapi(paths: Sequence[Path], token: bool) -> dict[str, Any]:
-    """Return the description of all paths; `token`: whether they require one."""
+    """Return the description of all paths; `token`: whether they require a token."""
     messages = [m for path in paths for m in (path.body, path.answer) if isinstance(m, type)]
     every = [*messages, ProblemDetails]
     _, schemas = msgspec.json.schema_components(every, ref_template=_REFERENCE)

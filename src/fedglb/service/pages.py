@@ -1,4 +1,4 @@
-"""HTML pages from templates. A page loads nothing from elsewhere and is shown in no other page."""
+"""HTML pages from templates. Pages load nothing from other hosts and cannot be framed."""
 
 from __future__ import annotations
 

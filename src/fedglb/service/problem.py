@@ -20,15 +20,15 @@ _log = logging.getLogger("fedglb.service")
 
 #: The name and the title of each problem. The names are part of the interface.
 TITLES = {
-    "invalid-input": "A value is not allowed",
-    "malformed": "The body is not the JSON that this path takes",
+    "invalid-input": "Invalid value",
+    "malformed": "Malformed JSON or wrong fields",
     "too-large": "The request is too large",
     "too-slow": "The body did not arrive in time",
     "not-json": "The body is not declared as JSON",
     "unauthorized": "The token is missing or wrong",
     "forbidden": "Cross-origin request or wrong Host header",
     "not-found": "Unknown path",
-    "method-not-allowed": "The path does not take this method",
+    "method-not-allowed": "The path does not support this method",
     "unknown-decision": "Unknown decision",
     "already-observed": "The decision already has a reward",
     "decision-expired": "The decision has expired",
@@ -40,7 +40,7 @@ TITLES = {
 
 
 class Refused(Exception):
-    """A request that is refused before it reaches the agent or the coordinator."""
+    """A request refused before it reaches the agent or the coordinator."""
 
     def __init__(
         self, status: int, name: str, detail: str, headers: Mapping[str, str] | None = None
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 def problem_of(error: Exception) -> ProblemDetails:
-    """Return an exception as a problem; an unexpected one is logged, and nothing of it is told."""
+    """Return an exception as a problem; an unexpected one is logged; its text is not sent."""
     match error:
         case Refused():
             return error.problem

@@ -1,4 +1,4 @@
-"""uvicorn as both services run it: until a signal (the agent), or in a thread (the coordinator)."""
+"""uvicorn, run until a signal (the agent) or in a thread (the coordinator)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STOP_THREAD = 1, 5.0  # seconds for requests in progress, and for the thread to
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed if a request's head is too long, or takes too long to arrive.
+    """A connection that closes if a request's head is too long or too slow.
 
     httptools itself would read a head of any length, for any time.
     """
@@ -99,8 +99,8 @@ def serve(
         server.should_exit = True
 
     with listen.bound() as (listener, url):
-        # uvicorn replaces these handlers while it runs, and at the end raises again the signals
-        # that it received: then these keep the process alive, so that the agent is closed.
+        # uvicorn replaces these handlers while it runs and raises received signals again at its
+        # end: then these keep the process alive, so that it closes the agent.
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             on_listening(url)
@@ -114,10 +114,10 @@ def serve(
 
 @contextmanager
 def serve_in_thread(app: Guard, listen: Listen) -> Iterator[str]:
-    """Answer requests in a thread inside this block; give the URL.
+    """Answer requests in a thread inside this block; yield the URL.
 
-    A long solve blocks the coordinator's event loop, but not this thread; and no browser holds up
-    an update.
+    A long solve blocks the coordinator's event loop, but not this thread; and browsers do not
+    delay updates.
     """
     shutdown_timeout, join_timeout = _STOP_THREAD
     server = _server(app, listen.tls, shutdown_timeout, "asyncio")

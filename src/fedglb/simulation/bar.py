@@ -1,7 +1,7 @@
 """A progress bar: in a notebook, on a terminal, else as a line every 30 s.
 
-On a terminal it is rich's. In a notebook rich would need another package, ipywidgets; one element
-of HTML that is redrawn does the same.
+On a terminal it is rich's. In a notebook rich would need another package, ipywidgets; one HTML
+element that is redrawn does the same.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 #: Called as draw(done, total, text), possibly from another thread.
 Draw: TypeAlias = Callable[[int, int, str], None]
 
-LINE_EVERY = 30.0  # seconds, where there is neither a notebook nor a terminal
+LINE_EVERY = 30.0  # seconds, without a notebook or a terminal
 _DRAW_EVERY = 0.2  # seconds, in a notebook: every drawing is a message to the browser
 
 
 @contextmanager
 def bar(title: str) -> Iterator[Draw]:
-    """Yield a function that draws the progress, on whatever stderr is."""
+    """Yield a function that draws the progress in the way that suits stderr."""
     from rich.console import Console
 
     console = Console(stderr=True, markup=False, emoji=False)
@@ -43,7 +43,7 @@ def bar(title: str) -> Iterator[Draw]:
 def steps_bar(
     progress: Callable[[int], None] | bool | None, title: str, steps: int
 ) -> Iterator[Callable[[int], None] | None]:
-    """Yield what to call with the number of steps done: `progress`, a bar for True, or None."""
+    """Yield the function to call with the number of steps done: `progress`, a bar, or None."""
     if progress is True:
         with bar(title) as draw:
             yield lambda done: draw(done, steps, f"step {done:,}/{steps:,}")

@@ -1,7 +1,7 @@
 """A result as a small piece of HTML for notebooks: a title, a table, a figure, notes.
 
-The figure is SVG written by hand: no drawing package has to be loaded to look at a result. Text and
-axes have the colour of the page around, so that the card can be read on white and on black.
+The figure is SVG written by hand, so that no drawing package has to be loaded. Text and axes have
+the colour of the page around them, so that the card is readable on white and on black.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from html import escape
 
 #: The most curves that a small figure can show.
 MOST = 6
-# Line styles differ as well as colours, which can all be told apart and read on white and black.
+# Line styles and colours differ, and are readable on white and black.
 _LOOKS = (
     ("#2f86c6", ""), ("#d98b00", "7 3"), ("#00a878", "2 2"), ("#c45f9a", "7 2 2 2"),
     ("#d55e00", "10 3"), ("currentColor", "3 3"),
 )  # fmt: skip
 _WIDTH, _HEIGHT = 430, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 26
-_POINTS = 160  # of a curve: more cannot be seen
+_POINTS = 160  # per curve: more would not be visible
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def card(
     """Return the HTML: a title, a figure of `measure` over time, a table, folded notes.
 
     The first column of the table is text, the others are numbers. At most `MOST` curves are shown;
-    where there are several, they belong to the first rows, which show how each is drawn.
+    several curves belong to the first rows, which have a sample of their lines.
     """
     drawn = min(len(curves), MOST) if len(curves) > 1 else 0
     body = [_row(row, "td", _sample(i) if i < drawn else "") for i, row in enumerate(rows)]
@@ -69,7 +69,7 @@ def _row(cells: Sequence[str], kind: str, sample: str) -> str:
 
 
 def _stroke(i: int) -> str:
-    """Return how the i-th curve is drawn, as attributes of SVG."""
+    """Return the i-th curve's SVG attributes."""
     colour, dashes = _LOOKS[i]
     return f'fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"'
 
@@ -131,7 +131,7 @@ def _thinned(points: int) -> list[int]:
 
 
 def short(value: float) -> str:
-    """Return a number with three digits, or as many as it has before the point.
+    """Return a number with three digits, or all digits before the point.
 
     >>> short(0.12345), short(12345.6), short(1234567.0), short(2.0)
     ('0.123', '12,346', '1.23M', '2')

@@ -2,7 +2,7 @@
 
 The states of all learners are stacked in a few arrays, and so are their samples. For one
 interaction the kernel calls the same machine code as `Client`; it returns to Python when an update
-is due. Then the coordinator solves and counts as it does for messages. Both engines agree to the
+is due. Then the coordinator solves and counts as for messages. Both engines agree to the
 bit.
 """
 
@@ -104,18 +104,18 @@ class CompiledEngine(Engine):
         solver = algorithm.global_update
         self.at_model = solver is not None and solver.starts_at_model
         self.one_pass = solver is not None and solver.one_pass
-        self._batches: dict[int, IntArray] = {}  # of all clients, by update, as in `Batches`
+        self._batches: dict[int, IntArray] = {}  # summed over clients, by update, as in `Batches`
         self._last_batch = self._last_release = np.empty((0, 0), dtype=np.int64)
         self._covariances = np.zeros((L, d, d))  # Σ x xᵀ and Σ x y, where clients send them
         self._moments = np.zeros((L, d))
         self._summed = np.zeros(L, dtype=np.int64)  # samples in these sums
         self._merged = Merged.empty(L, d)
         self._covered = np.zeros(L, dtype=np.int64)  # samples in the last model
-        self._frozen = np.zeros(L, dtype=np.int64)  # samples in the last update with this learner
-        self._took_part = np.zeros(L, dtype=np.int64)  # and its number
-        self._models: list[SharedModel | None] = [None] * L  # the one that each learner holds
-        self._adopted = np.zeros(L, dtype=np.int64)  # the update that made it
-        self._t_last = np.zeros(L, dtype=np.int64)  # and its step
+        self._frozen = np.zeros(L, dtype=np.int64)  # samples in the learner's last update
+        self._took_part = np.zeros(L, dtype=np.int64)  # the number of that update
+        self._models: list[SharedModel | None] = [None] * L  # each learner's model
+        self._adopted = np.zeros(L, dtype=np.int64)  # the update of that model
+        self._t_last = np.zeros(L, dtype=np.int64)  # the step of that update
         self._counted = 0  # steps whose communication is in the trace
         self._addresses = (
             _address(algorithm.local_update, "step", STEP),
@@ -125,7 +125,7 @@ class CompiledEngine(Engine):
         self._hold(None)
 
     def _hold(self, model: SharedModel | None) -> None:
-        """Let clients choose and learn with a model, and with its λ where it has one."""
+        """Let clients choose and learn with a model, and with its λ if it has one."""
         algorithm, problem = self.algorithm, self.env.problem
         local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
         self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
@@ -173,7 +173,7 @@ class CompiledEngine(Engine):
         if why == BAD_STEP:
             return self.algorithm.local_update.failure(int(self.learners.counts[learner]))
         try:
-            alpha = self.client(learner).alpha  # raises, and says why
+            alpha = self.client(learner).alpha  # raises with the reason
         except InvalidInput as error:
             return error
         return AssertionError(f"the radius was not finite, and now it is {alpha}")
@@ -186,9 +186,9 @@ class CompiledEngine(Engine):
     # -- global updates ------------------------------------------------------------------------
 
     def _update(self, t: int, client: int | None) -> None:
-        """Make a global update with all clients, or with `client` alone, and adopt its model.
+        """Run a global update with all clients, or with `client` alone, and adopt its model.
 
-        The ledger is the same as with messages: those of all participants have the same size, so
+        The ledger is the same as with messages: all participants' messages have the same size, so
         one of each kind is built and counted for all.
         """
         coordinator, count = self.coordinator, self.coordinator.ledger.count
@@ -237,7 +237,7 @@ class CompiledEngine(Engine):
         return shared_theta(self.coordinator.model, self.env.problem.dim)
 
     def _releases(self) -> dict[ClientId, Message]:
-        """Return what clients release in a one-pass update: all samples since the last."""
+        """Return the clients' releases in a one-pass update: sums of all samples since the last."""
         a, number = self.learners, self.coordinator.started
         batch = sums_of(self.setting, self._shared_theta, a.X, a.y, self._frozen, a.counts)
         plan, releases = self.setting.noise, batch
@@ -295,7 +295,7 @@ class CompiledEngine(Engine):
         self._models[i] = model
 
     def _answer(self, query: Query) -> Sums:
-        """Return the sums over all clients of what each of them would answer."""
+        """Return the sum of all clients' answers."""
         d = query.theta.shape[0]
         solver = self.algorithm.global_update
         assert solver is not None
@@ -308,7 +308,7 @@ class CompiledEngine(Engine):
         )  # fmt: skip
         return Sums(gradient, hessian if query.hessian else None, loss if query.loss else None)
 
-    # -- clients as the protocol knows them ------------------------------------------------------
+    # -- clients as protocol objects ------------------------------------------------------
 
     def _state(self, i: int) -> LocalState:
         """Return client i's state; its arrays are the engine's own."""
@@ -344,7 +344,7 @@ def _address(part: object, name: str, signature: Signature) -> int:
     try:
         return address_of(function, signature)
     except (AttributeError, TypeError) as error:
-        allowed = f"a function under @kernel that compiles for {signature}: {error}"
+        allowed = f"a @kernel function that compiles for {signature}: {error}"
         raise InvalidInput(f"{type(part).__name__}.{name}", function, allowed) from None
 
 
@@ -368,6 +368,6 @@ def check_compiled(algorithm: Algorithm) -> None:
         if getattr(type(part), method) is not getattr(kind, method):
             raise InvalidInput(
                 "engine", "compiled",
-                f'engine="reference" for {part}: it overrides `{method}` instead of having '
+                f'engine="reference" for {part}: it overrides `{method}` instead of defining '
                 f"{instead}",
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the engines have in common: a coordinator, a recorder, and how the result is made."""
+"""Common to both engines: the coordinator, the recorder, the result."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ class Engine(ABC):
         """Return client i (the one learner, if the algorithm is centralised)."""
 
     def holder(self, record: UpdateRecord) -> int:
-        """Return which client holds the model of an update: the one that it was made for."""
+        """Return a client with the model of an update."""
         return record.client if isinstance(record.client, int) else 0
 
     def _theta(self) -> FloatArray | None:
-        """Return θ of the last model that all clients share; None if there was none."""
+        """Return θ of the last model that all clients share; or None."""
         if self.algorithm.centralised:
             return self.client(0).state.theta.copy()
         model = self.coordinator.model
         if model is None:
             return None
-        if model.theta is None:  # a linear model is given by A and b
+        if model.theta is None:  # a linear model consists of A and b
             assert model.b is not None
             return solve(model.matrix, model.b)
         return model.theta

@@ -1,4 +1,4 @@
-"""The class behind `fg.to_gymnasium`; only that function imports it, as it needs Gymnasium."""
+"""The class behind `fg.to_gymnasium`; only that function imports it, because it needs Gymnasium."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Turn: TypeAlias = tuple[Block, int, int]  # an interaction: its block, step in t
 class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
     """Interactions of one client, or of all in turn (None), one per step; T is the horizon.
 
-    `seed` is that of the first episode, where reset gets none.
+    `seed` is for the first episode, if `reset` gets none.
     """
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own declaration)
@@ -35,8 +35,8 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         self.action_space = spaces.Discrete(env.arms)
         self._next_seed, self._seed = seed, 0
         self._now: Turn | None = None
-        self._turns: Iterator[Turn] | None = None  # those to come; None: to be made anew
-        self._played = 0  # turns of this episode that were given out
+        self._turns: Iterator[Turn] | None = None  # the remaining ones; None: not created yet
+        self._played = 0  # turns of this episode so far
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -52,14 +52,14 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         self._turns, self._played = None, 0
         if not self._forward():
             whose = "any client" if self.client is None else f"client {self.client}"
-            allowed = f"a client that acts: {whose} does not in {self.horizon} steps"
+            allowed = f"a client that acts: {whose} does not act in {self.horizon} steps"
             raise InvalidInput("client", self.client, allowed)
         return self._offered(), {**self._turn(), "seed": self._seed}
 
     def step(self, action: np.int64) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
         """Play an arm."""
         if self._now is None:
-            raise InvalidInput("step", "no episode", "a reset() first: there is no arm on offer")
+            raise InvalidInput("step", "no episode", "a call of reset() first")
         arm = integer("action", action, at_least=0, at_most=self.env.arms - 1)
         block, step, client = self._now
         means = block.means[step, client]
@@ -70,7 +70,7 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
         return self._offered(), reward, False, False, {**self._turn(), **info}
 
     def _offered(self) -> FloatArray:
-        """Return the arms on offer, as an array of the caller's own."""
+        """Return the arms on offer, as a new array."""
         assert self._now is not None
         block, *place = self._now
         # an arm may be longer than 1 by a rounding error, and a coordinate with it
@@ -103,10 +103,10 @@ class BanditEnv(gymnasium.Env[FloatArray, np.int64]):
                     yield block, step, client
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BanditEnv:
-        """Return a copy that goes on by itself; blocks cannot be changed, and are shared."""
+        """Return an independent copy; immutable blocks are shared."""
         twin = copy.copy(self)
         twin._np_random = copy.deepcopy(self._np_random, memo)
         twin.action_space = copy.deepcopy(self.action_space, memo)
         twin.observation_space = copy.deepcopy(self.observation_space, memo)
-        twin._turns = None  # an iterator cannot be copied: the copy draws the blocks anew
+        twin._turns = None  # an iterator cannot be copied: the copy draws the blocks again
         return twin

@@ -15,8 +15,8 @@ from fedglb.kernels.layout import LOG_GAIN, UPDATES
 from fedglb.kernels.pointers import borrow, call3, call_radius, call_step
 from fedglb.typing import BoolArray, FloatArray, IntArray
 
-#: Why `play` returned: all is played; a client asks for a global update; a radius is not finite;
-#: a client's step failed.
+#: Why `play` returned: all is played; a client requests a global update; a radius is not finite; a
+#: client's step failed.
 DONE, ASKS, BAD_RADIUS, BAD_STEP = range(4)
 
 
@@ -26,45 +26,45 @@ class BlockArrays(NamedTuple):
     first: int  # the number t of the first step
     arms: FloatArray  # (s, N, d, K)
     means: FloatArray  # the arms' mean rewards, (s, N, K)
-    uniforms: FloatArray  # what rewards are drawn from, (s, N); empty where `rewards` are given
-    rewards: FloatArray  # of all arms, (s, N, K); empty where `uniforms` are given
-    active: BoolArray  # who acts, (s, N); empty where everybody does
-    delays: IntArray  # how many steps later rewards become known, (s, N)
+    uniforms: FloatArray  # for drawing rewards, (s, N); empty with `rewards`
+    rewards: FloatArray  # of all arms, (s, N, K); empty with `uniforms`
+    active: BoolArray  # clients that act, (s, N); empty: all
+    delays: IntArray  # of rewards, in steps, (s, N)
 
 
 class KernelParams(NamedTuple):
-    """How clients choose and learn: addresses of machine code, and the numbers that it needs."""
+    """Clients' choices and learning: addresses of machine code, and its parameters."""
 
     step: int  # address of the local update's `step`
     radius: int  # address of the confidence's `formula`
     sample: int  # address of the link's sampler
-    choice: ChoiceParams  # how an arm is chosen; it has the constants of `radius`
+    choice: ChoiceParams  # the choice rule, with the constants of `radius`
     functions: IntArray  # addresses of the link's functions, at the places of `layout`
     step_constants: FloatArray
     noise: float  # R, for the sampler
-    scale: float  # what multiplies the radius: `exploration`, or 1
-    level: float  # the trigger's level, from which on a client asks for a global update
+    scale: float  # multiplies the radius: `exploration`, or 1
+    level: float  # the trigger's level: above it a client requests an update
     own_samples: bool  # whether the trigger counts own samples since the last model, not steps
     clocked: bool  # whether it counts anything: else the gain alone is compared with the level
 
 
 class LearnerArrays(NamedTuple):
-    """States and samples of all L learners: L = N, or 1 where one learner plays for all clients."""
+    """States and samples of all L learners: L = N, or 1 if centralised."""
 
     vectors: FloatArray  # (L, ·, d)
     matrices: FloatArray  # (L, ·, d, d)
     counters: FloatArray  # (L, ·)
     X: FloatArray  # room for samples, (L, ·, d)
     y: FloatArray  # (L, ·)
-    counts: IntArray  # how many rows of X and y are samples, (L,)
-    last: IntArray  # the step in which each learner got its last reward, (L,)
+    counts: IntArray  # number of samples in X and y, (L,)
+    last: IntArray  # step of each learner's last reward, (L,)
 
 
 class Pending(NamedTuple):
-    """Choices of the N clients whose rewards are still to come, by step modulo M.
+    """Choices of the N clients without their rewards yet, by step modulo M.
 
-    M − 1 is the longest delay: when a place is used again, its reward has come. M = 0 where no
-    reward is late.
+    M − 1 is the longest delay: when a place is used again, its reward has come. M = 0 without
+    delays.
     """
 
     X: FloatArray  # the arms that were played, (N, M, d)
@@ -73,7 +73,7 @@ class Pending(NamedTuple):
 
 
 class Log(NamedTuple):
-    """What has happened so far in a run of T steps."""
+    """The log of a run of T steps so far."""
 
     choices: IntArray  # the arms played, (T, N)
     regret: FloatArray  # summed up to the end of each step, (T,); so are the next two
@@ -107,10 +107,10 @@ def play(
 ) -> tuple[int, int, int]:
     """Play from client `client` of step `step` to the end of step `stop` − 1 of a block.
 
-    Steps are counted from 0 within the block. `radius_terms` is what clients derive from the last
+    Steps are counted from 0 within the block. `radius_terms` are the clients' terms from the last
     shared model for their sets, `t_last` (L,) its step, 0 before a learner's first. Returns step,
-    client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that asks for a
-    global update has learned from its own samples already.
+    client, and why it ended there: DONE, ASKS, BAD_RADIUS or BAD_STEP. A client that requests a
+    global update has already learned from its own samples.
     """
     N = block.arms.shape[1]
     places = pending.due.shape[1]
@@ -167,7 +167,7 @@ def play(
                         pending.X[i, place, j] = arms[j, arm]
                     pending.y[i, place] = reward
                     pending.due[i, place] = t + block.delays[s, i]
-            for age in range(places - 1, -1, -1):  # what becomes known now, the oldest first
+            for age in range(places - 1, -1, -1):  # rewards that become known now, oldest first
                 place = (t - age) % places
                 if pending.due[i, place] == t:
                     for j in range(pending.X.shape[2]):

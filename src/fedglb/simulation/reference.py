@@ -21,7 +21,7 @@ Observer: TypeAlias = Callable[[int, int, Client], None]
 
 
 class ReferenceEngine(Engine):
-    """Clients and a coordinator as in a federation, but no message is ever lost."""
+    """Clients and a coordinator as in a federation, without lost messages."""
 
     name = "reference"
 
@@ -59,7 +59,7 @@ class ReferenceEngine(Engine):
         for i, client in enumerate(self.clients):
             if block.active is None or block.active[step, i]:
                 self._choose(block, step, i)
-            asks = False  # as the trigger says after the last sample that has become known
+            asks = False  # the trigger's answer after the last known sample
             for x, reward in self._known(i, t):
                 asks = client.observe_unchecked(x, reward, t)
             if asks:
@@ -69,7 +69,7 @@ class ReferenceEngine(Engine):
         self.recorder.counted(t, t, self.coordinator)
 
     def _choose(self, block: Block, step: int, i: int) -> None:
-        """Let client i choose; what it earns is kept until it becomes known."""
+        """Let client i choose; its reward waits until it becomes known."""
         t, client = block.first + step, self.clients[i]
         if self.observer is not None:
             self.observer(t, i, client)
@@ -81,14 +81,14 @@ class ReferenceEngine(Engine):
         self.pending[i].append((due, arms[arm], reward))
 
     def _known(self, i: int, t: int) -> list[tuple[FloatArray, float]]:
-        """Return the samples of client i that become known in step t, in the order of choices."""
+        """Return the samples of client i that become known in step t, in order of their choices."""
         known = [(x, reward) for due, x, reward in self.pending[i] if due == t]
         if known:
             self.pending[i] = [late for late in self.pending[i] if late[0] != t]
         return known
 
     def _deliver(self, messages: Iterable[Message]) -> None:
-        """Deliver messages, and the answers to them, until there are no more."""
+        """Deliver messages and their answers until none is left."""
         queue, before = deque(messages), self.coordinator.syncs
         while queue:
             message = queue.popleft()
@@ -104,7 +104,7 @@ class ReferenceEngine(Engine):
 
 
 def reward_of(problem: Problem, block: Block, step: int, i: int, arm: int) -> float:
-    """Return what an arm gives to client i in a step of a block."""
+    """Return the reward of an arm for client i in a step of a block."""
     if block.rewards is not None:
         return float(block.rewards[step, i, arm])
     assert block.uniforms is not None

@@ -21,7 +21,7 @@ from fedglb.typing import FloatArray, IntArray
 if TYPE_CHECKING:
     import pandas as pd
 
-#: The tables of a run, as `Run.table` and `Run.to_pandas` have them.
+#: The tables of a run, by the names of `Run.table` and `Run.to_pandas`.
 TableName: TypeAlias = Literal["trace", "updates", "ledger", "interactions"]
 
 _TRACE = {
@@ -46,24 +46,24 @@ class Run:
     Attributes
     ----------
     regret
-        R_T: the mean of the best arm offered less the mean of the arm chosen, summed over all
+        R_T: the best mean offered minus the mean chosen, summed over all
         interactions.
     reward
-        All rewards, summed.
+        Sum of all rewards.
     syncs
         Number of global updates. (For One-UCB-GLM the paper counts one per interaction.)
     rounds
-        Number of times that all clients were asked for sums, over all global updates.
+        Number of requests to all clients for sums, over all global updates.
     transfers
         C_T: number of messages that carry numbers.
     scalars
-        How many numbers these messages carry together.
+        Number of scalars in these messages.
     trace
-        One row per step, T rows, each with the totals up to then: t, regret, reward, syncs,
+        One row per step, T rows, with the totals so far: t, regret, reward, syncs,
         rounds, transfers, scalars.
     updates
-        One row per global update (none for One-UCB-GLM): the step t; the client that asked for
-        it, counted from 0, or null where a schedule did; n, the number of samples; rounds; of
+        One row per global update (none for One-UCB-GLM): the step t; the requesting client,
+        counted from 0, or null on a schedule; n, the number of samples; rounds; of
         the fitted model gradient_norm, gap (the certified distance from the minimum) and
         projected (whether it was moved into the ball); right after the update alpha, the
         radius, and theta_star_inside, whether the confidence ellipsoid contains θ* (null where
@@ -75,20 +75,20 @@ class Run:
         `propensities` and `propensity_errors` side by side, shape (T, N, 2), where the choice is
         random; else empty.
     regrets
-        The regret of each of these choices, shape (T, N): the highest mean offered less the mean
+        The regret of each of these choices, shape (T, N): the highest mean offered minus the mean
         chosen; 0 where a client did not act.
     ledger
         One row per message type and direction (up is to the coordinator): messages, transfers,
         scalars.
     theta
-        The last shared model, shape (d,); None if there is none.
+        The last shared model, shape (d,); or None.
     parameters
-        What was run: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
+        The run's parameters: algorithm and its parts, exploration, problem, N, K, T, seed, engine.
     caveats
-        What is not proven about this run, one sentence each.
+        Limits of the proofs for this run, one sentence each.
     privacy
-        What is private about it: ε, δ, neighbours, noise, who is protected from whom; None where
-        there is no privacy.
+        Its privacy: ε, δ, neighbours, noise, protection against whom; None without
+        privacy.
 
     References
     ----------
@@ -128,13 +128,13 @@ class Run:
 
         Each is summed step by step; their sum is `regret` up to rounding.
         """
-        # cumsum adds one after the other, whatever the shape: engines agree to the bit
+        # cumsum adds in order, whatever the shape: engines agree to the bit
         total: FloatArray = self.regrets.cumsum(axis=0)[-1]
         return total
 
     @property
     def propensities(self) -> FloatArray:
-        """The probability with which each arm was chosen, shape (T, N).
+        """The probability of each choice, shape (T, N).
 
         nan where a client did not act, or the rule does not estimate it; 1 where the choice is not
         random; for Thompson sampling an estimate.
@@ -164,8 +164,8 @@ class Run:
         Parameters
         ----------
         name
-            "trace", "updates" or "ledger": as the attributes of these names; "interactions": one
-            row per interaction, in their order: t, client, arm, regret, and the propensity with
+            "trace", "updates" or "ledger": the attributes of these names; "interactions": one
+            row per interaction, in order: t, client, arm, regret, and the propensity with
             its standard error.
 
         Returns
@@ -176,7 +176,7 @@ class Run:
         Raises
         ------
         InvalidInput
-            Where the name is not known.
+            If the name is unknown.
 
         Examples
         --------
@@ -206,17 +206,17 @@ class Run:
         Parameters
         ----------
         name
-            Which one, as in `table`.
+            The name, as in `table`.
 
         Returns
         -------
         pandas.DataFrame
-            The table; columns that can lack values have pandas' types with `pd.NA`.
+            The table; columns with missing values have pandas' nullable types.
 
         Raises
         ------
         InvalidInput
-            Where the name is not known, or pandas is not installed.
+            If the name is unknown, or pandas is not installed.
 
         Examples
         --------
@@ -228,7 +228,7 @@ class Run:
         try:
             import pandas as pd
         except ImportError:
-            allowed = "pandas installed (pip install pandas), or use the polars frames"
+            allowed = "pandas (pip install pandas); the polars frames work without it"
             raise InvalidInput("pandas", "not installed", allowed) from None
         frame, made = self.table(name), {}
         for column in frame.iter_columns():  # polars' own `to_pandas` needs pyarrow
@@ -238,26 +238,26 @@ class Run:
         return pd.DataFrame(made)
 
     def save(self, path: str | Path) -> None:
-        """Write all of the run to one file, which `fg.load_run` reads.
+        """Write the run to one file, for `fg.load_run`.
 
         A crash at any moment leaves the old file or the new one.
 
         Parameters
         ----------
         path
-            The file; one that is there is replaced.
+            The file; an existing one is replaced.
 
         Raises
         ------
         InvalidInput
-            Where the file's folder does not exist.
+            If the file's folder does not exist.
         """
         from fedglb.simulation.run_file import write_run
 
         write_run(self, Path(path))
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML for notebooks."""
         from fedglb.simulation.card import Curve, card, short
 
         of = self.parameters
@@ -273,7 +273,7 @@ class Run:
 
 
 class Recorder:
-    """Collects the results of a run of T steps and N clients; θ* is None where not known.
+    """Collects the results of a run of T steps and N clients; θ* is None if unknown.
 
     Propensities are kept where arms are chosen at random.
     """
@@ -296,7 +296,7 @@ class Recorder:
         self.parameter = parameter
 
     def played(self, t: int, client: int, chosen: Chosen, regret: float, reward: float) -> None:
-        """Enter one interaction."""
+        """Record one interaction."""
         self.log.choices[t - 1, client] = chosen.arm
         if self.log.propensities.size > 0:
             made = (chosen.propensity, chosen.propensity_error)
@@ -305,10 +305,10 @@ class Recorder:
         self.regrets[t - 1, client] = regret
 
     def compared(self, first: int, means: FloatArray) -> None:
-        """Enter the regret of each choice in the steps from `first` on, which have been played.
+        """Record the regret of each choice in the steps played from `first` on.
 
-        `means` (s, N, K) are those of all arms offered. The kernel has added up the same
-        differences; to keep them apart takes a fraction of its time.
+        `means` (s, N, K) are the means of all arms offered. The kernel has added up the same
+        differences; keeping them separately takes a fraction of its time.
         """
         steps = slice(first - 1, first - 1 + len(means))
         chosen = self.log.choices[steps]
@@ -316,7 +316,7 @@ class Recorder:
         np.subtract(means.max(axis=2), taken, out=self.regrets[steps], where=chosen >= 0)
 
     def updated(self, record: UpdateRecord, choosing: Choosing, state: LocalState) -> None:
-        """Enter one global update; the state may be that of any client that has the new model."""
+        """Record one global update; the state is of any client with the new model."""
         alpha, inside = choosing.alpha(state), None
         if self.parameter is not None:
             confidence = choosing.algorithm.confidence
@@ -329,14 +329,14 @@ class Recorder:
         )  # fmt: skip
 
     def stepped(self, t: int) -> None:
-        """Enter the totals of regret and reward at the end of step t."""
+        """Record the totals of regret and reward at the end of step t."""
         regret, reward, interactions = self.log.totals
         self.log.regret[t - 1] = regret
         self.log.reward[t - 1] = reward
         self.log.interactions[t - 1] = interactions
 
     def counted(self, first: int, last: int, coordinator: Coordinator) -> None:
-        """Enter the totals of communication at the end of the steps `first` … `last`."""
+        """Record the totals of communication at the end of the steps `first` … `last`."""
         ledger = coordinator.ledger
         totals = (coordinator.syncs, coordinator.rounds, ledger.transfers, ledger.scalars)
         self.counts[:, first - 1 : last] = np.array(totals)[:, None]

@@ -1,6 +1,6 @@
 """A run as one file: a ZIP archive that any tool can look into.
 
-* `run.json`: the version of the format, totals, parameters, caveats, what it was made with.
+* `run.json`: the version of the format, totals, parameters, caveats, software versions.
 * `trace.parquet`, `updates.parquet`, `ledger.parquet`: the tables.
 * `choices.npy`, `regrets.npy`, `drawn.npy` and, where there is a model, `theta.npy`: the arrays.
 """
@@ -30,7 +30,7 @@ FORMAT = 1
 FACTS = "run.json"
 TABLES = ("trace", "updates", "ledger")
 ARRAYS = ("choices", "regrets", "drawn", "theta")
-#: What reading a damaged file can raise.
+#: Errors from reading a damaged file.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, NotImplementedError,
     OSError, RuntimeError, pl.exceptions.PolarsError, msgspec.MsgspecError,
@@ -38,7 +38,7 @@ _DAMAGE = (
 
 
 def write_run(run: Run, path: Path) -> None:
-    """Write a run to a file that is whole or not there."""
+    """Write a run to a file atomically."""
     facts = {
         "format": FORMAT,
         "totals": {name: getattr(run, name) for name in TOTALS},
@@ -63,7 +63,7 @@ def write_run(run: Run, path: Path) -> None:
     try:
         atomic_write(path, buffer.getvalue())
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        raise InvalidInput("path", str(path), "a file in a folder that exists") from None
+        raise InvalidInput("path", str(path), "a file in an existing folder") from None
 
 
 def _plain(value: object) -> Any:
@@ -87,8 +87,8 @@ def load_run(path: str | Path) -> Run:
     Raises
     ------
     InvalidInput
-        Where there is no such file, it is no run, it is damaged, or it was written in another
-        version of the format.
+        If the file does not exist, is not a run, is damaged, or has another version of the
+        format.
 
     Examples
     --------
@@ -103,9 +103,9 @@ def load_run(path: str | Path) -> Run:
     """
     place = Path(path)
     if not place.is_file():
-        raise InvalidInput("path", str(path), "a file that run.save(path) wrote: there is none")
+        raise InvalidInput("path", str(path), "a file of run.save(path): it does not exist")
     if not zipfile.is_zipfile(place):
-        allowed = "a file that run.save(path) wrote: this is another kind of file, or a part of one"
+        allowed = "a file of run.save(path): this is another kind of file, or truncated"
         raise InvalidInput("path", str(path), allowed)
     try:
         with zipfile.ZipFile(place) as archive:
@@ -116,7 +116,7 @@ def load_run(path: str | Path) -> Run:
     except _DAMAGE as error:
         allowed = f"an undamaged file of run.save(path): {type(error).__name__}: {error}"
         raise InvalidInput("path", str(path), allowed) from None
-    allowed = f"a file of format {FORMAT}, which this release reads: it has format {found!r}"
+    allowed = f"a file of format {FORMAT}, not {found!r}"
     raise InvalidInput(
         "path", str(path), f"{allowed}; run the simulation again, or use its release"
     )

@@ -30,19 +30,19 @@ def simulate(
     observer: Observer | None = None,
     progress: Progress | bool | None = None,
 ) -> Run:
-    """Run `algorithm` on `env` for `horizon` steps and return what happened.
+    """Run `algorithm` on `env` for `horizon` steps and return the results.
 
     Parameters
     ----------
     algorithm
-        What to run, e.g. `fg.fedglb_ucb(threshold=10.0)`.
+        The algorithm, e.g. `fg.fedglb_ucb(threshold=10.0)`.
     env
-        Where arms and rewards come from.
+        The environment.
     horizon
         T, the number of steps; None: all steps of a recorded environment.
     seed
-        Seed of the true parameter, the arms and the noise: algorithms that are run with the
-        same seed see the same ones.
+        Seed of the true parameter, the arms and the noise: algorithms with the same seed see
+        the same ones.
     engine
         "compiled" plays blocks of interactions in compiled code, "reference" delivers each
         message of the protocol. They give the same results, to the bit.
@@ -61,11 +61,11 @@ def simulate(
     Raises
     ------
     InvalidInput
-        Where an argument is wrong, or algorithm and environment do not fit together.
+        If an argument is invalid, or algorithm and environment do not fit together.
 
     References
     ----------
-    Li and Wang (2022), Section 3.1: the order of interactions, and what regret is.
+    Li and Wang (2022), Section 3.1: the order of interactions, and regret.
 
     Examples
     --------
@@ -100,16 +100,16 @@ def compare(
 ) -> list[Run]:
     """Run several algorithms on the same arms and noise, which are drawn only once.
 
-    The results are those of `simulate`. To draw the arms of a step takes about as long as to play
-    it, so this is the fast way to compare algorithms. Where this process may use several cores
-    (NUMBA_NUM_THREADS limits them), the algorithms are played in as many threads.
+    The results equal those of `simulate`. Drawing the arms of a step takes about as long as playing
+    it, so this is the fast way to compare algorithms. With several cores (NUMBA_NUM_THREADS limits
+    them) the algorithms run in several threads.
 
     Parameters
     ----------
     algorithms
-        What to run, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
+        The algorithms, e.g. `[fg.fedglb_ucb(threshold=d) for d in (1.0, 10.0)]`.
     env
-        Where arms and rewards come from.
+        The environment.
     horizon
         T, the number of steps; None: all steps of a recorded environment.
     seed
@@ -126,7 +126,7 @@ def compare(
     Raises
     ------
     InvalidInput
-        Where an argument is wrong, or an algorithm does not fit the environment.
+        If an argument is invalid, or an algorithm does not fit the environment.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def compare(
     [14, 5, 1]
     """
     if isinstance(algorithms, Algorithm):
-        raise InvalidInput("algorithms", algorithms, "a list of them, e.g. [algorithm]")
+        raise InvalidInput("algorithms", algorithms, "a list of algorithms, e.g. [algorithm]")
     every = list(algorithms)
     for k, algorithm in enumerate(every):
         instance(f"algorithms[{k}]", algorithm, Algorithm, "fg.fedglb_ucb(threshold=10.0)")
@@ -162,7 +162,7 @@ def advance(
 ) -> Iterator[int]:
     """Play all engines on the same steps; yield the number of steps done, from time to time.
 
-    Stop iterating to end early: the engines then have their results so far. `at_most`: the most
+    Stop iterating to end early: the engines then have their results so far. `at_most`: maximum
     steps from one yield to the next; None: one block.
     """
     for block in env.checked_blocks(horizon, seed):
@@ -189,5 +189,5 @@ def known_horizon(env: Environment, horizon: int | None) -> int:
         return limit
     steps = integer("horizon", horizon)
     if limit is not None and steps > limit:
-        raise InvalidInput("horizon", horizon, f"at most the {limit} steps that were recorded")
+        raise InvalidInput("horizon", horizon, f"at most {limit}, the recorded steps")
     return steps

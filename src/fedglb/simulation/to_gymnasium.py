@@ -1,4 +1,4 @@
-"""An environment of this package as a Gymnasium environment: the way out."""
+"""An environment of this package as a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 def to_gymnasium(
     env: Environment, client: int | None = 0, horizon: int | None = None, seed: int | None = None
 ) -> gymnasium.Env[FloatArray, np.int64]:
-    """Return an environment as a `gymnasium.Env`: a contextual bandit for other people's agents.
+    """Return an environment as a `gymnasium.Env`, for agents of other packages.
 
     The observation is the arms on offer, a Box of shape (K, d); an action is the index of an arm,
     Discrete(K); the reward is that of the arm. After the last step `truncated` is True and the
     observation is 0.
 
-    `reset(seed=s)` begins the stream that `fg.simulate(…, seed=s)` plays: the same arms, and the
-    same reward for the same choice. Without a seed, reset draws one from the environment's own
+    `reset(seed=s)` starts the stream of `fg.simulate(…, seed=s)`: the same arms, and the same
+    reward for the same choice. Without a seed, reset draws one from the environment's
     generator.
 
-    `info` has `t` and `client`, whose turn it is, and `means`, the mean rewards of the arms on
-    offer, which are not for the agent; after a step also `regret` and `mean` of what was chosen,
-    and after reset `seed`.
+    `info` has `t`, the acting `client`, and `means`, the mean rewards of the arms on offer, which
+    are hidden from the agent; after a step also `regret` and `mean` of the choice, and after
+    reset `seed`.
 
     Parameters
     ----------
     env
-        Where arms and rewards come from.
+        The environment.
     client
-        Whose stream it is, counted from 0. None: the streams of all clients, one interaction after
-        the other, in the order of simulations; `info["client"]` says whose turn it is.
+        The client, counted from 0. None: all clients, one interaction after the other, in the order
+        of simulations; `info["client"]` is the acting client.
     horizon
         T, the number of steps of an episode; None: all steps of a recorded environment.
     seed
-        The seed of the first episode, where reset gets none; None: drawn anew.
+        The seed of the first episode, if reset gets none; None: random.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def to_gymnasium(
     Raises
     ------
     InvalidInput
-        Where an argument is wrong, or Gymnasium is not installed (``fedglb[gymnasium]``).
+        If an argument is invalid, or Gymnasium is not installed (``fedglb[gymnasium]``).
 
     Examples
     --------
@@ -74,6 +74,6 @@ def to_gymnasium(
     try:
         from fedglb.simulation.gymnasium_env import BanditEnv
     except ImportError:
-        allowed = "Gymnasium installed: pip install 'fedglb[gymnasium]'"
+        allowed = "Gymnasium: pip install 'fedglb[gymnasium]'"
         raise InvalidInput("gymnasium", "not installed", allowed) from None
     return BanditEnv(env, client, steps, seed)

@@ -188,5 +188,5 @@ def test_json_that_is_no_map(change):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", None])
 def test_text_that_is_no_map(text):
-    with pytest.raises(fg.InvalidInput, match="JSON of a FeatureMap"):
+    with pytest.raises(fg.InvalidInput, match="JSON of FeatureMap"):
         fg.FeatureMap.from_json(text)

@@ -159,7 +159,7 @@ def test_bad_frames(columns, labels, said):
 
 
 def test_a_table_without_whole_rows_and_an_unknown_wish():
-    with pytest.raises(fg.InvalidInput, match="each of them lacks one"):
+    with pytest.raises(fg.InvalidInput, match="rows without missing values"):
         fg.Table(pl.DataFrame({"x": [None, 1.0], "z": [1.0, None]}), [0, 1], missing="drop")
     with pytest.raises(fg.InvalidInput, match="one of refuse, drop"):
         fg.Table({"x": [1.0]}, [0], missing="dropp")

@@ -136,7 +136,10 @@ def test_bad_rewards_are_refused_and_the_decision_still_waits(agent, reward):
 )
 def test_unknown_decisions(agent, wrong):
     agent.choose(ARMS)
-    with pytest.raises(UnknownDecision, match=r"no decision.*(Decision|forgotten)$"):  # no quotes
+    with pytest.raises(
+        UnknownDecision,
+        match=r"(not a decision's id.*Decision|not in this agent's file.*forgotten)$",
+    ):  # no quotes
         agent.observe(wrong, 1.0)
     with pytest.raises(UnknownDecision):
         agent.forget([wrong])

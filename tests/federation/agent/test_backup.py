@@ -39,10 +39,10 @@ def test_it_goes_on_as_the_file_would(path, rng, tmp_path):
 
 def test_nothing_is_overwritten(agent, tmp_path):
     (tmp_path / "copy.db").write_bytes(b"mine")
-    with pytest.raises(InvalidInput, match="not there yet"):
+    with pytest.raises(InvalidInput, match="a path without a file"):
         agent.backup(tmp_path / "copy.db")
     assert (tmp_path / "copy.db").read_bytes() == b"mine"
-    with pytest.raises(InvalidInput, match="can be written"):
+    with pytest.raises(InvalidInput, match="a writable place"):
         agent.backup(tmp_path / "missing" / "copy.db")
     assert not [f for f in tmp_path.iterdir() if "unfinished" in f.name]
 

@@ -76,7 +76,7 @@ def test_closing_ends_it(path, pieces, monkeypatch, short):
     batches = agent.export_batches(1000)
     next(batches)
     agent.close()
-    with pytest.raises(Unavailable, match="closed while its log was read"):
+    with pytest.raises(Unavailable, match="closed during the export"):
         list(batches)
     with Agent.open(path, PROBLEM) as again:  # nothing holds the file
         assert again.status.samples == 12_000
@@ -142,7 +142,7 @@ def test_where_no_process_can_be_started_it_is_read_here(agent, rng, monkeypatch
     monkeypatch.setattr(log_reader, "_SHORT", 0)
     monkeypatch.setattr(log_reader, "_PROGRAM", "raise SystemExit(1)")
     assert agent.export().height == 5
-    assert "it is read here" in caplog.text
+    assert "reading it in this process" in caplog.text
     caplog.clear()
     monkeypatch.setattr(log_reader.sys, "executable", "/usr/sbin/uwsgi")
     assert agent.export().height == 5

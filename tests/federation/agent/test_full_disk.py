@@ -43,7 +43,7 @@ def test_it_answers_and_says_that_it_is_not_kept(path, rng, log):
         assert {d.arm for d in lost} == {0, 1, 2}  # the random ones are drawn anew
         before = state(agent)
         for decision in lost[:3]:
-            with pytest.raises(UnknownDecision, match="not kept, because there was no room"):
+            with pytest.raises(UnknownDecision, match="not kept, because the disk was full"):
                 agent.observe(decision.id, 1.0)
         assert state(agent) == before
         make_room(agent)

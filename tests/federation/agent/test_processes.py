@@ -85,12 +85,12 @@ def test_two_agents_on_one_file_in_one_process(tmp_path):
         feed(agent, np.random.default_rng(0), 2)
         (tmp_path / "link.db").symlink_to(path)
         for name in ("agent.db", "link.db"):
-            with pytest.raises(Unavailable, match="open already"):
+            with pytest.raises(Unavailable, match="already open"):
                 Agent.open(tmp_path / name, PROBLEM)
         # and the attempts have not taken the first one's lock away
         code, _, errors = outcome(path, "agent.close()")
         assert code != 0
-        assert "open already" in errors
+        assert "already open" in errors
         feed(agent, np.random.default_rng(1), 2)
         assert agent.status.samples == 4
 

@@ -142,7 +142,7 @@ def test_the_budget_is_shown(silo, rng):
     assert seen == sorted(seen)
     assert seen[-1] == pytest.approx(1.0, abs=1e-9)
     assert ask(silo, B + 1) == Withdrawal(B + 1)
-    assert silo.status.privacy.refused.startswith(f"update {B + 1}: the privacy budget is for {B}")
+    assert silo.status.privacy.refused.startswith(f"update {B + 1}: the privacy budget of {B}")
     assert silo.status.privacy.releases == B
 
 

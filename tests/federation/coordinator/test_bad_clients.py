@@ -160,7 +160,7 @@ def hello(running, name, update):
 def test_a_huge_number_is_not_advised(at_model, update):
     reason = hello(at_model, "x", update)
     assert reason == (
-        f"x says that it holds the model of update {update}, which there cannot be: the "
+        f"x claims to have the model of update {update}, which cannot exist: the "
         "coordinator's last update is 0"
     )
     assert "--after" not in reason
@@ -175,7 +175,7 @@ def test_a_number_between_two_updates_is_not_believed_and_the_model_stays(at_mod
     at_model.lost = lambda *_: False
     at_model.coordinator.start_update(9, "b")
     assert (at_model.coordinator.started, at_model.coordinator.finished) == (2, 1)
-    assert "which there cannot be" in hello(at_model, "x", 2)
+    assert "which cannot exist" in hello(at_model, "x", 2)
     assert at_model.coordinator.model is not None
 
 
@@ -183,7 +183,7 @@ def test_the_majority_is_named_and_who_says_more(at_model):
     assert "--after 41" in hello(at_model, "w", 41)
     assert "--after 41" in hello(at_model, "x", 41)
     reason = hello(at_model, "y", FARTHEST - 1)
-    assert "--after 41 (of 3 such clients at least half hold the model of update 41 or" in reason
+    assert "--after 41 (of 3 such clients at least half have the model of update 41 or" in reason
     assert reason.endswith("earlier one; y claim a later one)")
     assert str(FARTHEST - 1) in reason  # what it says is in the log
     assert "--after 41" in hello(at_model, "z", 40)

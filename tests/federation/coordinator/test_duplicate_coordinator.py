@@ -30,11 +30,11 @@ def test_the_younger_one_stops_with_a_message_and_a_code_of_its_own(shared, tmp_
         second = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert second.returncode == SUPERSEDED, second.stderr
         words = " ".join(second.stderr.split())
-        assert "another coordinator of demo is there" in words
-        assert "and this one stops: it is the younger one, or knows of fewer updates" in words
+        assert "another coordinator of demo runs" in words
+        assert "and this one stops: it is younger, or has fewer updates" in words
         assert "joined" not in second.stdout  # it said nothing to clients
         assert first.texts("duplicate_coordinator")[0].startswith(
-            "another coordinator of this federation is there"
+            "another coordinator of this federation runs"
         )
         agent.request_update()
         assert agent.wait_for_model(1, PATIENCE)  # the first goes on

@@ -218,5 +218,5 @@ def test_certificates_that_end_soon():
     server, client = alarms_of(History(), ends, NOW, started=NOW, lost=None, present=0)
     assert (server.kind, server.client) == ("certificate", "the server")
     assert (client.kind, client.client) == ("certificate", "a")
-    assert "has ended on" in server.text
-    assert " ends on" in client.text
+    assert "certificate expired on" in server.text
+    assert "certificate expires on" in client.text

@@ -52,7 +52,7 @@ def test_what_cannot_be_right_is_ignored_and_reported(running):
     running.hear("a", Heartbeat(0, 0, np.array([2.0, 3.0, 1.0, 1.0])))
     assert running.session.rewards.of("a").count == 4
     assert texts(running, "ignored") == [
-        "what a reports of its rewards is ignored: 2 rewards whose sum is 3"
+        "ignored a's report of its rewards: 2 rewards with the sum 3"
     ]
     assert "a" in running.session.members  # it stays a member, and nothing else changes
 

@@ -49,7 +49,7 @@ def test_who_has_too_many_samples_is_left_out_told_and_the_model_is_that_of_the_
     finished(running)
     assert sorted(running.coordinator.covered) == ["b", "c", "d"]
     [text] = texts(running, "excluded")
-    assert text.startswith("a is excluded: its 13 samples are more than 12, 3 times the median")
+    assert text.startswith("excluded a: its 13 samples are more than 12, 3 times the median")
     assert "--max-samples" in text
     [told] = running.heard("down", Rejected, "a")
     assert told.member
@@ -134,13 +134,13 @@ def test_a_jump_and_a_fall_are_events(running):
     ask(running)
     finished(running, 2)
     assert texts(running, "samples") == [
-        "b has 2 samples and had 4: some were forgotten, or an old backup was restored"
+        "b has 2 samples, before 4: some were forgotten, or an old backup was restored"
     ]
     node.feed(1500)
     running.run(15.0)
     ask(running)
     finished(running, 3)
-    assert texts(running, "samples")[1] == "b has 1502 samples and had 2 at its last update: a jump"
+    assert texts(running, "samples")[1] == "b has 1502 samples, before 2 at its last update: a jump"
     running.nodes["a"].feed(200)
     ask(running)
     finished(running, 4)
@@ -163,7 +163,7 @@ def test_a_restored_backup_is_said(running):
     running.say(node, node.agent_session.hello())
     running.run(2.0)
     [text] = texts(running, "restored")
-    assert text.startswith("c holds the model of update 1 and held that of 2: an old backup")
+    assert text.startswith("c has the model of update 1, before 2: an old backup")
     ask(running)
     running.until(lambda: running.shared(3))  # it goes on with what it has
     assert len(texts(running, "restored")) == 1

@@ -87,10 +87,10 @@ MEMBERS = changed("server/accounts.conf", "/a/1", "/a/9")
 @pytest.mark.parametrize(
     ("damage", "check", "text", "remedy"),
     [
-        (readable, "permissions", "others can read", "chmod 600"),
+        (readable, "permissions", "other users can read", "chmod 600"),
         (changed("authority/registry.json", None, "{"), "authority", "restore authority/ from", ""),
         (MISMATCH, "server files", "not the key of server.pem", "renew"),
-        (server_certificate(OTHER), "server files", "not issued by this authority", "renew"),
+        (server_certificate(OTHER), "server files", "this authority did not issue", "renew"),
         (server_certificate(host="10.1.2.3"), "server files", "is for 10.1.2.3", "renew"),
         (MEMBERS, "server files", "differs from registry.json", "renew"),
         (changed("server/nats.conf", None, "listen: ["), "server files", "rejects", "nats.conf"),
@@ -131,7 +131,7 @@ def test_certificates_that_end_soon(folder):
 def test_without_a_server(tmp_path):
     still = federation(tmp_path, ["a"])
     found = doctor(still.folder)
-    assert "cannot be reached" in faults(found)["server"].text
+    assert "cannot reach" in faults(found)["server"].text
     assert "nats-server -c" in warnings(found)["server"].remedy
     with still:
         assert not faults(doctor(still.folder))

@@ -168,8 +168,8 @@ def test_what_cannot_be_changed_is_refused_and_changes_nothing(still):
     operator.revoke(still.folder, ["b"])
     before = files(still.folder)
     for change, names, said in [
-        (operator.add, ["a"], "client = 'a'.*not in use"),
-        (operator.add, ["c", "c"], "every name once"),
+        (operator.add, ["a"], "client = 'a'.*an unused name"),
+        (operator.add, ["c", "c"], "each name once"),
         (operator.add, ["c", "x.y"], "client = 'x.y'"),
         (operator.add, ["coordinator"], "coordinator's"),
         (operator.add, ["server"], "another name"),
@@ -267,13 +267,13 @@ def test_a_port_that_is_taken_is_an_error(shared, tmp_path):
     ("changed", "said"),
     [
         ({"federation": "de.mo"}, "federation = 'de.mo'"),
-        ({"clients": ["a", "a"]}, "every name once"),
+        ({"clients": ["a", "a"]}, "each name once"),
         ({"clients": ["a/../b"]}, "client = 'a/../b'"),
         ({"clients": ["coordinator"]}, "coordinator's"),
         ({"clients": list("abcdefghijk")}, "at most max_clients = 10"),
         ({"hosts": []}, "at least one address"),
-        ({"hosts": ["*.example.org"]}, "clients reach the server"),
-        ({"hosts": ["0.0.0.0"]}, "clients reach the server"),
+        ({"hosts": ["*.example.org"]}, "clients can reach"),
+        ({"hosts": ["0.0.0.0"]}, "clients can reach"),
         ({"port": 70000}, "port = 70000"),
         ({"bind": "localhost"}, "bind = 'localhost'"),
         ({"table": table(dim=0)}, "dim = 0"),

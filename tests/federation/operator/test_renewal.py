@@ -160,7 +160,7 @@ def test_the_coordinators_folder_keeps_what_else_is_in_it(still):
     ("given", "said"),
     [
         ({"names": ["nobody"]}, "client = 'nobody'.*one of the clients: a, b$"),
-        ({"names": ["a", "a"]}, "every name once"),
+        ({"names": ["a", "a"]}, "each name once"),
         ({"names": ["a"], "days": 0}, "days = 0"),
         ({"everybody": True, "within": -1}, "within = -1"),
     ],

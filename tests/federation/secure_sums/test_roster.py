@@ -52,7 +52,7 @@ def test_a_set_with_a_stranger_is_refused():
 
 def test_keys_are_of_one_kind_and_each_has_one_holder():
     keys = roster_of(["a", "b"]).keys
-    with pytest.raises(InvalidInput, match="another key for each member"):
+    with pytest.raises(InvalidInput, match="a different key for each member"):
         Roster({"a": keys["a"], "b": keys["a"]})
     as_der = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     others = [

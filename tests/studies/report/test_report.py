@@ -260,7 +260,7 @@ def test_settings_over_time():
 
 def test_folder_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="this is a file"):
+    with pytest.raises(InvalidInput, match="not a file"):
         write_report(study(*good()), tmp_path / "file")
 
 

@@ -102,7 +102,7 @@ def test_a_resumed_sweep_keeps_what_was_finished_and_ends_the_same(tmp_path, und
     assert kept.runs.height == 6
     assert not kept.manifest["complete"]
     assert_frame_equal(kept.runs, fg.load_sweep(undisturbed).runs.filter(pl.col("seed") <= 2))
-    with pytest.raises(fg.InvalidInput, match="resumes"):
+    with pytest.raises(fg.InvalidInput, match="to resume"):
         fg.load_sweep(folder)
     seen = []
     fg.sweep(tables(), folder, jobs=1, progress=lambda s: seen.append(len(s.finished)))
@@ -196,11 +196,11 @@ def test_foreign_folders_are_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(fg.InvalidInput, match=r"thesis\.tex"):
         fg.sweep(tables(), tmp_path, jobs=1)
-    with pytest.raises(fg.InvalidInput, match="this is a file"):
+    with pytest.raises(fg.InvalidInput, match="not a file"):
         fg.sweep(tables(), tmp_path / "thesis.tex", jobs=1)
     (tmp_path / "other").mkdir()
     old = dict.fromkeys(("name", "identity", "complete", "document", "files"), "") | {"format": 1}
-    said = {"has format 99, this version reads 1": {"format": 99}, "is incomplete": old}
+    said = {"has format 99, this version requires 1": {"format": 99}, "is incomplete": old}
     for what, manifest in said.items():
         (tmp_path / "other" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(fg.InvalidInput, match=rf"delete this one: its manifest\.json {what}"):

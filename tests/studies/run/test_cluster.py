@@ -240,7 +240,7 @@ def test_parts_of_ones_own_run_there_and_those_that_workers_lack_are_refused_by_
         fg.sweep(experiment, tmp_path / "out", cluster=address)
         for refused, said in (
             (local, r"no cluster for .*elsewhere\.<locals>\.Local: its workers cannot import"),
-            (named, r"workers have the modules .* cannot import only_here; install it"),
+            (named, r"workers have all modules .* cannot import only_here; install it"),
         ):
             with pytest.raises(fg.InvalidInput, match=said):
                 fg.sweep(refused, tmp_path / "refused", cluster=address)

@@ -258,7 +258,7 @@ def test_a_mistake_is_refused_before_anything_is_run(change, said, tmp_path):
 
 def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(fg.InvalidInput, match=r"folder = .*this is a file"):
+    with pytest.raises(fg.InvalidInput, match=r"folder = .*not a file"):
         reproduce(FILE, "quick", tmp_path / "out", jobs=1)
     assert (tmp_path / "out").read_text() == "mine"
 
@@ -309,7 +309,7 @@ def test_what_is_no_study_or_not_finished_is_refused(tmp_path):
     with pytest.raises(fg.InvalidInput, match=r"no manifest"):
         load_study(tmp_path / "nothing")
     (tmp_path / "stopped" / "sweeps").mkdir(parents=True)
-    with pytest.raises(fg.InvalidInput, match=r"resumes it"):
+    with pytest.raises(fg.InvalidInput, match=r"to resume"):
         load_study(tmp_path / "stopped")
 
 

@@ -110,7 +110,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
     _, err = process.communicate(timeout=600)
     assert process.returncode == 130
-    said = "fedglb: stopped; what is finished is kept, and the same command resumes"
+    said = "fedglb: stopped; finished runs are kept; the same command resumes"
     assert err.splitlines().count(said) == 1  # progress may come between
     assert "Traceback" not in err
     until(lambda: all(gone(pid) for pid in pids))

@@ -231,7 +231,7 @@ MISTAKES = [
     ("threshold", "thresold", f"algorithm[0].thresold = {ALL}", "did you mean threshold"),
     ("", "updates = 3", "algorithm[1].updates = 3", "exploration, ridge"),
     ("exploration", "explore", "defaults.explore = 0.1", "exploration"),
-    ("exploration = 0.1", "updates = 3", "defaults.updates = 3", "an algorithm of the file takes"),
+    ("exploration = 0.1", "updates = 3", "defaults.updates = 3", "an algorithm in the file"),
     ("horizon = 12", "", "horizon", "missing"),
     ("dim = 3", "", "problem.dim", "missing"),
     ('name = "n-ons-glm"', "ridge = 1.0", "algorithm[1].name", "n-ons-glm"),

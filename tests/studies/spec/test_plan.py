@@ -64,7 +64,7 @@ FED, ONS = {"name": "fedglb-ucb", "threshold": 1.0}, {"name": "n-ons-glm"}
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        (changed(seeds=[2]), "search.seeds = .*it reports 2"),
+        (changed(seeds=[2]), "search.seeds = .*which include 2"),
         (changed(seeds=[]), "at least one seed"),
         (changed(exploration=[], alpha=[]), "values to try"),
         (changed(ridge=[-1.0]), r"search.ridge\[0\] = -1.0"),
@@ -91,7 +91,7 @@ FED, ONS = {"name": "fedglb-ucb", "threshold": 1.0}, {"name": "n-ons-glm"}
         (changed(choose="for each", algorithm=[{"name": "n-ons"}]),
          r"search.algorithm\[0\].name = 'n-ons'.*did you mean n-ons-glm"),
         (changed(choose="for each", algorithm=[{"name": "nowhere:f"}]),
-         r"search.algorithm\[0\].name = 'nowhere:f'.*imported"),
+         r"search.algorithm\[0\].name = 'nowhere:f'.*importable"),
         ({**FILE, "profile": {"quick": 5}}, "profile = .*tables of changes"),
         ({**FILE, "profile": {"quick": {"profile": {}}}}, "profile = .*tables of changes"),
         ({**FILE, "measure": "bytes"}, "one of transfers, scalars"),

@@ -29,7 +29,7 @@ def import_(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A Parquet file, one row per sample.")
     ],
-    into: Annotated[Path, typer.Option(help="The agent's file; created if it does not exist.")],
+    into: Annotated[Path, typer.Option(help="The agent's file; created if missing.")],
     dim: Annotated[int | None, _problem("d, features per arm.", "the bundle's")] = None,
     link: Annotated[str, _problem(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _problem("S, the bound on ‖θ*‖.")] = 1.0,
@@ -51,7 +51,7 @@ def import_(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Teach an agent the samples of a log: all of them, or none if one is not allowed.
+    """Import the samples of a log into an agent's file: all of them, or none if one is invalid.
 
     The default columns are those of an agent's export. Rows without a reward are left out. A file
     that was imported before is not imported again. First stop the application or service that has
@@ -86,7 +86,7 @@ def import_(
 def _read(
     file: Path, features: list[str], reward: str, dim: int
 ) -> tuple[FloatArray, FloatArray, int]:
-    """Return the samples of a file, and how many rows have no reward."""
+    """Return the samples of a file, and the number of rows without a reward."""
     try:
         table = pl.read_parquet(file)
     except (OSError, pl.exceptions.PolarsError) as error:
@@ -108,17 +108,17 @@ def _read(
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise InvalidInput("FILE", str(file), f"numbers in these columns ({error})") from None
     if X.ndim != 2 or X.shape[1] != dim:
-        given = X.shape[1] if X.ndim == 2 else "another number of"
+        found = X.shape[1] if X.ndim == 2 else "another number of"
         raise InvalidInput(
-            "--features", ",".join(features), f"{dim} numbers per row; it has {given}"
+            "--features", ",".join(features), f"{dim} numbers per row; found {found}"
         )
     return X, y, table.height - kept.height
 
 
 def backup(file: AgentFile, to: CopyFile, as_json: Json = False) -> None:
-    """Copy an agent's file, whole or not at all. The copy opens as any agent's file does.
+    """Copy an agent's file atomically. The copy is an agent's file, too.
 
-    The application or service that has the file open need not be stopped.
+    The application or service that has the file open may keep running.
 
     Example: fedglb agent backup shop-1.db /backup/shop-1-monday.db
     """
@@ -142,15 +142,15 @@ def accept(
         typer.Option(
             help="The digest of the roster to accept. Compare it with the owners of the other "
             "agents, not only with the operator.",
-            show_default="none: show the roster, and accept nothing",
+            show_default="none: only show the roster",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Accept a changed list of members of secure sums (the roster).
 
-    An agent refuses a changed roster: otherwise anyone who can add members could surround it with
-    their own, subtract these, and see its sums.
+    An agent refuses a changed roster: an attacker who adds enough members could subtract
+    their sums from the total, and see the agent's.
 
     Example: fedglb agent accept shop-1.db ./shop-1 --roster 3f6c…
     """

@@ -24,11 +24,11 @@ from fedglb.problem_table import ProblemTable
 _where, _agent, _limit = map(in_panel, ("Where it listens", "The agent", "Limits"))
 _EXTRA = ("starlette", "uvicorn", "prometheus_client", "httptools", "uvloop")
 _MODES = ("600", "660")
-_SLOW = 2.0  # seconds, after which it says what takes so long
+_SLOW = 2.0  # seconds until a message explains the delay
 
 
 def serve(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; made if new.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The agent's file; new if missing.")],
     bundle: Annotated[
         Path | None, _agent("The client's folder, to take part in a federation.")
     ] = None,
@@ -37,7 +37,7 @@ def serve(
     radius: Annotated[float, _agent("Alone: S, the bound on ‖θ‖.")] = 1.0,
     explore: Annotated[float, _agent("The share of decisions drawn at random.")] = 0.0,
     durable: Annotated[
-        str, _agent(f"What a reward survives: {', '.join(get_args(Durability))}.")
+        str, _agent(f"What stored rewards survive: {', '.join(get_args(Durability))}.")
     ] = "process",
     expire_after: Annotated[
         float, _agent("Seconds that a decision waits for its reward; then it expires.")
@@ -55,12 +55,12 @@ def serve(
         bool, _agent("Report the number and the sum of rewards to the coordinator.")
     ] = False,
     wait: Annotated[
-        float, _agent("Seconds to wait, at most, until another process closes the file.")
+        float, _agent("Seconds to wait while another process has the file open.")
     ] = 30.0,
-    http: Annotated[str, _where("Address and port; port 0: any that is free.")] = "127.0.0.1:8731",
+    http: Annotated[str, _where("Address and port; port 0: any free port.")] = "127.0.0.1:8731",
     socket: Annotated[Path | None, _where("A unix socket, in place of an address.")] = None,
     socket_mode: Annotated[
-        str, _where("Its mode: 600 (the same user) or 660 (the group, too).")
+        str, _where("Its mode: 600 (this user) or 660 (its group, too).")
     ] = "600",
     token_file: Annotated[
         Path | None, _where("A file with the token that requests must carry.")
@@ -70,9 +70,9 @@ def serve(
     max_body: Annotated[int, _limit("Bytes of a request's body.")] = 2**20,
     max_arms: Annotated[int, _limit("Arms of one request.")] = 1000,
     max_batch: Annotated[int, _limit("Items of a batch.")] = 1000,
-    max_concurrent: Annotated[int, _limit("Requests at a time.")] = 256,
+    max_concurrent: Annotated[int, _limit("Concurrent requests.")] = 256,
     shutdown_timeout: Annotated[
-        float, _limit("Seconds that requests in progress have at the end.")
+        float, _limit("Seconds for requests in progress to finish at shutdown.")
     ] = 30.0,
     as_json: JsonEvents = False,
 ) -> None:
@@ -99,7 +99,7 @@ def serve(
         from fedglb.federation import Agent
 
         _log_to_output(as_json)
-        with _said_if_slow():
+        with _explain_delay():
             agent = Agent.open(
                 file, problem, bundle=bundle, explore=explore,
                 durable=cast("Durability", durable),
@@ -122,7 +122,7 @@ def serve(
 def _problem(
     bundle: Path | None, dim: int | None, link: str, radius: float
 ) -> tuple[Problem, dict[str, str]]:
-    """Return the problem, and what the page says of the agent."""
+    """Return the problem, and the facts about the agent for its page."""
     if bundle is None:
         if dim is None:
             fail("--dim is required without --bundle", 2)
@@ -139,8 +139,8 @@ def _problem(
 
 
 @contextmanager
-def _said_if_slow() -> Iterator[None]:
-    """Say that kernels are loaded or compiled, if that takes long."""
+def _explain_delay() -> Iterator[None]:
+    """Print a message if loading or compiling kernels takes long."""
     announce_compilation()
     later = threading.Timer(
         _SLOW, say, ["still opening: kernels are compiled, or samples replayed"]
@@ -154,7 +154,7 @@ def _said_if_slow() -> Iterator[None]:
 
 
 class _ToOutput(logging.Handler):
-    """Prints what the package and the server log, as events."""
+    """Prints log records of the package and the server as events."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 def coordinator(
     bundle: Annotated[
-        Path, typer.Argument(metavar="BUNDLE", help="The coordinator's folder, as `init` made it.")
+        Path, typer.Argument(metavar="BUNDLE", help="The coordinator's folder, as made by `init`.")
     ],
     state: Annotated[
         Path | None,
         typer.Option(help="The file with its state.", show_default="BUNDLE/state.db"),
     ] = None,
     quorum: Annotated[
-        int, typer.Option(help="Clients that an update needs, from start to end.")
+        int, typer.Option(help="Minimum number of clients in an update, from start to end.")
     ] = 1,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds per answer; then the update goes on without the client.")
+        float, typer.Option(help="Seconds to wait for an answer; then the client is left out.")
     ] = 30.0,
     absent_after: Annotated[
         float, typer.Option(help="Seconds of silence after which a client counts as absent.")
@@ -49,12 +49,12 @@ def coordinator(
     max_samples: Annotated[
         int | None,
         typer.Option(
-            help="Samples that a client may claim to have.",
-            show_default="20 times the median client's",
+            help="Maximum number of samples a client may claim.",
+            show_default="20 × the median client",
         ),
     ] = None,
     min_interval: Annotated[
-        float, typer.Option(help="Seconds between the starts of two updates, at least.")
+        float, typer.Option(help="Minimum seconds between the starts of two updates.")
     ] = 1.0,
     after: Annotated[
         int, typer.Option(help="Number of the last update, if the file with the state was lost.")
@@ -62,7 +62,7 @@ def coordinator(
     http: Annotated[
         str | None,
         typer.Option(
-            help="Serve a live page here, such as 127.0.0.1:8732; port 0: any that is free.",
+            help="Serve a live page here, such as 127.0.0.1:8732; port 0: any free port.",
             show_default="no page",
         ),
     ] = None,
@@ -75,10 +75,10 @@ def coordinator(
 ) -> None:
     """Run the coordinator until Ctrl-C or SIGTERM.
 
-    Its state is in one file: it can be killed at any moment and started again, and then restarts
-    the update that was interrupted. Events go to standard output, one per line.
-    `fedglb federation status` shows its state; --http serves it as a live page, to this machine
-    only, unless --token-file, --tls-cert and --tls-key are given.
+    Its state is in one file. It may be killed at any moment; after a restart it repeats the
+    interrupted update. Events go to standard output, one per line.
+    `fedglb federation status` shows its state; --http serves it as a live page, on loopback
+    addresses only, unless --token-file, --tls-cert and --tls-key are present.
 
     Example: fedglb federation coordinator ./demo/coordinator --quorum 3
     """
@@ -95,7 +95,7 @@ def coordinator(
             quorum, time_limit, absent_after, max_samples, min_interval=min_interval
         )
         found = Bundle.read(bundle)
-        found.tls()  # a key that does not fit is an error now, not a line in the log
+        found.tls()  # fail now if key and certificate do not match
         place = bundle / "state.db" if state is None else state
         board = Board(lambda: certificate_ends(bundle))
         print_event("started", f"coordinator of {found.federation} at {found.server}", {}, as_json)
@@ -115,7 +115,7 @@ def coordinator(
 def _page(
     board: Board, http: str | None, token: Path | None, certificate: Path | None, key: Path | None
 ) -> AbstractContextManager[str | None]:
-    """Serve the page inside this block, if `http` is given."""
+    """Serve the page inside this block, if `http` is set."""
     if http is None:
         return nullcontext()
     with extra("service", "starlette", "uvicorn", "prometheus_client", "httptools"):
@@ -127,9 +127,9 @@ def _page(
 def backup(
     folder: CoordinatorFolder, to: CopyFile, state: StateFile = None, as_json: Json = False
 ) -> None:
-    """Copy the coordinator's file, whole or not at all; the coordinator need not be stopped.
+    """Copy the coordinator's file atomically; the coordinator may keep running.
 
-    Keys and members are not in it: they are in authority/, which is to be kept offline.
+    Keys and members are not in it: back up authority/ offline.
 
     Example: fedglb federation backup ./demo /backup/state-monday.db
     """
@@ -140,7 +140,7 @@ def backup(
     place = (inside if inside.is_dir() else folder) / "state.db" if state is None else state
     with report_errors(source="FOLDER" if state is None else "--state", path="COPY.db"):
         if not place.is_file():
-            allowed = "the file of a coordinator that has run: there is no such file"
+            allowed = "the state file of a coordinator: the file does not exist"
             raise InvalidInput("source", str(place), allowed)
         copy("coordinator", place, to)
     print_copied(to, as_json)

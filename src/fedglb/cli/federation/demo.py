@@ -22,8 +22,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def demo(
-    clients: Annotated[int, typer.Option(help="Agents, each a process.")] = 5,
-    decisions: Annotated[int, typer.Option(help="Decisions that each agent makes.")] = 400,
+    clients: Annotated[int, typer.Option(help="Number of agents, one process each.")] = 5,
+    decisions: Annotated[int, typer.Option(help="Decisions per agent.")] = 400,
     seed: Annotated[int, typer.Option(help="Seed of arms and users.")] = 1,
     folder: Annotated[
         Path | None,
@@ -45,7 +45,7 @@ def demo(
     Example: fedglb federation demo
     """
     with extra("demo"):
-        import fedglb.federation.connection  # noqa: F401  # what the processes will need
+        import fedglb.federation.connection  # noqa: F401  # imported by the child processes
         from fedglb.federation.demo import Demo, DemoFailed, DemoPlan
         from fedglb.federation.operator import nats_server
     announce_compilation()
@@ -75,7 +75,7 @@ def _interruptible() -> Iterator[None]:
     """On Ctrl-C, SIGTERM and SIGHUP, end all processes and clean up as at the regular end."""
 
     def stop(sign: int, frame: FrameType | None) -> None:
-        for each in _SIGNALS:  # a second one must not interrupt the clean-up
+        for each in _SIGNALS:  # a second signal must not interrupt the clean-up
             signal.signal(each, signal.SIG_IGN)
         raise KeyboardInterrupt
 

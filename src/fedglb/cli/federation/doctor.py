@@ -1,4 +1,4 @@
-"""`fedglb federation doctor`: checks of a folder and its way to the server."""
+"""`fedglb federation doctor`: checks of a folder and its connection to the server."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def doctor(
             help="The operator's folder, or the bundle of a client or coordinator.",
         ),
     ],
-    file: Annotated[Path | None, typer.Option(help="The agent's file, to be checked too.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Also check this agent's file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Check a folder, and say what to do about faults.
+    """Check a folder and print a remedy for each fault.
 
-    FOLDER is the operator's on the server's machine, and the bundle on a client's. It checks
+    On the server's machine FOLDER is the operator's, on a client's machine its bundle. Checks:
     versions, clock, permissions, certificates, files, disk, and the connection to the server.
     The exit code is 1 if there is a fault (✗); a warning (!) does not change it.
 
     Example: fedglb federation doctor ./shop-1 --file shop-1.db
     """
     if not folder.is_dir():
-        allowed = "a folder: the operator's, as `init` made it, or a member's bundle"
+        allowed = "the operator's folder, as made by `init`, or a member's bundle"
         raise InvalidInput("FOLDER", str(folder), allowed)
     with extra():
         from fedglb.federation.doctor import member

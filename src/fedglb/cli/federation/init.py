@@ -18,12 +18,12 @@ from fedglb.parts.trigger import Clock
 from fedglb.privacy import NoisePlace
 from fedglb.privacy.sensitivity import Neighbours
 
-#: The presets that need no horizon, and no place that sees all samples.
+#: Presets that need neither a horizon nor all samples in one place.
 PRESETS = (
     "fedglb-auto", "fedglb-mix", "fedglb-ucb", "fedglb-private", "dislinucb", "n-ucb-glm",
     "n-ons-glm",
 )  # fmt: skip
-#: Arguments that this command calls by other names than its own.
+#: Arguments whose option has another name.
 _RENAMED = {
     "folder": "FOLDER", "federation": "--name", "client": "--clients", "hosts": "--host",
     "algorithm.name": "--algorithm", "roster": "--clients", "algorithm.privacy.noise": "--noise-in",
@@ -43,7 +43,7 @@ def init(
     ] = "",
     host: Annotated[
         list[str] | None,
-        _server("Address by which clients reach it; may be repeated.", "127.0.0.1"),
+        _server("Address that clients connect to; may be repeated.", "127.0.0.1"),
     ] = None,
     port: Annotated[int, _server("Its port.")] = 4222,
     bind: Annotated[
@@ -61,7 +61,7 @@ def init(
     dim: Annotated[int | None, _agreed("d, features per arm.", "the feature map's")] = None,
     feature_map: Annotated[
         Path | None,
-        _agreed("A FeatureMap as a JSON file: how clients make features.", "none"),
+        _agreed("A FeatureMap as a JSON file, with which clients compute features.", "none"),
     ] = None,
     link: Annotated[str, _agreed(f"{', '.join(LINKS)}.")] = "logistic",
     radius: Annotated[float, _agreed("S, the bound on ‖θ*‖.")] = 1.0,
@@ -81,7 +81,7 @@ def init(
         float | None,
         _agreed(
             "D of the event trigger: smaller means more updates.",
-            "0.1 with fedglb-auto; the others need one",
+            "0.1 with fedglb-auto; required by the others",
         ),
     ] = None,
     clock: Annotated[
@@ -112,7 +112,7 @@ def init(
         ),
     ] = None,
     updates: Annotated[
-        int | None, _private("B, the number of updates.", "none: when a client asks")
+        int | None, _private("B, the number of updates.", "none: clients request updates")
     ] = None,
     first: Annotated[
         str | None, _private("The first update's time since the start: 30s, 10m, 1h, 2d.", "none")
@@ -133,17 +133,17 @@ def init(
     secure_sums: Annotated[
         bool,
         _private(
-            "The coordinator sees sums over clients, and no client's own. All of --clients are "
+            "The coordinator sees sums over clients only. All --clients are "
             "in the roster, which each agent's owner accepts."
         ),
     ] = False,
     honest: Annotated[
         float | None,
         _private(
-            "The share of --max-clients whose noise suffices; every sum needs that share.", "0.9"
+            "The share of --max-clients that adds honest noise; every sum needs that share.", "0.9"
         ),
     ] = None,
-    minimum: Annotated[int | None, _private("Clients in every secure sum, at least.", "5")] = None,
+    minimum: Annotated[int | None, _private("Minimum clients per secure sum.", "5")] = None,
     neighbours: Annotated[
         str | None,
         _private(f"The neighbouring data sets: {', '.join(get_args(Neighbours))}.", "zero-out"),
@@ -197,7 +197,7 @@ def init(
 def _privacy(
     epsilon: float | None, delta: float | None, secure: bool, **more: str | float | None
 ) -> dict[str, Any] | None:
-    """Return the privacy as the federation's file has it; None: there is none."""
+    """Return the privacy table of the federation's file, or None without privacy."""
     given = {key: value for key, value in more.items() if value is not None}
     if epsilon is None:
         for key in given:
@@ -219,7 +219,7 @@ def _features(path: Path | None, dim: int | None) -> tuple[str | None, int]:
         fitted = FeatureMap.from_json(path.read_text(encoding="utf-8"))
     except (InvalidInput, UnicodeDecodeError, OSError) as error:
         why = error.allowed if isinstance(error, InvalidInput) else str(error)
-        raise InvalidInput("--feature-map", str(path), f"a file that can be read: {why}") from None
+        raise InvalidInput("--feature-map", str(path), f"a readable file: {why}") from None
     if fitted.scale is None:
         allowed = 'a feature map with a scale: map.scaled(encoded, "largest")'
         raise InvalidInput("--feature-map", str(path), allowed)
@@ -250,7 +250,7 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     steps = [
         f"Start the server: nats-server -c {quoted('server', 'nats.conf')}",
         f"Start the coordinator: fedglb federation coordinator {quoted('coordinator')}",
-        f"Move {quoted('clients', one)} to its machine in a safe way (scp, not mail), and so on.",
+        f"Move {quoted('clients', one)} to its machine safely (scp, not mail), and so on.",
         f"Start the agent there: fedglb agent serve {one}.db --bundle {one}",
         f"Later: fedglb federation add {quoted()} NAME, fedglb federation revoke {quoted()} NAME",
     ]
@@ -260,4 +260,4 @@ def _print_next_steps(folder: Path, names: list[str], as_json: bool) -> None:
     if digest is not None:
         typer.echo(f"Roster: {digest}")
         typer.echo("Before the first start, each agent's owner compares it with the other owners'.")
-    typer.echo(f"Keep {quoted('authority')} here and secret: it can make members.")
+    typer.echo(f"Keep {quoted('authority')} here and secret: it can create members.")

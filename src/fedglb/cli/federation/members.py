@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedglb.federation.operator.listing import ListedMember
 
 _NAMES = {"folder": "FOLDER", "client": "NAME", "clients": "NAME", "days": "--days"}
-_NO_SERVER = "No server of this folder runs here. If it runs elsewhere or in a container, copy "
+_NO_SERVER = "This folder's server does not run here. If it runs elsewhere or in a container, copy "
 _COPY_ACCOUNTS = (
     f"{_NO_SERVER}the new server/accounts.conf there and reload it: until then the change has no "
     "effect."
@@ -30,8 +30,8 @@ def add(
 ) -> None:
     """Add clients: make a folder for each, and let the running server admit them.
 
-    Run it on the server's machine. Other clients stay connected. A name that was revoked gets a new
-    certificate; its old one stays without rights.
+    Run it on the server's machine. Other clients stay connected. A revoked name gets a new
+    certificate; its old one stays revoked.
 
     Example: fedglb federation add ./demo shop-3 shop-4
     """
@@ -45,7 +45,7 @@ def add(
         print_json({"clients": made, "verified": verified})
         return
     for name, place in made.items():
-        typer.echo(f"{name}: move {place} to its machine in a safe way (scp, not mail).")
+        typer.echo(f"{name}: move {place} to its machine by a safe channel (scp, not mail).")
     _print_verified(verified, "admits")
 
 
@@ -56,8 +56,8 @@ def revoke(
 ) -> None:
     """Revoke clients: the running server disconnects them, and only them, at once.
 
-    Run it on the server's machine; the clients' keys are not needed. The model keeps what it has
-    learned from their samples.
+    Run it on the server's machine; the clients' keys are not needed. Their samples stay in the
+    model.
 
     Example: fedglb federation revoke ./demo shop-3
     """
@@ -94,20 +94,18 @@ def renew(
     ] = False,
     within: Annotated[
         float | None,
-        typer.Option(
-            help="Only certificates that expire within this many days.", show_default="all"
-        ),
+        typer.Option(help="Only certificates that expire within DAYS.", show_default="all"),
     ] = None,
     days: Annotated[int, typer.Option(help="Days that clients' certificates are valid.")] = 730,
     as_json: Json = False,
 ) -> None:
-    """Give members a new certificate of the same identity; nobody is disconnected.
+    """Issue new certificates for existing members; nobody is disconnected.
 
-    The old certificate stays valid until it expires: if a key may be stolen, `revoke` the client
-    and `add` it again. A running coordinator and running agents load a certificate that is replaced
-    in their folder within seconds. Server and coordinator get theirs at once; move each client's
-    folder to its machine, in the place of the old one.
-    The authority's certificate expires after ten years: renew it before, and then all others.
+    The old certificate stays valid until it expires. If a key may be stolen, `revoke` the client
+    and `add` it again. Server and coordinator get their new certificates at once; move each
+    client's folder to its machine, in the place of the old one. Running coordinators and agents
+    load a new certificate within seconds. The authority's certificate expires after ten years:
+    renew it before, and then all others.
 
     Example: fedglb federation renew ./demo --all --within 60
     """
@@ -127,7 +125,7 @@ def renew(
         return
     for name, ends in done.renewed.items():
         place = done.folders.get(name)
-        move = "" if place is None else f"; move {place} to its machine in a safe way (scp)"
+        move = "" if place is None else f"; move {place} to its machine by a safe channel (scp)"
         typer.echo(f"{name}: renewed until {ends:%Y-%m-%d}{move}.")
     if not done.renewed:
         typer.echo("Nothing to renew.")
@@ -138,9 +136,9 @@ def renew(
 
 
 def list_members(folder: OperatorFolder, as_json: Json = False) -> None:
-    """List the members: since when, until when, of which generation, and who was revoked.
+    """List the members: generation, start, expiry and revocation of their certificates.
 
-    It only reads the folder; `doctor` checks the connection to the server.
+    Reads only the folder; `doctor` checks the connection to the server.
 
     Example: fedglb federation list ./demo
     """

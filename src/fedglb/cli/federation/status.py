@@ -1,4 +1,4 @@
-"""`fedglb federation status`: members, updates and alarms; `privacy`: promised and spent."""
+"""`fedglb federation status`: members, updates and alarms; `privacy`: promise and budget spent."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _ALLOWED = "the operator's folder, or the coordinator's"
 def status(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = False) -> None:
     """Show a federation's members, updates and alarms.
 
-    Run it as the coordinator's user, on its machine. If the coordinator does not run, it says so
-    and shows the contents of its file. The exit code is 1 if there is an alarm (a coordinator that
-    does not run is one).
+    Run it as the coordinator's user, on its machine. If the coordinator does not run, the status
+    comes from its file. The exit code is 1 if there is an alarm (a coordinator that does not run
+    is one).
 
     Example: fedglb federation status ./demo
     """
@@ -44,7 +44,7 @@ def status(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = F
 
 
 def privacy(folder: CoordinatorFolder, state: StateFile = None, as_json: Json = False) -> None:
-    """Show a federation's privacy: what it promises, to whom, how much is spent, the next update.
+    """Show a federation's privacy: the promise, the budget spent, the next update.
 
     Run it as the coordinator's user, on its machine; the coordinator need not run. An agent's own
     status shows what that agent has released.
@@ -84,7 +84,7 @@ def _found(folder: Path, state: Path | None) -> CoordinatorStatus:
             if running is not None:
                 return running
             if not (bundle / FILE).is_file():
-                raise InvalidInput("bundle", str(bundle), f"{_ALLOWED}; this is neither")
+                raise InvalidInput("bundle", str(bundle), f"{_ALLOWED}")
             found = Bundle.read(bundle)
             if found.client != COORDINATOR:
                 raise InvalidInput("bundle", str(bundle), _ALLOWED)
@@ -109,7 +109,7 @@ def _show(found: CoordinatorStatus) -> None:
     for line in _of_schedule(found):
         say(line)
     if found.updating is not None:
-        awaited = ", ".join(found.waiting_for) or "nobody"
+        awaited = ", ".join(found.waiting_for) or "no client"
         say(f"Update {found.updating} is in progress, waiting for {awaited}.")
     for alarm in found.alarms:
         when = "" if alarm.since is None else f" ({_when(alarm.since)})"
@@ -143,7 +143,7 @@ def _spent(privacy: PrivacyStatus) -> str:
 
 def _sums(sums: SumsStatus | None) -> list[str]:
     if sums is None:
-        return ["No secure sums: the coordinator sees what each client sends."]
+        return ["No secure sums: the coordinator sees each client's messages."]
     return [
         f"Secure sums: the coordinator sees sums over {sums.minimum} clients or more, and no "
         "single client's.",
@@ -172,7 +172,7 @@ def _promised(promise: PrivacyStatus | None, schedule: ScheduleStatus, now: floa
     else:
         late = schedule.next <= now
         wait = "now, with enough clients" if late else f"in {in_words(schedule.next - now)}"
-        past = f"{schedule.done} of {schedule.updates} are past"
+        past = f"{schedule.done} of {schedule.updates} are done"
         out.append(f"Next update: {_when(schedule.next)} ({wait}); {past}.")
     return out
 

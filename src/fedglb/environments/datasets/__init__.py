@@ -1,4 +1,4 @@
-"""Real data: fetching it, reading it, and making arms of its columns."""
+"""Real data sets: download, tables, feature maps."""
 
 from fedglb.environments.datasets.feature_map import FeatureMap
 from fedglb.environments.datasets.fetch import DataUnavailable, Progress, fetch, find

@@ -1,4 +1,4 @@
-"""How arms are made of raw columns, as data that all machines of a federation can share."""
+"""Maps from raw columns to arms, as data that all machines of a federation can share."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fedglb.environments.datasets.table import Column, Table, read_columns
 from fedglb.errors import InvalidInput, array, instance, number, one_of
 from fedglb.typing import FloatArray
 
-#: What arms are divided by: the largest norm of all, or each by its own.
+#: Arms are divided by the largest norm of all, or each by its own.
 Scale: TypeAlias = Literal["largest", "each"]
 
-_ROWS = 1024  # whose norms are computed at a time
+_ROWS = 1024  # per pass of computing norms
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Standardised:
     def __post_init__(self) -> None:
         sd = number(f"sd of {self.name!r}", self.sd, at_least=0.0)
         mean = number(f"mean of {self.name!r}", self.mean)
-        # Maps that do the same must have the same digest, so two differences without effect are
-        # removed: the mean of a constant column, and the sign of a zero.
+        # Equal maps must have equal digests, so two differences without effect are removed: the
+        # mean of a constant column, and the sign of a zero.
         object.__setattr__(self, "mean", mean + 0.0 if sd > 0.0 else 0.0)
         object.__setattr__(self, "sd", sd + 0.0)
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features that it gives."""
+        """Names of its features."""
         return (self.name,)
 
     def encode(self, values: Column) -> FloatArray:
@@ -54,7 +54,7 @@ class Standardised:
             out: FloatArray = ((values - self.mean) / self.sd)[:, None]
         if not np.isfinite(out).all():
             row = int(np.argmin(np.isfinite(out[:, 0])))
-            allowed = f"a number nearer to {self.mean:g} ± {self.sd:g}"
+            allowed = f"a number closer to {self.mean:g} ± {self.sd:g}"
             raise InvalidInput(f"columns[{self.name!r}][{row}]", float(values[row]), allowed)
         return out
 
@@ -83,7 +83,7 @@ class OneHot:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the features that it gives."""
+        """Names of its features."""
         return tuple(f"{self.name}={level}" for level in self.levels)
 
     def encode(self, values: Column) -> FloatArray:
@@ -95,7 +95,7 @@ class OneHot:
         wrong = known[codes] != values if strings else np.ones(len(values), np.bool_)
         if wrong.any():
             row = int(np.argmax(wrong))
-            allowed = f"a level that the map was fitted with: {', '.join(self.levels)}"
+            allowed = f"a level of the fitted map: {', '.join(self.levels)}"
             raise InvalidInput(f"columns[{self.name!r}][{row}]", values[row].item(), allowed)
         out = np.zeros((len(values), len(known)))
         out[np.arange(len(values)), codes] = 1.0
@@ -104,7 +104,7 @@ class OneHot:
 
 @dataclass(frozen=True)
 class FeatureMap:
-    """How arms of norm ≤ 1 are made of raw columns.
+    """A map from raw columns to arms of norm ≤ 1.
 
     Numeric columns are standardised and categorical ones one-hot encoded; a constant feature is
     added; then the rows are scaled. Make a map with `FeatureMap.fit`, set its scale with
@@ -113,7 +113,7 @@ class FeatureMap:
     Parameters
     ----------
     columns
-        How each column is encoded.
+        The encoding of each column.
     constant
         Whether a feature that is always 1 before scaling (an intercept) comes last.
     scale
@@ -125,7 +125,7 @@ class FeatureMap:
     Raises
     ------
     InvalidInput
-        Where columns have the same name, or scale and largest do not fit together.
+        If columns have the same name, or scale and largest do not fit together.
 
     Examples
     --------
@@ -152,10 +152,10 @@ class FeatureMap:
         if not isinstance(columns, tuple) or not all(
             isinstance(c, Standardised | OneHot) and isinstance(c.name, str) for c in columns
         ):
-            raise InvalidInput("columns", columns, "a tuple of columns, as FeatureMap.fit makes")
+            raise InvalidInput("columns", columns, "a tuple of columns, as made by FeatureMap.fit")
         names = [column.name for column in columns]
         if not names or len(set(names)) < len(names):
-            raise InvalidInput("columns", names, "columns of different names")
+            raise InvalidInput("columns", names, "columns with different names")
         instance("constant", self.constant, bool, "True")
         if self.scale is not None:
             one_of("scale", self.scale, get_args(Scale))
@@ -212,12 +212,12 @@ class FeatureMap:
         Returns
         -------
         array
-            Shape (n, d), or (n, d − 1) where there is a constant feature.
+            Shape (n, d), or (n, d − 1) with a constant feature.
 
         Raises
         ------
         InvalidInput
-            Where the columns are not those of the map, or a value cannot be encoded.
+            If the columns differ from the map's, or a value cannot be encoded.
         """
         given, wanted = read_columns(columns), [column.name for column in self.columns]
         if set(given) != set(wanted):
@@ -228,12 +228,12 @@ class FeatureMap:
         return np.hstack([column.encode(given[column.name]) for column in self.columns])
 
     def place(self, encoded: ArrayLike) -> FloatArray:
-        """Return the arms of encoded rows: with the constant feature, and scaled.
+        """Return the arms of encoded rows, with the constant feature and scaled.
 
         Parameters
         ----------
         encoded
-            What `encode` returns.
+            The result of `encode`.
 
         Returns
         -------
@@ -243,10 +243,10 @@ class FeatureMap:
         Raises
         ------
         InvalidInput
-            Where the map has no scale yet.
+            If the map has no scale yet.
         """
         if self.scale is None:
-            raise InvalidInput("scale", None, 'a map with one: map.scaled(encoded, "largest")')
+            raise InvalidInput("scale", None, 'a map with a scale: map.scaled(encoded, "largest")')
         arms = self._with_constant(encoded)
         norms = _norms(arms)
         if self.largest is not None:
@@ -265,7 +265,7 @@ class FeatureMap:
         Parameters
         ----------
         encoded
-            What `encode` returns; with scale="largest" the longest of these rows gets norm 1.
+            The result of `encode`; with scale="largest" its longest row gets norm 1.
         scale
             "largest" or "each".
 
@@ -296,7 +296,7 @@ class FeatureMap:
         return json.dumps(self.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     def plain(self) -> dict[str, Any]:
-        """Return the map as values that JSON has."""
+        """Return the map as JSON values."""
         columns = [
             {"name": c.name, "levels": list(c.levels)}
             if isinstance(c, OneHot)
@@ -308,7 +308,7 @@ class FeatureMap:
 
     @classmethod
     def from_json(cls, text: str) -> FeatureMap:
-        """Return the map that `to_json` wrote.
+        """Return the map from the JSON of `to_json`.
 
         Parameters
         ----------
@@ -323,7 +323,7 @@ class FeatureMap:
         Raises
         ------
         InvalidInput
-            Where the text is no map.
+            If the text is not a map.
         """
         try:
             given = json.loads(text)
@@ -335,7 +335,7 @@ class FeatureMap:
             raise
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             value = text if len(str(text)) <= 80 else str(text)[:80] + " …"
-            allowed = f"the JSON of a FeatureMap, as its to_json() gives ({error})"
+            allowed = f"the JSON of FeatureMap.to_json() ({error})"
             raise InvalidInput("text", value, allowed) from None
 
 
@@ -353,8 +353,8 @@ def _fit(name: str, values: Column) -> Standardised | OneHot:
 def _norms(rows: FloatArray) -> FloatArray:
     """Return the norm of each row, summed feature by feature: the same bits on every machine.
 
-    Features are divided by the largest one first, as squares could overflow. Only some rows are
-    done at a time, so that they stay in the processor's cache.
+    Features are divided by the largest one first, because squares could overflow. Only some rows
+    are done at a time, to stay in the processor's cache.
     """
     out = np.empty(len(rows))
     for start in range(0, len(rows), _ROWS):

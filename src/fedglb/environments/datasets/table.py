@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Column = NDArray[Any]  # of float64, or of strings
-#: What is done with rows that lack a value.
+#: The handling of rows with missing values.
 Missing: TypeAlias = Literal["refuse", "drop"]
 
 
@@ -37,23 +37,23 @@ class Table:
     labels
         0 or 1 for each row, shape (n,), or the name of the column that has them.
     name
-        What results call the data.
+        The name of the data in results.
     sha256
         Hash of the file that the rows were read from; None for your own data.
     missing
-        "refuse": where a value is missing (null, None, NaN) say in which columns; "drop": leave
-        out the rows in which one is, and count them. A text such as "?" is a value.
+        "refuse": raise for missing values (null, None, NaN), naming their columns; "drop": leave
+        out the rows with missing values, and count them. A text such as "?" is a value.
 
     Attributes
     ----------
     left_out
-        How many rows were left out because a value is missing.
+        Number of rows left out because of missing values.
 
     Raises
     ------
     InvalidInput
-        Where columns differ in length, mix numbers and strings, lack a value (unless such rows
-        are to be left out), or a label is not 0 or 1.
+        If columns differ in length, mix numbers and strings, or have missing values (unless
+        dropped), or a label is not 0 or 1.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Table:
         one_of("missing", missing, get_args(Missing))
         left_out, plain = 0, isinstance(columns, Mapping)
         columns, labels = _apart(columns, labels)
-        if missing == "drop" or not plain:  # in lists, the first one is refused where it is
+        if missing == "drop" or not plain:  # in lists, the first one is refused by its row
             columns, labels, left_out = _without_missing(columns, labels, missing)
         given = array("labels", labels, (None,)).copy()
         wrong = (given != 0.0) & (given != 1.0)
@@ -99,7 +99,7 @@ class Table:
         read = read_columns(columns)
         for key, values in read.items():
             if len(values) != len(given):
-                allowed = f"{len(given)} rows, as many as there are labels"
+                allowed = f"{len(given)} rows, the number of labels"
                 raise InvalidInput(f"len(columns[{key!r}])", len(values), allowed)
         for own in (given, *read.values()):
             own.setflags(write=False)
@@ -123,7 +123,7 @@ class Table:
 
 
 def _apart(columns: Any, labels: Any) -> tuple[Any, Any]:
-    """Return columns and labels, as NumPy and Python know them, and apart from each other."""
+    """Return columns and labels, separately, as NumPy arrays or Python objects."""
     given = columns
     columns = frame_columns(given)
     if not isinstance(labels, str):
@@ -135,9 +135,9 @@ def _apart(columns: Any, labels: Any) -> tuple[Any, Any]:
 
 
 def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, Any, int]:
-    """Return the rows that lack no value, and how many were left out; or refuse them."""
+    """Return the complete rows and the number left out; or raise."""
     if not isinstance(columns, Mapping):
-        return columns, labels, 0  # to be refused as what they are
+        return columns, labels, 0  # refused later, by their type
     lacking: dict[str, BoolArray] = {}
     for name, values in (*columns.items(), (None, labels)):
         found = is_missing(values)
@@ -145,7 +145,7 @@ def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, 
             lacking["labels" if name is None else f"columns[{name!r}]"] = found
     lengths = {len(found) for found in lacking.values()}
     if not lacking or len(lengths) > 1:
-        return columns, labels, 0  # columns of different lengths are refused as such
+        return columns, labels, 0  # different lengths are refused later
     bad = np.logical_or.reduce(list(lacking.values()))
     count = int(bad.sum())
     if missing == "refuse":
@@ -153,7 +153,7 @@ def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, 
         allowed = f"all values, or missing='drop' to leave out {count} of {len(bad)} rows"
         raise InvalidInput("missing values", value, allowed)
     if bad.all():
-        raise InvalidInput("rows", 0, "rows without missing values: each of them lacks one")
+        raise InvalidInput("rows", 0, "rows without missing values")
     kept = np.flatnonzero(~bad)
     whole: dict[Any, Any] = {}
     for name, values in columns.items():
@@ -162,14 +162,14 @@ def _without_missing(columns: Any, labels: Any, missing: Missing) -> tuple[Any, 
 
 
 def _rows(values: Any, kept: NDArray[np.int64], rows: int) -> Any:
-    """Return some rows of a column of the right length; else all of it, to be refused."""
+    """Return some rows of a column of the right length; else all of it, refused later."""
     if len(values) != rows:
         return values
     return values[kept] if isinstance(values, np.ndarray) else [values[i] for i in kept]
 
 
 def read_columns(columns: Any) -> dict[str, Column]:
-    """Return a copy of the columns as arrays; `InvalidInput` where they are no columns."""
+    """Return a copy of the columns as arrays; raise `InvalidInput` if they are not columns."""
     columns = frame_columns(columns)
     if not isinstance(columns, Mapping) or not columns:
         allowed = "a dict of columns by name, e.g. {'height': [1.0, 2.5]}, or a frame"
@@ -177,12 +177,12 @@ def read_columns(columns: Any) -> dict[str, Column]:
     out: dict[str, Column] = {}
     for name, values in columns.items():
         if not isinstance(name, str) or not name:
-            raise InvalidInput("name of a column", name, "a text that is not empty")
+            raise InvalidInput("name of a column", name, "a non-empty text")
         out[name] = _column(f"columns[{name!r}]", values)
     first = next(iter(out))
     for name, column in out.items():
         if len(column) != len(out[first]):
-            allowed = f"{len(out[first])} rows, as columns[{first!r}] has"
+            allowed = f"{len(out[first])} rows, as in columns[{first!r}]"
             raise InvalidInput(f"len(columns[{name!r}])", len(column), allowed)
     return out
 
@@ -199,7 +199,7 @@ def _column(argument: str, values: ArrayLike) -> Column:
         return array(argument, given, (None,)).copy()
     if isinstance(values, np.ndarray) and given.dtype.kind == "U":
         return given
-    # Once more, as objects: of numbers among strings NumPy has made strings.
+    # Check again as objects: NumPy turns numbers among strings into strings.
     given = np.array(values, dtype=object)
     kind, text = (str, "strings") if isinstance(given[0], str) else (int | float, "numbers")
     for row, value in enumerate(given):
@@ -209,7 +209,7 @@ def _column(argument: str, values: ArrayLike) -> Column:
 
 
 def load(name: str, progress: Progress | None = None) -> Table:
-    """Return a data set of the paper's experiments, downloaded if it is not on this machine.
+    """Return a data set of the paper's experiments, downloaded if missing.
 
     * CoverType: 10 numeric and 2 categorical columns (the latter from the 44 indicator columns
       of the file); label 1 is class 1, Spruce/Fir.
@@ -222,7 +222,7 @@ def load(name: str, progress: Progress | None = None) -> Table:
     name
         "covertype", "magic" or "mushroom".
     progress
-        Called with a line of text before anything that takes long, and when a file is refused.
+        Called with a line of text before long work, and when a file is refused.
 
     Returns
     -------
@@ -232,9 +232,9 @@ def load(name: str, progress: Progress | None = None) -> Table:
     Raises
     ------
     InvalidInput
-        Where the name is not known.
+        If the name is unknown.
     DataUnavailable
-        Where the data set is not on this machine and cannot be downloaded.
+        If the data set is not on this machine and cannot be downloaded.
 
     Examples
     --------
@@ -251,7 +251,7 @@ def load(name: str, progress: Progress | None = None) -> Table:
 
 
 def read(dataset: Dataset, content: bytes) -> Table:
-    """Return the table that a raw file holds."""
+    """Return the table in a raw file."""
     import polars as pl
 
     indicators = {column for group in dataset.groups for column in group.columns}

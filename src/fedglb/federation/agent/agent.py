@@ -38,7 +38,7 @@ ALONE = "alone"  # the name of an agent without a federation
 class Agent:
     """Chooses arms and learns from rewards, alone or in a federation.
 
-    Make one with `Agent.open`, which documents what you may give. One agent is one file and, in a
+    Make one with `Agent.open`, which documents the parameters. One agent is one file and, in a
     federation, one certificate; all threads of a process may share it. `choose` never waits for
     the network or a global update. A ``with`` block closes it. Calls raise `Unavailable` when the
     agent is closed, and in a process that was forked from the one that opened it.
@@ -46,8 +46,8 @@ class Agent:
     Parameters
     ----------
     client, session, connection
-        What `Agent.open` puts together: the client with its file, its part in the federation, and
-        the connection (None: alone). They are internal.
+        The parts that `Agent.open` puts together: the client with its file, its session in the
+        federation, and the connection (None: alone). They are internal.
 
     References
     ----------
@@ -89,16 +89,16 @@ class Agent:
         report_rewards: bool = False,
         wait: float = 0.0,
     ) -> Agent:
-        """Open an agent's file, or make it, and join the federation in the background.
+        """Open or create an agent's file, and join the federation in the background.
 
         Takes about a second: compiled code is loaded now, so that the first `choose` is as fast
-        as the rest. (Longer where nothing is compiled yet: ``fedglb warm-up`` does that.)
+        as the rest. (Longer if nothing is compiled yet: ``fedglb warm-up`` compiles it.)
 
         Parameters
         ----------
         path
-            The agent's SQLite file, on a local disk. It never leaves the machine. (Beside it are
-            ``…-wal`` and ``…-shm``, SQLite's own, and ``…-lock``, which says who has it open.)
+            The agent's SQLite file, on a local disk. It never leaves the machine. (SQLite's
+            ``…-wal`` and ``…-shm`` are beside it, and ``…-lock``, which names its process.)
         problem
             The problem; in a federation it must be the federation's.
         bundle
@@ -113,42 +113,42 @@ class Agent:
             algorithm's choice, so it is `EpsilonGreedy` around that, in this agent only. It makes
             propensities useful for off-policy evaluation, and costs that share of regret.
         durable
-            "process": what `observe` has acknowledged survives the death of the process at any
-            moment; "power": a power cut too (`observe` then waits for the disk).
+            "process": acknowledged rewards survive the death of the process at any moment;
+            "power": a power cut, too (`observe` then waits for the disk).
         expire_after, max_pending
             A decision expires `expire_after` seconds after it was made, or when `max_pending`
             newer ones wait (100 decisions per second for a day are 8.6 million); its reward is then
             refused. They wait in the file, not in memory. `AgentStatus.expired` counts them.
         log
-            Which arms of a decision are kept: the "chosen" one, or all that were "offered", which
-            takes 8·K·d bytes more per decision; with them another policy can be evaluated on the
-            log (`Logged.from_export`).
+            Which arms of a decision are kept: the "chosen" one, or all arms "offered", which takes
+            8·K·d bytes more per decision and allows evaluating another policy on the log
+            (`Logged.from_export`).
         on_full_disk
-            What `choose` does where the decision cannot be written, because the disk is full or
-            fails: "raise" SQLite's error, or "choose" all the same. The decision is then not
-            `kept`, and its reward is refused. (`observe` raises in both cases, and learns nothing.)
+            What `choose` does if the disk is full or fails, so that it cannot write the decision:
+            "raise" SQLite's error, or "choose" all the same. Such a decision is not `kept`, and
+            its reward is refused. (`observe` raises in both cases, and learns nothing.)
         beat
-            Seconds between two heartbeats to the coordinator, at most.
+            Maximum seconds between two heartbeats to the coordinator.
         report_rewards
-            Whether heartbeats say how many rewards there were since the process started, and their
-            sum, of all and of the last thousand: the federation's operator then sees them. Not with
+            Whether heartbeats report the number and the sum of the rewards, of all since the start
+            of the process and of the last thousand, to the federation's operator. Not with
             privacy.
         wait
-            How many seconds to wait, at most, for another owner of the file to close it or end.
-            0, the default, refuses at once; a worker that replaces another one, as in a graceful
-            reload, gives as long as the old one may take (say 30).
+            Seconds to wait while another process has the file open. The default 0 fails at once;
+            a worker that replaces another one, as in a graceful reload, sets the time that the
+            old one may take (say 30).
 
         Returns
         -------
         Agent
-            An agent that goes on where its file ends: also after a crash, to the bit.
+            An agent with the exact state of its file, also after a crash.
 
         Raises
         ------
         InvalidInput
-            A parameter is not allowed; problem, algorithm or feature map differ from what the
-            federation agreed on or from what the file was made with; or the file is not an
-            agent's, or of a version that this fedglb does not read.
+            A parameter is invalid; problem, algorithm or feature map differ from the federation's
+            agreement or from the file's; or the file is not an agent's, or its version is not
+            supported.
         Unavailable
             The file is open already, in this process or another, and was not closed within
             `wait`; or the process may not open another file.
@@ -170,7 +170,7 @@ class Agent:
         else:
             agreement = found.agreement
             _same(agreement, problem, algorithm, digest)
-        rules.applied_to(agreement.algorithm)  # refuses before there is a file
+        rules.applied_to(agreement.algorithm)  # raises before a file is created
         hidden = agreement.algorithm.privacy is not None or agreement.minimum is not None
         if report_rewards and hidden:
             allowed = "False in a private federation: reported sums of rewards have no noise"
@@ -217,12 +217,12 @@ class Agent:
             Names of the arms, for the log.
         t
             The step of a clock that all clients share, where the application has one. None: the
-            agent's own, one more than the newest step it has seen, its own or a model's. It
-            decides only when the trigger fires. (At most 2⁴⁴ ahead of that: milliseconds since
-            1970 will do, microseconds will not.)
+            agent's own, one more than the newest step of its samples and its model. It only
+            affects the trigger. (At most 2⁴⁴ ahead of that: milliseconds since 1970 fit,
+            microseconds do not.)
         key
-            A name of this request, 1 to 200 characters. The same key with the same arms again gives
-            the same decision, also after a crash: so a caller that got no answer asks again.
+            A name of this request, 1 to 200 characters. A repeated key with the same arms returns
+            the same decision, also after a crash: a caller without an answer may ask again.
 
         Returns
         -------
@@ -232,7 +232,7 @@ class Agent:
         Raises
         ------
         InvalidInput
-            `arms`, `ids`, `t` or `key` are not allowed; or the key is another request's.
+            `arms`, `ids`, `t` or `key` are invalid; or the key belongs to another request.
 
         Examples
         --------
@@ -256,9 +256,9 @@ class Agent:
         Raises
         ------
         InvalidInput
-            The reward is not allowed.
+            The reward is invalid.
         AlreadyObserved
-            The decision has its reward.
+            The decision already has a reward.
         DecisionExpired
             The decision has expired (`expire_after`, `max_pending`).
         UnknownDecision
@@ -279,31 +279,31 @@ class Agent:
         self._request(step)
 
     def absorb(self, X: ArrayLike, y: ArrayLike, *, key: str | None = None) -> int:
-        """Learn from samples of the past, as if each had been chosen and observed, in order.
+        """Learn from past samples, as if each had been chosen and observed, in order.
 
-        A warm start, from a log that another system has kept. When this returns all of them are
-        in the file; if it raises, or the process dies before, none is. Other calls wait meanwhile.
-        In a private federation the next update takes them in.
+        A warm start, from another system's log. When this returns, all samples are in the file;
+        if it raises or the process dies, none is. Other calls wait meanwhile. In a private
+        federation the next update includes them.
 
         Parameters
         ----------
         X
             The arms that were played, shape (n, d), each of Euclidean norm at most 1.
         y
-            Their rewards, shape (n,), as `observe` takes them.
+            Their rewards, shape (n,), as for `observe`.
         key
-            A name for these samples: under the same one they are absorbed once, however often this
-            is called. None: every time.
+            A name for these samples: calls with the same key absorb them once. None: every call
+            absorbs them.
 
         Returns
         -------
         int
-            How many samples were absorbed: n, or 0 where there were some under this key.
+            Number of samples absorbed: n, or 0 if the key was used before.
 
         Raises
         ------
         InvalidInput
-            A sample is not allowed, or another number of samples was absorbed under `key`.
+            A sample is invalid, or another number of samples was absorbed under `key`.
 
         Examples
         --------
@@ -320,7 +320,7 @@ class Agent:
         return count
 
     def _request(self, step: int) -> None:
-        """Ask for an update if the trigger has fired, in this step."""
+        """Request an update for this step, if the trigger has fired."""
         if step and self._session.note_trigger(step) and self._connection is not None:
             self._connection.wake()
 
@@ -332,9 +332,9 @@ class Agent:
         Returns
         -------
         polars.DataFrame
-            Columns id, made, arms (how many were offered), arm, arm_id, x (the chosen arm),
+            Columns id, made, arms (their number), arm, arm_id, x (the chosen arm),
             score, width, propensity, model, reward, rewarded, outcome (observed, pending,
-            expired, or absorbed: a sample that was no decision), propensity_error, offered (all
+            expired, or absorbed: a sample without a decision), propensity_error, offered (all
             arms offered, where the agent was opened with ``log="offered"``).
 
         Examples
@@ -350,27 +350,27 @@ class Agent:
         return pl.concat(self.export_batches())
 
     def export_batches(self, rows: int = 100_000) -> Iterator[pl.DataFrame]:
-        """Return the log as `export` does, piece by piece: for logs that do not fit into memory.
+        """Return the log of `export` in pieces, for logs that do not fit into memory.
 
-        It is read through a separate connection and, if it is long, by a separate process of low
-        priority. So no other call waits for it.
+        A separate connection reads it, and for long logs a separate process of low priority. So
+        no other call waits for it.
 
         Parameters
         ----------
         rows
-            Rows of a piece; the last one has fewer.
+            Rows per piece; the last one may have fewer.
 
         Yields
         ------
         polars.DataFrame
-            With the columns of `export`; at least one, which may be empty. Together they are the
-            log as it was when this was called: what is decided or rewarded later is not in it.
-            What is forgotten meanwhile is not in it either, and what expires is shown as expired.
+            With the columns of `export`; at least one frame, which may be empty. Together they
+            are the log at the time of the call, without later decisions and rewards. Decisions
+            forgotten meanwhile are left out; those that expire meanwhile are shown as expired.
 
         Raises
         ------
         InvalidInput
-            `rows` is not allowed.
+            `rows` is invalid.
         Unavailable
             The agent is closed while this is read.
 
@@ -386,21 +386,21 @@ class Agent:
         return self._calls.export_batches(rows)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy of the agent's file, as it is now, to a new file; other calls go on.
+        """Copy the agent's file, as it is now, to a new file; other calls go on.
 
-        (`forget` waits for it.) The copy is whole or not there, and is opened as any agent's
-        file. What is forgotten later is still in it. In a private federation an old copy does not
-        know what was sent since: its samples that were in no update are then left out for good.
+        (`forget` waits for it.) The copy is written atomically and opens as an agent's file.
+        Later calls of `forget` do not change it. In a private federation an old copy lacks the
+        later releases: its samples without a release are then left out for good.
 
         Parameters
         ----------
         path
-            The copy, which must not be there yet.
+            The copy; the file must not exist.
 
         Raises
         ------
         InvalidInput
-            There is such a file, or it cannot be written.
+            The file exists, or cannot be written.
 
         Examples
         --------
@@ -416,19 +416,19 @@ class Agent:
         self._calls.backup(Path(path))
 
     def forget(self, ids: Iterable[str]) -> None:
-        """Delete decisions and their samples for good: all of them, or none and an error.
+        """Delete decisions and their samples for good: all of them or, on an error, none.
 
         They are gone from the file and from the agent's own state at once. A shared model that
         was fitted with them is replaced by the next global update, which no longer contains
         them. The agent withdraws from an update in progress that contains them.
 
-        With `fedglb_private` each sample is sent once, in sums: those that were sent stay in the
-        model, because nothing can be subtracted from a sum that others have. Later releases and the
-        file do not contain them any more; with privacy their weight falls from update to update.
+        With `fedglb_private` each sample is sent once, in sums. Samples that were sent stay in the
+        model, because nothing can be subtracted from a released sum. Later releases and the file
+        do not contain them; with privacy their weight falls from update to update.
 
-        The state without them is worked out anew from all other samples, which takes seconds with
-        millions of them. Other calls go on meanwhile, with the state of before; when this returns
-        everything is gone. If the process dies meanwhile all of it is done, or nothing.
+        The state without them is computed again from all other samples, which takes seconds with
+        millions of them. Other calls go on with the old state meanwhile; when this returns, the
+        samples are gone. If the process dies meanwhile, all of it is done or nothing.
 
         Parameters
         ----------
@@ -438,7 +438,7 @@ class Agent:
         Raises
         ------
         UnknownDecision
-            There is no such decision, or it was forgotten before; nothing is deleted.
+            Such a decision does not exist or was forgotten before; nothing is deleted.
 
         Examples
         --------
@@ -455,7 +455,7 @@ class Agent:
     # -- the federation ---------------------------------------------------------------------------
 
     def request_update(self) -> None:
-        """Ask for a global update with all samples so far, even if the trigger has not fired.
+        """Request a global update with all samples so far, even if the trigger has not fired.
 
         Returns at once. The request is repeated until the agent has a model that covers these
         samples, or is closed.
@@ -463,19 +463,19 @@ class Agent:
         Raises
         ------
         Unavailable
-            The agent is in no federation, or its algorithm makes no global updates or makes them
-            on a schedule.
+            The agent has no federation, or its algorithm has no global updates, or has them on a
+            schedule.
         """
         self._client.check()
         algorithm = self._client.agreement.algorithm
         if self._connection is None:
-            raise Unavailable("this agent is in no federation: open it with a bundle")
+            raise Unavailable("this agent has no federation: open it with a bundle")
         if algorithm.global_update is None:
-            raise Unavailable(f"{algorithm.name} makes no global updates")
+            raise Unavailable(f"{algorithm.name} has no global updates")
         if self._client.agreement.times:
             raise Unavailable(
-                f"{algorithm.name} makes its updates on a schedule that was agreed on: a client "
-                "cannot ask for one, because the request would reveal something about its samples"
+                f"{algorithm.name} runs its updates on an agreed schedule: clients cannot request "
+                "one, because a request would reveal something about their samples"
             )
         self._session.ask()
         self._connection.wake()
@@ -483,28 +483,28 @@ class Agent:
     def wait_for_model(self, update: int, timeout: float) -> bool:
         """Wait until the agent has adopted the model of an update or of a later one.
 
-        For tests and scripts; an application has no need to wait.
+        For tests and scripts; applications need not wait.
 
         Parameters
         ----------
         update
             The number of the update.
         timeout
-            How many seconds to wait at most.
+            Maximum seconds to wait.
 
         Returns
         -------
         bool
-            False: it has not within `timeout`.
+            False if `timeout` has passed first.
         """
         return self._session.wait_for(update, timeout)
 
     @property
     def status(self) -> AgentStatus:
-        """Where the agent stands: connected, admitted or refused, model, samples, request."""
+        """The agent's status: connection, admission, model, samples, request."""
         self._client.check()
         session, client = self._session, self._client.protocol_client
-        # Read before the model: if the request is gone by then, the model has fulfilled it.
+        # Read before the model: without a request, the model covers it.
         requested_at = session.requested_at
         connected = self._connection is not None and self._connection.connected
         return AgentStatus(
@@ -515,7 +515,7 @@ class Agent:
     def close(self) -> None:
         """Leave the federation and close the file; another process may then open it.
 
-        Harmless if the agent is closed, and in a forked child.
+        No effect if the agent is closed, or in a forked child.
         """
         if self._client.in_own_process and self._connection is not None:
             self._connection.close()
@@ -537,16 +537,16 @@ def _bundle(folder: str | os.PathLike[str]) -> Bundle:
         ) from None
     found = Bundle.read(Path(folder))
     if found.client == COORDINATOR:
-        raise InvalidInput("bundle", str(folder), "a client's; this is the coordinator's")
+        raise InvalidInput("bundle", str(folder), "a client's bundle; this is the coordinator's")
     return found
 
 
 def _same(
     agreement: Agreement, problem: Problem, algorithm: Algorithm | None, digest: str | None
 ) -> None:
-    """Raise `InvalidInput` for the first fact that differs from the federation's agreement."""
+    """Raise `InvalidInput` for the first difference from the federation's agreement."""
     used = algorithm or agreement.algorithm
     given = dataclasses.replace(agreement, problem=problem, algorithm=used, feature_map=digest)
     for found in agreement.compare(given.facts()):
-        allowed = f"{found.agreed!r}, as the federation agreed"
+        allowed = f"{found.agreed!r}, the federation's value"
         raise InvalidInput(found.name, found.given, allowed)

@@ -1,4 +1,4 @@
-"""What the application calls: choose, observe, absorb, forget, export, backup.
+"""The application's calls: choose, observe, absorb, forget, export, backup.
 
 None of these waits for the network or for a global update.
 """
@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 _LARGEST_ID = 2**63 - 1  # the largest whole number that SQLite stores
 _LONGEST_KEY = 200
 _UNKEPT = "-unkept"  # in the id of a decision that is not in the file
-_AT_ONCE = 100  # decisions that expire in one call, at most: millions would take seconds
+_AT_ONCE = 100  # maximum decisions that expire in one call: millions would take seconds
 _ROWS = 10_000  # samples that are copied at once
-_LOG_EVERY = 60.0  # seconds between two lines of the log about expired decisions
+_LOG_EVERY = 60.0  # seconds between two log lines about expired decisions
 _PAUSE = 0.01  # seconds between two attempts to empty the write-ahead log
 _SURELY = 1.0 + 1e-9  # `arms_in_unit_ball` accepts every arm with ‖x‖² below this
 
@@ -53,7 +53,7 @@ class ApplicationCalls:
 
     def __init__(self, durable: DurableClient) -> None:
         self._durable = durable
-        self._prefix = secrets.token_hex(4)  # of the ids of decisions made by this object
+        self._prefix = secrets.token_hex(4)  # of this object's decision ids
         self._key = durable.store.seed  # of the digests of idempotency keys
         self._unlogged, self._logged_at = 0, -math.inf  # decisions that expired since the last line
 
@@ -82,8 +82,8 @@ class ApplicationCalls:
                 return _same_request(key, before, table, arm_ids)
             client, now, index = durable.protocol_client, time.time(), durable.number + 1
             prefix = self._prefix + digest
-            # A rule's t is the decision's number, not the shared clock: any application or any
-            # other agent can put that one far ahead.
+            # A rule's t is the decision's number, not the shared clock, which any application or
+            # agent can put far ahead.
             chosen = client.decide(columns, index)
             pending = PendingDecision(prefix, now, t, table[chosen.arm].copy())
             decision = Decision(
@@ -106,7 +106,7 @@ class ApplicationCalls:
                 durable.oldest = -math.inf  # nothing has expired
                 if durable.rules.on_full_disk == "raise" or not _is_full(error):
                     raise
-                durable.number = index  # the next one draws another random number
+                durable.number = index  # the next decision draws another random number
                 return replace(decision, id=f"{self._prefix}{_UNKEPT}-{index}", kept=False)
             durable.number = index
             durable.waiting += 1 - len(expired)
@@ -123,7 +123,7 @@ class ApplicationCalls:
         return hashlib.blake2b(key.encode(), digest_size=12, key=self._key).hexdigest()
 
     def _expiring(self, now: float) -> list[int]:
-        """Return the decisions that expire when one more is made: too old, or too many."""
+        """Return the decisions that a new decision makes expire: too old, or too many."""
         durable, limit = self._durable, self._durable.rules.expire_after
         excess = durable.waiting + 1 - durable.rules.max_pending
         if excess <= 0 and now - durable.oldest <= limit:
@@ -144,7 +144,7 @@ class ApplicationCalls:
             rules = self._durable.rules
             log.warning(
                 "%d decisions have expired without a reward (%d so far): they waited longer than "
-                "expire_after = %g s, or more than max_pending = %d waited",
+                "expire_after = %g s, or max_pending = %d newer ones waited",
                 self._unlogged, self._durable.expired, rules.expire_after, rules.max_pending,
             )  # fmt: skip
             self._unlogged, self._logged_at = 0, time.monotonic()
@@ -196,29 +196,29 @@ class ApplicationCalls:
         durable = self._durable
         if prefix.endswith(_UNKEPT):
             return UnknownDecision(
-                f"decision {id} was not kept, because there was no room on the disk when it was "
-                "made (on_full_disk='choose'): its reward cannot be learned"
+                f"decision {id} was not kept, because the disk was full at the time "
+                "(on_full_disk='choose'): its reward is refused"
             )
         outcome = durable.store.outcome(index, prefix)
         if outcome == "observed":
             return AlreadyObserved(
-                f"decision {id} has its reward already; a second is refused",
+                f"decision {id} already has a reward; a second is refused",
                 same=reward == durable.store.reward(index),
             )
         if outcome == "absorbed":
-            return AlreadyObserved(f"{id} is a sample that was absorbed: it has its reward")
+            return AlreadyObserved(f"{id} is an absorbed sample: it already has a reward")
         if outcome == "expired":
             return DecisionExpired(
                 f"decision {id} has expired: it waited longer than expire_after = "
                 f"{durable.rules.expire_after:g} s, or max_pending = "
                 f"{durable.rules.max_pending} newer ones were waiting"
             )
-        return UnknownDecision(f"this agent's file has no decision {id}, or it was forgotten")
+        return UnknownDecision(f"decision {id} is not in this agent's file, or was forgotten")
 
     def absorb(self, X: ArrayLike, y: ArrayLike, key: str | None) -> tuple[int, int]:
-        """Learn from samples that were no decisions; return how many, and the step as `observe`.
+        """Learn from samples without decisions; return their number, and the step as `observe`.
 
-        All samples are learned in a copy before one is written: either all are kept or none.
+        A copy learns all samples before any is written: either all are kept or none.
         """
         durable = self._durable
         table, rewards = self._checked(X, y)
@@ -260,7 +260,7 @@ class ApplicationCalls:
         return n, steps[-1] if fires else 0
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return samples, each checked as `observe` checks it."""
+        """Check each sample as `observe` does."""
         agreement = self._durable.agreement
         table = arms_in_unit_ball("X", array("X", X, (None, agreement.problem.dim)))
         rewards = array("y", y, (len(table),))
@@ -283,7 +283,7 @@ class ApplicationCalls:
         parsed = [(id_, *_parse(id_)) for id_ in dict.fromkeys(ids)]
         with self._durable.long_calls():
             while not self._forgotten(parsed):
-                pass  # a model was adopted meanwhile, or a reward has come: compute it again
+                pass  # a new model or reward came meanwhile: compute it again
             while not self._scrubbed():
                 time.sleep(_PAUSE)
 
@@ -384,7 +384,7 @@ def _copied(sums: OwnSums) -> OwnSums:
 
 
 def _is_full(error: sqlite3.Error) -> bool:
-    """Return whether the disk was full or could not be written."""
+    """Return whether the disk is full or fails."""
     code = getattr(error, "sqlite_errorcode", None) or 0
     return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
@@ -395,7 +395,7 @@ def _same_request(
     arms: FloatArray,
     ids: Sequence[str | int] | None,
 ) -> Decision:
-    """Return the decision that was made with a key, unless it was made for another request."""
+    """Return the decision with a key; raise if the key belongs to another request."""
     decision, count, x = before
     same = count == len(arms) and (x is None or np.array_equal(arms[decision.arm], x))
     if not same or decision.arm_id != (None if ids is None else ids[decision.arm]):
@@ -424,4 +424,4 @@ def _parse(id: object) -> tuple[str, int]:  # noqa: A002
         prefix, dash, index = id.rpartition("-")
         if dash and index.isascii() and index.isdigit() and len(index) < 19:
             return prefix, int(index)
-    raise UnknownDecision(f"{id!r} is no decision's id; give the `id` of a Decision")
+    raise UnknownDecision(f"{id!r} is not a decision's id; expected the `id` of a Decision")

@@ -24,10 +24,10 @@ from fedglb.federation.wire.messages import Downward, Goodbye, Upward
 
 log = logging.getLogger(__name__)
 _WAITING = 1000  # messages that may wait; the coordinator repeats those that are dropped
-_PATIENCE = 10.0  # seconds to end
+_PATIENCE = 10.0  # seconds to wait for the end
 _PASSES = max(2, min(4, os.cpu_count() or 1))  # so one agent's long pass does not stop the others
 _HANDSHAKES = 16  # at a time and server: hundreds at once would all run into their time limit
-_chance = random.SystemRandom()  # not the application's generator, whose stream is its own
+_chance = random.SystemRandom()  # leaves the application's random numbers unchanged
 
 
 class AgentConnection:
@@ -62,7 +62,7 @@ class AgentConnection:
         self._call(self._wanted.set)
 
     def close(self) -> None:
-        """Say goodbye; return when all is done."""
+        """Say goodbye and wait for the end."""
         with self._closing:
             if not self._open:
                 return
@@ -88,12 +88,12 @@ class AgentConnection:
             self._main.cancel()
 
     async def _talk(self) -> None:
-        """Stay connected and speak, until cancelled; no error of this agent reaches another."""
+        """Stay connected until cancelled; errors of this agent do not affect others."""
         connection = asyncio.create_task(self._connection.run())
         try:
             await self._speak()
         except Exception:
-            log.exception("the connection failed: the agent goes on without its federation")
+            log.exception("the connection failed: the agent continues without its federation")
         finally:
             if self._pass is not None:
                 self._pass.cancel()
@@ -106,11 +106,11 @@ class AgentConnection:
         await self._send(self._session.hello())
 
     def _refused(self, reason: str) -> None:
-        """Say in the agent's status why there is no connection; admission ends that."""
+        """Show in the agent's status why it is not connected, until it is admitted."""
         self._session.admitted, self._session.refused = False, reason
 
     async def _received(self, _: str, payload: bytes) -> None:
-        """Answer at once, or let a pass begin; messages that come meanwhile wait for its end."""
+        """Answer at once, or start a pass; messages that arrive meanwhile wait for its end."""
         if self._pass is not None:
             if len(self._waiting) < _WAITING:
                 self._waiting.append(payload)
@@ -125,7 +125,7 @@ class AgentConnection:
             self._pass = asyncio.create_task(self._in_pool(message))
 
     async def _in_pool(self, message: Downward | None) -> None:
-        """Handle a message that takes long in the pool, then those that came meanwhile."""
+        """Handle a slow message in the pool, then those that arrived meanwhile."""
         try:
             while True:
                 if message is not None:
@@ -142,7 +142,7 @@ class AgentConnection:
         try:
             addressee, message = decode_down(payload, client.name, client.agreement.problem.dim)
         except Malformed as error:
-            log.error("a malformed message of the coordinator is dropped: %s", error)
+            log.error("dropped a malformed message of the coordinator: %s", error)
             return None
         if addressee not in ("", self._session.session):
             return None  # meant for an earlier session of this client
@@ -154,13 +154,13 @@ class AgentConnection:
         except Unavailable:  # closed meanwhile
             return []
         except Exception:  # for example a full disk: the coordinator asks again
-            log.exception("a message of the coordinator could not be handled")
+            log.exception("failed to handle a message of the coordinator")
             return []
 
     async def _speak(self) -> None:
-        """Send requests when they are wanted, and heartbeats when nothing else is sent."""
+        """Send requests for updates, and heartbeats when nothing else is sent."""
         while True:
-            # not all agents in the same moment, also after one in which the machine stood still
+            # jitter: not all agents at once, also after the machine was suspended
             pause = self._beat * _chance.uniform(0.8, 1.0)
             try:
                 async with asyncio.timeout(pause):
@@ -176,8 +176,8 @@ class AgentConnection:
     async def _send(self, message: Upward) -> None:
         try:
             payload = encode(message, self._session.session)
-        except InvalidInput as error:  # a mistake of this side must not end the connection
-            log.error("%s is not sent: %s", message.name, error)
+        except InvalidInput as error:  # an own mistake must not end the connection
+            log.error("cannot send %s: %s", message.name, error)
             return
         await self._connection.publish(self._subject, payload)
 
@@ -200,7 +200,7 @@ class Background:
 
     @classmethod
     def enter(cls) -> Background:
-        """Return this process's one, which is started for the first agent."""
+        """Return this process's loop; the first agent starts it."""
         global _shared
         with _lock:
             if _shared is None:
@@ -209,7 +209,7 @@ class Background:
             return _shared
 
     def leave(self) -> None:
-        """Undo an `enter`; it ends with the last agent."""
+        """Undo an `enter`; the loop ends with the last agent."""
         global _shared
         with _lock:
             self._users -= 1
@@ -224,7 +224,7 @@ class Background:
     async def run(
         self, action: Callable[[Downward], list[Upward]], message: Downward
     ) -> list[Upward]:
-        """Return the answers of an action that takes long: it runs in the pool."""
+        """Run a slow action in the pool and return its answers."""
         try:
             return await self.loop.run_in_executor(self._pool, action, message)
         except RuntimeError as error:
@@ -241,7 +241,7 @@ class Background:
             with self._runner as runner:
                 runner.run(self._stopped.wait())
         except Exception:
-            log.exception("the connections failed: all agents go on without their federations")
+            log.exception("the connections failed: all agents continue without their federations")
 
 
 _shared: Background | None = None
@@ -249,10 +249,10 @@ _lock = threading.Lock()
 
 
 def _forget() -> None:
-    """In a forked child: begin anew, for only the thread that forked is there.
+    """In a forked child: start again, because only the forking thread exists.
 
-    The parent's loop is kept for ever: to close it here would remove sockets from the set that
-    the parent's loop waits for, which both processes have.
+    The parent's loop is never closed here: that would remove sockets from the epoll set that
+    both processes share.
     """
     global _shared, _lock
     if _shared is not None:

@@ -1,4 +1,4 @@
-"""A decision: what an agent answers, when it expires, and how often it is a random one."""
+"""Decisions of an agent: exploration, expiry, what is kept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fedglb.parts.choice import EpsilonGreedy
 
 #: Which arms of a decision are kept: the chosen one, or all that were offered.
 KeptArms = Literal["chosen", "offered"]
-#: What `choose` does where the decision cannot be written.
+#: What `choose` does if the decision cannot be written.
 OnFullDisk = Literal["raise", "choose"]
 
 
 @dataclass(frozen=True)
 class DecisionRules:
-    """How often an agent explores, what it keeps of a decision, and when decisions expire.
+    """An agent's exploration, kept arms, and expiry of decisions.
 
     `Agent.open` documents them.
     """
@@ -44,39 +44,39 @@ class DecisionRules:
         if self.explore == 0.0:
             return algorithm
         if isinstance(algorithm.choice, EpsilonGreedy):
-            allowed = f"0: the algorithm explores by its own choice, {algorithm.choice}"
+            allowed = f"0, because the algorithm itself explores by {algorithm.choice}"
             raise InvalidInput("explore", self.explore, allowed)
         return replace(algorithm, choice=EpsilonGreedy(self.explore, algorithm.choice))
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What an agent chose, and how: what `Agent.choose` returns.
+    """The answer of `Agent.choose`.
 
     Parameters
     ----------
     id
-        What `Agent.observe` takes; never given twice, not even after a crash.
+        The id for `Agent.observe`; unique, also after a crash.
     arm
         The index of the chosen arm among those offered.
     arm_id
-        Its id, where ids were given.
+        Its id, if `choose` got ids.
     score
         Its score, by which the algorithm's choice rule ranks arms: with `Ucb` its upper confidence
-        bound, with `Bayes` the quantile. (−∞: drawn at random, and left out by `Certified`.)
+        bound, with `Bayes` the quantile. (−∞: drawn at random though `Certified` eliminated it.)
     width
-        The score less the estimate of xᵀθ. With `Ucb` it is how far the estimate may be off,
-        which for an ellipsoid is α‖x‖ in the norm of A⁻¹.
+        The score minus the estimate of xᵀθ. With `Ucb` it is the confidence width, for an
+        ellipsoid α‖x‖ in the norm of A⁻¹.
     propensity
-        The probability with which this arm was chosen: 1 where nothing is random, nan where the
+        The probability of choosing this arm: 1 where nothing is random, nan where the
         rule does not estimate it (`Thompson` without draws for it).
     model
         The update whose model the agent used, 0 before the first.
     propensity_error
-        The standard error of `propensity`: 0 where that is exact, nan where there is none.
+        The standard error of `propensity`: 0 if exact, nan if unknown.
     kept
-        Whether the decision is in the agent's file. If not, because the disk was full and the
-        agent answers all the same (`on_full_disk`), its reward is refused.
+        Whether the decision is in the agent's file. If not, because the disk was full and
+        `on_full_disk` is "choose", its reward is refused.
     """
 
     id: str

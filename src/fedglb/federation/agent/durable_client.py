@@ -37,18 +37,18 @@ class DurableClient:
         self._long = threading.Lock()  # serialises long calls; acquired before `_lock`
         self._process = os.getpid()
         self._open = True
-        # Random choices are a function of the file and of a decision's number: a crash neither
-        # repeats nor loses one.
+        # Random choices are a function of the file and a decision's number: after a crash they are
+        # neither repeated nor lost.
         self.seed = int.from_bytes(store.seed[:8], "little")
         self._algorithm = rules.applied_to(agreement.algorithm)
         self.number = 0  # of the newest decision
         self._read()
 
     def _read(self) -> None:
-        """Take the state from the file: to the bit what the client was before a crash."""
+        """Read the state from the file: exactly the state before a crash."""
         store = self.store
         self.waiting = store.count_waiting()
-        self.oldest = -math.inf  # no decision that waits is older than this Unix time
+        self.oldest = -math.inf  # Unix time; all waiting decisions are newer
         self.expired = store.expired()
         self.number = max(self.number, store.last_number())
         self.snapshots = store.updates.snapshots()
@@ -65,7 +65,7 @@ class DurableClient:
     def learned(
         self, samples: Samples, numbers: SampleNumbers, model: AdoptedModel | None
     ) -> Client:
-        """Return the protocol's client that has these samples and the last model."""
+        """Return a protocol client with these samples and the last model."""
         return Client.from_samples(
             self.name, self._algorithm, self.agreement.setting, samples,
             base=None if model is None else model.base,
@@ -75,7 +75,7 @@ class DurableClient:
         )  # fmt: skip
 
     def hold(self, client: Client, numbers: SampleNumbers) -> None:
-        """Use this protocol client from now on; give it the clock and the update in progress."""
+        """Use this protocol client from now on; set its clock and the update in progress."""
         update, snapshot = max(self.snapshots.items(), default=(0, None))
         client.update = max(update, client.adopted)
         client.frozen = 0 if snapshot is None else numbers.up_to(snapshot.last_sequence)
@@ -87,18 +87,18 @@ class DurableClient:
     # -- the lock --------------------------------------------------------------------------------
 
     def locked(self) -> threading.Lock:
-        """Return the lock; in a forked child, where it may be locked for ever, raise."""
+        """Return the lock; raise in a forked child, where it may be locked for ever."""
         self.check()
         return self._lock
 
     def long_calls(self) -> threading.Lock:
-        """Return the lock that serialises long calls; acquire it before that of `locked`."""
+        """Return the lock that serialises long calls; acquire it before `locked()`."""
         self.check()
         return self._long
 
     @property
     def busy(self) -> bool:
-        """Whether a call holds the lock: it may wait for the disk, or read the whole file."""
+        """Whether a call holds the lock, perhaps for a while (disk, whole file)."""
         return self._lock.locked()
 
     def ready(self) -> None:
@@ -112,8 +112,8 @@ class DurableClient:
         """Raise `Unavailable` if the agent is closed, or was opened by another process."""
         if not self.in_own_process:
             raise Unavailable(
-                "this agent belongs to the process that opened it; a forked child opens its own "
-                "agent, with another file and another certificate"
+                "this agent belongs to the process that opened it; a forked child must open "
+                "another agent, with another file and another certificate"
             )
         if not self._open:
             raise Unavailable("this agent is closed")
@@ -124,7 +124,7 @@ class DurableClient:
         return os.getpid() == self._process
 
     def close(self) -> None:
-        """Close the file; harmless if it is closed."""
+        """Close the file; no effect if it is closed."""
         if not self.in_own_process:
             return  # a child has nothing to close
         with self._long, self._lock:

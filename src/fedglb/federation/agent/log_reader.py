@@ -1,7 +1,7 @@
 """The log of an agent as tables, read beside the agent's own writes.
 
-A long log is read by another process: a thread would hold the interpreter's lock for much of
-the time, and every call of the application would wait for that.
+Another process reads a long log: a thread would hold the interpreter's lock for much of the time
+and delay every call of the application.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 log = logging.getLogger(__name__)
-_SHORT = 20_000  # rows that are read here, in a fraction of a second: a process would take longer
-_NICE = 10  # the process's priority is lower by this: an export has time
+_SHORT = 20_000  # rows read in this process: starting another one would take longer
+_NICE = 10  # niceness of the process: exports are not urgent
 _LENGTH = struct.Struct("<q")  # before each table; 0: the end
 _PROGRAM = (
     "import json, sys\n"
@@ -40,8 +40,8 @@ _PROGRAM = (
     "from fedglb.federation.agent.log_reader import send\n"
     "send(*sys.argv[2:])\n"
 )
-_PIECE = 1000  # rows that are read at once: a few milliseconds, so the log can be emptied between
-# A reward that came later than the export began is not in it; nor is one that was forgotten.
+_PIECE = 1000  # rows per read: a few milliseconds, so the WAL can be emptied in between
+# An export leaves out rewards that came after its start, and forgotten ones.
 _ROWS = """
 SELECT number, prefix || '-' || number, made, decisions.arms, arm, CAST(arm_id AS TEXT), x, score,
     width, propensity, model, iif(sequence <= :sequence, reward, NULL),
@@ -74,11 +74,11 @@ class LogReader:
 
     def __init__(self, path: Path, end: LogEnd, dim: int) -> None:
         self._path, self._end, self._dim = path, end, dim
-        self._stop: list[Callable[[], object]] = []  # what ends the reading
+        self._stop: list[Callable[[], object]] = []  # actions that end the reading
         self._lock, self._open, self._process = threading.Lock(), True, os.getpid()
 
     def close(self) -> None:
-        """Read no further; harmless if it is closed, and in a forked child."""
+        """Stop reading; no effect if closed, or in a forked child."""
         if os.getpid() == self._process:
             with self._lock:
                 self._open = False
@@ -97,9 +97,9 @@ class LogReader:
 
     def _check(self) -> None:
         if os.getpid() != self._process:
-            raise Unavailable("an export belongs to the process that began it")
+            raise Unavailable("an export belongs to the process that started it")
         if not self._open:
-            raise Unavailable("this agent was closed while its log was read")
+            raise Unavailable("this agent was closed during the export")
 
     # -- a short log -----------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class LogReader:
             self._stop.append(lambda: close(db))
         found = frames(db, self._end, self._dim, rows)
         while True:
-            with self._lock:  # so that it is not closed in between
+            with self._lock:  # keeps it open meanwhile
                 self._check()
                 table = next(found, None)
             if table is None:
@@ -133,8 +133,8 @@ class LogReader:
             except EOFError:
                 self._check()
                 if begun:
-                    raise Unavailable("the process that read the log has ended") from None
-                log.warning("a process that reads the log cannot be started: it is read here")
+                    raise Unavailable("the process that reads the log has ended") from None
+                log.warning("cannot start a process to read the log: reading it in this process")
                 yield from self._here(rows)
                 return
             if table is None:
@@ -144,7 +144,7 @@ class LogReader:
 
 
 def _is_python(path: str | None) -> bool:
-    """Return whether a program is Python, and not one that has it inside, as uWSGI does."""
+    """Return whether a program is Python itself, not one that embeds it, such as uWSGI."""
     return bool(path) and "python" in Path(str(path)).name.lower()
 
 
@@ -190,7 +190,7 @@ def send(path: str, number: str, sequence: str, dim: str, rows: str) -> None:
             out.flush()
         out.write(_LENGTH.pack(0))
         out.flush()
-    os._exit(0)  # without a look at a pipe that may be broken
+    os._exit(0)  # does not flush a pipe that may be broken
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -199,8 +199,8 @@ def send(path: str, number: str, sequence: str, dim: str, rows: str) -> None:
 def frames(db: sqlite3.Connection, end: LogEnd, dim: int, rows: int) -> Iterator[pl.DataFrame]:
     """Yield the log in tables of `rows` rows, the last one of fewer; at least one table.
 
-    Every piece is a short transaction, so that the file can be written to, emptied of what is
-    forgotten, and closed meanwhile.
+    Every piece is a short transaction, so that meanwhile the file can be written, scrubbed of
+    forgotten samples, and closed.
     """
     import polars as pl
 
@@ -235,7 +235,7 @@ def frame(rows: Sequence[tuple[Any, ...]], dim: int) -> pl.DataFrame:
     }  # fmt: skip
     found = [pl.Series(n, given[n], dtype=kind) for kind, names in types.items() for n in names]
     found += [_vectors("x", given["x"], dim), _offers(given["offered"], dim)]
-    absorbed = pl.col("arms") == 0  # it was no choice
+    absorbed = pl.col("arms") == 0  # absorbed samples have no arms
     return pl.DataFrame(found).with_columns(
         *(
             pl.from_epoch((pl.col(name) * 1e6).cast(pl.Int64), time_unit="us").alias(name)

@@ -1,4 +1,4 @@
-"""What an agent has released in one-pass updates."""
+"""An agent's releases in one-pass updates."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from fedglb.typing import IntArray
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What an agent has spent of its privacy budget: part of `AgentStatus`.
+    """The privacy budget that an agent has spent: part of `AgentStatus`.
 
     Parameters
     ----------
     epsilon, delta
-        ε of what the agent has released so far, at most, at the δ that was agreed on.
+        An upper bound on ε of the agent's releases so far, at the agreed δ.
     budget
-        ε of all releases together, if none is left out.
+        ε of all releases together, with a release in every update.
     releases, last, updates
-        How many releases there were, the number of the last one's update, and for how many updates
-        the budget is: one with a higher number is refused.
+        Number of releases, number of the last one's update, and the number of updates that the
+        budget covers: later ones are refused.
     refused
         Why the agent did not answer the last request for a release; None: it did.
     """
@@ -45,14 +45,14 @@ class PrivacySpent:
 
 @dataclass(frozen=True)
 class Releases:
-    """All that an agent has released, by update, as its file has it; never changed in place."""
+    """All releases of an agent by update, as in its file; never changed in place."""
 
     stored: Mapping[int, StoredRelease]
     setting: Setting
 
     @property
     def keep_batches(self) -> bool:
-        """Whether later releases contain older batches: they do with noise."""
+        """Whether later releases contain older batches (with noise they do)."""
         return self.setting.noise is not None
 
     @property
@@ -61,12 +61,12 @@ class Releases:
         return self.stored[max(self.stored)] if self.stored else None
 
     def numbers(self, update: int) -> IntArray | None:
-        """Return what was sent for an update, if it may be asked for again."""
+        """Return the numbers sent for an update, if they may be requested again."""
         found = self.stored.get(update)
         return None if found is None or found.numbers is None else found.numbers.copy()
 
     def tell(self, batches: Batches, numbers: SampleNumbers) -> None:
-        """Give a new protocol client the batches that were released."""
+        """Add the released batches to a new protocol client."""
         last = self.last
         if last is None:
             return
@@ -78,9 +78,9 @@ class Releases:
         batches.last = Release(last.update, batches.taken, batch, sent)
 
     def first_sequence(self, adopted: int) -> int:
-        """Return after which sample the next batch begins, given the update of the model held.
+        """Return the last sample before the next batch, for a client with this update's model.
 
-        Without noise it also has the samples of an update that led to no model.
+        Without noise the batch also has the samples of an update without a model.
         """
         last = self.last
         if last is None:
@@ -89,19 +89,19 @@ class Releases:
         return last.first_sequence if carried else last.last_sequence
 
     def last_sequence(self, numbers: SampleNumbers) -> int:
-        """Return up to which sample the next batch goes: the newest, forgotten or not."""
+        """Return the last sample of the next batch: the newest, forgotten or not."""
         before = 0 if self.last is None else self.last.last_sequence
         return max(before, numbers.last_sequence)
 
     # -- changes ---------------------------------------------------------------------------------
 
     def with_one(self, release: StoredRelease) -> Releases:
-        """Return these and one more; numbers sent before are dropped."""
+        """Return these releases and one more; drops the numbers of earlier ones."""
         older = {u: self._shortened(each) for u, each in self.stored.items()}
         return replace(self, stored={**older, release.update: release})
 
     def adopted(self, update: int) -> Releases:
-        """Return what is kept once the model of an update is adopted: no request repeats it."""
+        """Return the releases to keep after adopting an update's model: no request repeats it."""
         kept = {
             u: self._shortened(each) if u <= update else each for u, each in self.stored.items()
         }
@@ -112,11 +112,11 @@ class Releases:
         return replace(release, numbers=None, batch=batch)
 
     def without(self, gone: Collection[int], samples: Samples, numbers: SampleNumbers) -> Releases:
-        """Return these without some samples, given by sequence numbers, in the batches kept.
+        """Return the releases with some samples (sequence numbers) taken out of kept batches.
 
-        Sums are of whole numbers, each sample rounded by itself: what is left is, to the bit, what
-        it would be without them. So they are in no later release; of what was sent they cannot be
-        taken out.
+        Sums are integers, and each sample is rounded separately: the result is, to the bit, as if
+        the samples had never been there. So no later release contains them; sums that were sent
+        still do.
         """
         changed = dict(self.stored)
         for update, each in self.stored.items():
@@ -133,20 +133,20 @@ class Releases:
         return replace(self, stored=changed)
 
     def withdrawn(self) -> Releases:
-        """Return these without the numbers that were sent: none is sent again."""
+        """Return the releases without the numbers sent: none is sent again."""
         kept = {u: replace(each, numbers=None) for u, each in self.stored.items()}
         return replace(self, stored=kept)
 
     def batches(self) -> dict[int, IntArray]:
-        """Return the batches that are kept."""
+        """Return the kept batches."""
         return {u: each.batch for u, each in self.stored.items() if each.batch is not None}
 
     def spent(
         self, privacy: GaussianMechanism | None, plan: NoisePlan | None, refused: str | None
     ) -> PrivacySpent | None:
-        """Return what was spent; None: there is no privacy, and no budget.
+        """Return the budget spent; None without privacy.
 
-        It counts all updates up to the last one; updates without this client make it less.
+        It counts all updates up to the last one; updates without this client spend less.
         """
         if privacy is None or plan is None:
             return None

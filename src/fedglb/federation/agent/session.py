@@ -48,7 +48,7 @@ from fedglb.protocol.messages import (
 )
 from fedglb.typing import FloatArray
 
-if TYPE_CHECKING:  # an agent that is alone needs no cryptography
+if TYPE_CHECKING:  # a single agent needs no cryptography
     from fedglb.federation.agent.sums import AgentSums
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ RECENT = 1000  # rewards
 
 @dataclass(frozen=True)
 class AgentStatus:
-    """Where an agent stands: what `Agent.status` returns.
+    """An agent's status, returned by `Agent.status`.
 
     Parameters
     ----------
@@ -66,19 +66,19 @@ class AgentStatus:
     admitted
         Whether the coordinator has admitted the agent.
     refused
-        Why the server refuses the connection (revoked, expired), or why the coordinator has not
-        admitted the agent or has excluded it from an update; None: it is not refused.
+        Why the server refuses the connection (revoked, expired), or why the coordinator did not
+        admit the agent or excluded it from an update; None: not refused.
     model
         The update whose model the agent uses, 0 before the first.
     samples
-        How many samples the agent has: decisions with a reward, without those forgotten, and
-        samples that were absorbed.
+        Number of samples: decisions with a reward, without forgotten ones, and absorbed
+        samples.
     requested_at
-        The step of a request for an update that has not been fulfilled yet, 0 for none.
+        The step of an open request for an update, 0 without one.
     expired
-        How many decisions have expired without a reward so far.
+        Number of decisions that have expired without a reward.
     privacy
-        What was spent of the privacy budget; None: there is none.
+        The privacy budget spent; None without a budget.
     """
 
     connected: bool
@@ -92,7 +92,7 @@ class AgentStatus:
 
 
 class RewardTotals:
-    """Number and sum of the rewards, which an agent reports if its owner agreed; thread-safe."""
+    """Number and sum of the rewards, reported if the agent's owner agrees; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -107,7 +107,7 @@ class RewardTotals:
             self._recent.append(float(reward))
 
     def numbers(self) -> FloatArray:
-        """Return count and sum since the process started, then of the last thousand."""
+        """Return count and sum since the process started, then of the last thousand rewards."""
         with self._lock:
             recent = len(self._recent), sum(self._recent)
             return np.array([self._count, self._total, *recent], dtype=np.float64)
@@ -124,19 +124,19 @@ class AgentSession:
         self.session = secrets.token_hex(8)
         self.admitted = False
         self.refused: str | None = None
-        self.rewards: RewardTotals | None = None  # what is reported, if that was agreed to
-        self.sums: AgentSums | None = None  # where only secure sums leave the agent
+        self.rewards: RewardTotals | None = None  # set if the owner agreed to report them
+        self.sums: AgentSums | None = None  # set if the federation has secure sums
         self._instance, self._software = instance, software
         self._facts = client.agreement.facts()
-        #: The step of a request for an update that is not fulfilled, 0 for none.
+        #: The step of an open request for an update, 0 without one.
         self.requested_at = self.answers.triggered_at()
-        # The application asked for a later update than this one, which covers the samples up to
-        # this sequence number.
+        # The application requested an update later than this one that covers the samples up to this
+        # sequence number.
         self._asked: tuple[int, int] | None = None
         self._answer: tuple[object, Upward] = (None, Goodbye())
         self._adopted = threading.Condition()
 
-    # -- what it says itself ---------------------------------------------------------------------
+    # -- own messages ---------------------------------------------------------------------
 
     def hello(self) -> Hello:
         """Return the first message on every new connection."""
@@ -161,18 +161,18 @@ class AgentSession:
             return first
 
     def ask(self) -> None:
-        """Remember that the application asks for an update with all samples so far."""
+        """Remember that the application requests an update with all samples so far."""
         with self._adopted:
             self._asked = self.answers.newest()
             self.requested_at = max(1, self.client.clock)
 
     def request(self) -> SyncRequest | None:
-        """Return the request for an update, if one is wanted."""
+        """Return the open request for an update."""
         if not self.requested_at:
             return None
         return SyncRequest(self.client.name, self.requested_at, self.client.adopted)
 
-    # -- what it answers -------------------------------------------------------------------------
+    # -- answers -------------------------------------------------------------------------
 
     def answers_soon(self, message: Downward) -> bool:
         """Return whether `receive` takes about a millisecond: it may run in the event loop."""
@@ -186,7 +186,7 @@ class AgentSession:
         try:
             return self._receive(message)
         except InvalidInput as error:
-            log.error("an invalid message of the coordinator is ignored: %s", error)
+            log.error("ignored an invalid message of the coordinator: %s", error)
             return []
 
     def _receive(self, message: Downward) -> list[Upward]:
@@ -194,7 +194,7 @@ class AgentSession:
             case SessionKeys() | SumOffer() | SumCall() | AllHere():
                 return self._about_sums(message)
             case SumsRequest() | Evaluate() if self.sums is not None:
-                log.error("%s is refused: the federation has secure sums", message.name)
+                log.error("refused %s: the federation has secure sums", message.name)
                 return [Withdrawal(message.update)]
             case SumsRequest() | Evaluate():
                 return [self._answered(message)]
@@ -219,28 +219,28 @@ class AgentSession:
 
     def _about_sums(self, message: SessionKeys | SumOffer | SumCall | AllHere) -> list[Upward]:
         if self.sums is None:
-            log.error("%s is ignored: the federation has no secure sums", message.name)
+            log.error("ignored %s: the federation has no secure sums", message.name)
             return []
         if isinstance(message, SessionKeys):
             self.sums.take_keys(message)
             return []
         newer = isinstance(message, SumOffer) and self.client.adopted < message.model
         if newer or (isinstance(message, SumCall) and not self.sums.holds(message.digest)):
-            return [self.beat()]  # it says which model is held: the coordinator sends the other
+            return [self.beat()]  # has this model's number: the coordinator sends the newer one
         answer = self.sums.answer(message)
         if answer is None:
             return []
         return [self.sums.key(), answer] if isinstance(answer, SumReady) else [answer]
 
     def _answered(self, message: SumsRequest | Evaluate) -> Upward:
-        """Answer a request; if it is a repetition, with the answer that was given before."""
+        """Answer a request; a repeated one gets the same answer."""
         asked = (type(message), message.update, getattr(message, "round", 0))
         if self._answer[0] == asked and self.answers.takes_part(message.update):
             return self._answer[1]
         found: Covariance | ModelSums | BatchSums | Derivatives | None
         if isinstance(message, SumsRequest):
             if message.model > self.client.adopted:
-                return self.beat()  # it says which model is held: the coordinator sends the other
+                return self.beat()  # has this model's number: the coordinator sends the newer one
             one_pass = self.client.one_pass
             found = (self.answers.release if one_pass else self.answers.freeze)(message)
         else:
@@ -253,18 +253,18 @@ class AgentSession:
     def _adopt(self, message: NewModel) -> list[Upward]:
         if not self.answers.adopt(message):
             return []
-        log.info("the model of update %d is adopted", message.update)
+        log.info("adopted the model of update %d", message.update)
         self.admitted = True  # only members get models
-        in_it = bool(message.covered) or self.client.one_pass  # whose messages count no samples
+        in_it = bool(message.covered) or self.client.one_pass  # their messages count no samples
         self.refused = None if in_it else self.refused
         with self._adopted:
             self._adopted.notify_all()
             asked = self._asked
             if asked is not None and message.update > asked[0] and self.answers.covers(asked[1]):
                 self._asked = None
-            # Samples that came during the update may fire the trigger at once. A client that was
-            # excluded from the update (none of its samples is covered) does not ask again before
-            # its next sample, unless the application asked.
+            # Samples that came during the update may fire the trigger at once. A client that the
+            # update excluded (no sample covered) requests another one only after its next sample,
+            # unless the application requested one.
             self.requested_at = self.answers.triggered_at() if message.covered else 0
             if self._asked is not None:
                 self.requested_at = max(1, self.client.clock)

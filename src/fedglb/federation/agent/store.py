@@ -1,8 +1,8 @@
-"""An agent's file: its decisions, its samples, and what it takes to go on after a crash.
+"""An agent's file: its decisions, its samples, and the state to resume after a crash.
 
-A sample is a decision that has its reward. Its sequence number counts rewards in the order in
-which they came, which is the order of learning. The client's state itself is not written after
-every reward: it follows from the last adopted model and the later samples, replayed on top.
+A sample is a decision with a reward. Sequence numbers count rewards in order of arrival, which is
+the order of learning. The client's state is not written after every reward: it is the last adopted
+model with the later samples replayed on top.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from fedglb.typing import FloatArray, IntArray
 
 #: What an acknowledged reward survives: the death of the process, or a power cut too.
 Durability = Literal["process", "power"]
-#: What became of a decision; a sample that was none was absorbed; no decision has this id.
+#: The outcome of a decision; absorbed: a sample without one; unknown: no such id.
 Outcome = Literal["observed", "pending", "expired", "absorbed", "unknown"]
 
-# Tables, columns and the names of facts are stored: whoever changes one raises the version, and
-# then `connect` refuses files of another version.
+# Tables, columns and the names of facts are stored: changing one requires a new version, and then
+# `connect` refuses files of another version.
 _VERSION = 1
 # decisions: a propensity and its error are NULL where they are not a number. A row with no arms was
 # absorbed. Decisions with an idempotency key have a digest of it behind the first eight letters of
@@ -84,11 +84,11 @@ CREATE TABLE secure_sum(
     transcript BLOB NOT NULL, consented INTEGER NOT NULL, at REAL, first_sequence INTEGER,
     last_sequence INTEGER, theta BLOB, batch BLOB)
 """
-#: The fact of an agreement that says who takes part in secure sums.
+#: The agreement's fact with the members of secure sums.
 ROSTER = "roster"
 _AGREEMENT, _INSTANCE, _SEED = "agreement", "instance", "seed"
-_LAST_FORGOTTEN = "last_number"  # the highest number that a decision had when some were forgotten
-_EXPIRED = "expired"  # how many decisions have expired
+_LAST_FORGOTTEN = "last_number"  # the highest number of a decision when some were forgotten
+_EXPIRED = "expired"  # number of expired decisions
 _WAITS = "sequence IS NULL AND x IS NOT NULL"
 _AT_ONCE = 10_000  # rows
 
@@ -104,7 +104,7 @@ class PendingDecision:
 
 
 class AgentStore:
-    """All that is read from and written to an agent's file, which is made if it is not there."""
+    """Reads and writes an agent's file; creates it if missing."""
 
     def __init__(self, path: str | Path, durable: Durability, wait: float = 0.0) -> None:
         one_of("durable", durable, get_args(Durability))
@@ -113,18 +113,18 @@ class AgentStore:
         self._power = durable == "power"
         self._readers: weakref.WeakSet[LogReader] = weakref.WeakSet()
         self.path = Path(path)
-        self._file = self.path.absolute()  # also where the process goes to another folder
+        self._file = self.path.absolute()  # stays valid if the process changes its folder
 
-    # -- who it is ----------------------------------------------------------------------------
+    # -- identity ----------------------------------------------------------------------------
 
     @property
     def agreed(self) -> dict[str, str] | None:
-        """The facts with which the file was made; None: it is new."""
+        """The agreement in the file; None: the file is new."""
         known = fact(self._db, _AGREEMENT)
         return None if known is None else msgspec.json.decode(known, type=dict[str, str])
 
     def agree(self, facts: Mapping[str, str]) -> None:
-        """Write the agreement into a new file; refuse, by name, what differs from it later."""
+        """Write the agreement to a new file; raise for facts that differ from an old one's."""
         before = self.agreed
         if before is None:
             text = msgspec.json.encode(dict(facts))
@@ -140,19 +140,19 @@ class AgentStore:
             return
         for name in sorted({*before, *facts}, key=lambda name: (not name.endswith(".name"), name)):
             if before.get(name) != facts.get(name):
-                allowed = f"{before.get(name)!r}, with which {self.path} was made, or a new file"
+                allowed = f"{before.get(name)!r}, as in {self.path}, or a new file"
                 if name == ROSTER:
                     allowed = (
-                        f"{before.get(name)!r}, which the agent's owner has accepted; if the other "
-                        "owners have this one too: `fedglb agent accept`"
+                        f"{before.get(name)!r}, accepted by the agent's owner; to accept this one, "
+                        "compare it with the other owners' and run `fedglb agent accept`"
                     )
                 raise InvalidInput(name, facts.get(name), allowed)
 
     def accept(self, name: str, value: str) -> None:
-        """Let a fact that was agreed on be another one from now on."""
+        """Replace a fact of the agreement."""
         before = self.agreed
         if before is None or name not in before:
-            raise InvalidInput(name, value, f"a file that has such a fact: {self.path} has none")
+            raise InvalidInput(name, value, f"a file with this fact: {self.path} lacks it")
         text = msgspec.json.encode({**before, name: value})
         self._db.execute("UPDATE facts SET value = ? WHERE name = ?", (text, _AGREEMENT))
 
@@ -177,7 +177,7 @@ class AgentStore:
         expired: Sequence[int],
         offered: bool,
     ) -> None:
-        """Write a decision among these arms (and them, if `offered`), and which others expire."""
+        """Write a decision (with all arms, if `offered`) and expire others."""
         row = (
             number, pending.prefix, pending.made, pending.t, len(arms), decision.arm,
             decision.arm_id, as_bytes(pending.x),
@@ -194,7 +194,7 @@ class AgentStore:
                 self._db.execute("INSERT INTO offers VALUES (?, ?)", (number, as_bytes(arms)))
 
     def expire(self, numbers: Sequence[int]) -> None:
-        """Write that these decisions wait no longer."""
+        """Mark these decisions as expired."""
         with transaction(self._db):
             self._expire(numbers)
 
@@ -207,7 +207,7 @@ class AgentStore:
         set_fact(self._db, _EXPIRED, self.expired() + len(every))
 
     def expired(self) -> int:
-        """Return how many decisions have expired so far."""
+        """Return the number of expired decisions."""
         return int(fact(self._db, _EXPIRED) or 0)
 
     def add_reward(self, number: int, sequence: int, step: int, reward: float, now: float) -> None:
@@ -220,7 +220,7 @@ class AgentStore:
             )
 
     def _surviving(self) -> AbstractContextManager[None]:
-        """Where a power cut is to be survived, wait for the disk inside."""
+        """With durable="power", wait for the disk inside this block."""
         return on_disk(self._db) if self._power else nullcontext()
 
     def absorb(
@@ -232,7 +232,7 @@ class AgentStore:
         rows: Iterable[tuple[int, int, FloatArray, float]],
         key: str | None,
     ) -> None:
-        """Write samples that were no decisions: sequence number, step, x and reward of each."""
+        """Write samples without decisions: sequence number, step, x and reward of each."""
         with self._surviving(), transaction(self._db):
             count = self._db.executemany(
                 _INSERT_SAMPLE,
@@ -245,12 +245,12 @@ class AgentStore:
                 self._db.execute("INSERT INTO absorbed VALUES (?, ?, ?)", (key, count, now))
 
     def absorbed(self, key: str) -> int | None:
-        """Return how many samples were absorbed under this key, None: there were none."""
+        """Return the number of samples absorbed under this key, or None."""
         row = self._db.execute("SELECT samples FROM absorbed WHERE key = ?", (key,)).fetchone()
         return None if row is None else int(row[0])
 
     def outcome(self, number: int, prefix: str) -> Outcome:
-        """Return what became of a decision."""
+        """Return the outcome of a decision."""
         row = self._db.execute(
             "SELECT sequence, x, arms FROM decisions WHERE number = ? AND prefix = ?",
             (number, prefix),
@@ -263,16 +263,16 @@ class AgentStore:
         return "expired" if x is None else "pending"
 
     def reward(self, number: int) -> float | None:
-        """Return the reward of a decision, None where it has none."""
+        """Return the reward of a decision, or None."""
         row = self._db.execute(
             "SELECT reward FROM decisions WHERE number = ?", (number,)
         ).fetchone()
         return None if row is None else row[0]
 
     def keyed(self, digest: str) -> tuple[Decision, int, FloatArray | None] | None:
-        """Return the decision made with a key: it, how many arms it was among, and its x.
+        """Return the decision made with a key, the number of its arms, and its x.
 
-        x is None where the decision has expired.
+        x is None if the decision has expired.
         """
         row = self._db.execute(
             "SELECT prefix || '-' || number, arm, arm_id, score, width, propensity, model, "
@@ -292,22 +292,22 @@ class AgentStore:
         withdraw_from: int | None,
         batches: Mapping[int, IntArray] | None = None,
     ) -> None:
-        """Delete decisions and withdraw from an update; `scrub` is to follow.
+        """Delete decisions and withdraw from an update; call `scrub` next.
 
         `batches` are the reduced batches of releases that had some of them.
         """
         with transaction(self._db):
             self.updates.withdraw(withdraw_from, batches)
-            last = self.last_number()  # never given again, or a late reward would find another
+            last = self.last_number()  # never reused: a late reward must not find another decision
             set_fact(self._db, _LAST_FORGOTTEN, last)
             every = [(number,) for number in numbers]
             self._db.executemany("DELETE FROM decisions WHERE number = ?", every)
             self._db.executemany("DELETE FROM offers WHERE number = ?", every)
 
     def scrub(self) -> bool:
-        """Empty the write-ahead log, the last place that still has what was deleted.
+        """Empty the write-ahead log, the last copy of the deleted rows.
 
-        False: a reader still uses it; try again.
+        False: another reader blocks it; try again.
         """
         busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         return not busy
@@ -319,9 +319,9 @@ class AgentStore:
         roll_back(self._db)
 
     def unchanged(self, number: int, waits: bool) -> bool:
-        """After a write that failed: undo it, and say whether a decision surely is as before.
+        """After a failed write: undo it; return whether a decision surely is as before.
 
-        Before it waited for its reward or, if `waits` is False, was not there.
+        As before: waiting for its reward or, if `waits` is False, absent.
         """
         try:
             roll_back(self._db)
@@ -371,14 +371,14 @@ class AgentStore:
         return int(self._db.execute(f"SELECT count(*) FROM decisions WHERE {_WAITS}").fetchone()[0])
 
     def oldest_waiting(self, most: int) -> Iterator[tuple[int, float]]:
-        """Yield number and time of the decisions that wait, oldest first, `most` at most."""
+        """Yield number and time of up to `most` waiting decisions, oldest first."""
         rows = self._db.execute(
             f"SELECT number, made FROM decisions WHERE {_WAITS} ORDER BY number LIMIT ?", (most,)
         )
         try:
             yield from rows
         finally:
-            rows.close()  # an open one would keep the log from being emptied
+            rows.close()  # an open cursor would block emptying the WAL
 
     def last_number(self) -> int:
         """Return the highest number that a decision ever had, 0 before the first."""
@@ -393,13 +393,13 @@ class AgentStore:
         ).fetchall()
 
     def log(self, end: LogEnd, dim: int) -> LogReader:
-        """Return a reader of the log up to there; `close` ends it."""
+        """Return a reader of the log up to `end`; `close` ends it."""
         found = LogReader(self._file, end, dim)
         self._readers.add(found)
         return found
 
     def backup(self, path: Path) -> None:
-        """Write a copy of the file as it is now; others go on writing."""
+        """Write a copy of the file as it is now; others may write meanwhile."""
         backup("agent", self._file, path)
 
     def close(self) -> None:

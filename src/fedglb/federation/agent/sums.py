@@ -44,7 +44,7 @@ class AgentSums:
 
     @classmethod
     def of(cls, bundle: Bundle, answers: UpdateAnswers, session: str) -> AgentSums | None:
-        """Return an agent's part in the secure sums of its federation; None: it has none."""
+        """Return an agent's part in the secure sums of its federation; None without secure sums."""
         rules = bundle.sum_rules()
         if rules is None:
             return None
@@ -55,17 +55,17 @@ class AgentSums:
         return cls(answers, rules, keys)
 
     def key(self) -> SessionKey:
-        """Return this process's key, which follows every hello."""
+        """Return this process's key, sent after every hello."""
         own = self._member.keys.own
         return SessionKey(own.generation, own.key, own.signature)
 
     def take_keys(self, message: SessionKeys) -> None:
-        """Take the others' keys; one that is not signed by a member of the roster is not used."""
+        """Store the others' keys; drop those that no member of the roster has signed."""
         for given in message.keys:
             try:
                 self._member.keys.add(SignedKey(*given))
             except InvalidInput as error:
-                log.error("a session key is not used: %s", error)
+                log.error("dropped a session key: %s", error)
 
     def holds(self, digest: bytes) -> bool:
         """Return whether sums can be taken at this model: the one held, or θ = 0.
@@ -75,16 +75,16 @@ class AgentSums:
         return digest in (self._answers.model_digest(), NO_MODEL)
 
     def answer(self, message: SumOffer | SumCall | AllHere) -> Upward | None:
-        """Return the answer; None: no answer, and the log says why.
+        """Return the answer, or None; then the log has the reason.
 
-        `Withdrawal` says that the others need not wait.
+        After a `Withdrawal` the others need not wait.
         """
         try:
             return self._answer(message)
         except MissingKeys as error:
-            log.info("a call is not answered yet: %s", error)  # they come with the next one
+            log.info("a call is not answered yet: %s", error)  # keys come with the next call
         except InvalidInput as error:
-            log.error("%s of update %d is refused: %s", message.name, message.update, error)
+            log.error("refused %s of update %d: %s", message.name, message.update, error)
             return Withdrawal(message.update)
         return None
 
@@ -107,18 +107,18 @@ class AgentSums:
 
 
 def roster_to_accept(bundle: str | Path) -> Roster:
-    """Return the roster in a member's folder; `InvalidInput`: its federation has none."""
+    """Return the roster in a member's folder; `InvalidInput` without secure sums."""
     roster = Bundle.read(bundle).roster
     if roster is None:
-        raise InvalidInput("bundle", str(bundle), "a federation's that has secure sums")
+        raise InvalidInput("bundle", str(bundle), "the bundle of a federation with secure sums")
     return roster
 
 
 def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
-    """Let a closed agent's file take part in sums with the members of another roster.
+    """Replace the accepted roster in a closed agent's file.
 
-    The roster in the folder `bundle` must have the digest that the owners of the other agents have
-    too, and this member's own key. Returns that roster.
+    The roster in the folder `bundle` must have this digest, which the other agents' owners must
+    have, too, and this member's own key. Returns that roster.
     """
     roster, own = roster_to_accept(bundle), Bundle.read(bundle)
     if digest.lower() != roster.digest.hex():
@@ -128,7 +128,7 @@ def accept_roster(path: str | Path, bundle: str | Path, digest: str) -> Roster:
         allowed = f"a roster with the key of {own.client}: this one has another key, or none"
         raise InvalidInput("roster", digest, allowed)
     if not Path(path).is_file():
-        raise InvalidInput("path", str(path), "an agent's file; it does not exist")
+        raise InvalidInput("path", str(path), "an existing agent's file")
     store = AgentStore(path, "power")
     try:
         with named_damage("agent", path):

@@ -1,7 +1,7 @@
-"""What an agent answers during a global update: samples frozen, sums, releases, a model adopted.
+"""An agent's answers in a global update: frozen samples, sums, releases, adopted model.
 
-It runs in another thread than the application's calls, and does its long work (a pass over the
-samples, the replay of samples on a new model) without the lock: the application does not wait.
+It runs in another thread than the application's calls and does its long work (a pass over the
+samples, their replay on a new model) without the lock: the application does not wait.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UpdateAnswers:
     def __init__(self, durable: DurableClient) -> None:
         self._durable = durable
         self._prepared: tuple[Client, Releases, StoredRelease] | None = None  # for a secure sum
-        self._withheld: str | None = None  # why nothing was released for the last request
+        self._withheld: str | None = None  # why the last request got no release
 
     def is_quick(self) -> bool:
         """Return whether an answer takes about a millisecond.
@@ -59,8 +59,8 @@ class UpdateAnswers:
     def freeze(self, request: SumsRequest) -> Covariance | ModelSums | None:
         """Fix which samples belong to an update, and answer.
 
-        None: this client takes no part in the update, because it is over, or samples of it were
-        forgotten, or it asks for sums at another model than the one held.
+        None: this client is left out, because the update is over, samples were forgotten, or the
+        request is for sums at another model than this client's.
         """
         durable = self._durable
         with durable.locked():
@@ -79,21 +79,21 @@ class UpdateAnswers:
                 client.freeze(request.update)
                 durable.stale = False
             answer = client.receive(request) if client.has_ready(request) else None
-        if answer is None:  # asked again after a restart, or at θ = 0: a pass, without the lock
+        if answer is None:  # repeated after a restart, or at θ = 0: a pass, without the lock
             answer = client.receive(request)
             if not self.takes_part(request.update):
                 return None  # something was forgotten meanwhile
         return answer[0] if answer else None  # type: ignore[return-value]
 
     def evaluate(self, request: Evaluate) -> Derivatives | None:
-        """Answer a round on the samples of its update; None: this client takes no part in it.
+        """Answer a round on the samples of its update; None: this client is left out.
 
         One-pass updates have no rounds: such a request gets no answer.
         """
         client = self._durable.protocol_client
         if self._durable.one_pass:
             log.warning(
-                "a round of update %d is not answered: one-pass updates have no rounds",
+                "no answer to a round of update %d: one-pass updates have no rounds",
                 request.update,
             )
             return None
@@ -117,9 +117,9 @@ class UpdateAnswers:
         """Release sums for a one-pass update: written before they are sent, and once per update.
 
         A repeated request gets the same numbers, also after a crash: the same sums with other
-        noise would be a second release. None: this client takes no part in the update, because it
-        is over or beyond the budget, samples were forgotten, or it asks for sums at another model
-        than the one held.
+        noise would be a second release. None: this client is left out, because the update is over
+        or beyond the budget, samples were forgotten, or the request is for sums at another model
+        than this client's.
         """
         durable, update = self._durable, request.update
         while True:
@@ -162,7 +162,7 @@ class UpdateAnswers:
             return BatchSums(durable.name, update, made.numbers.copy())
 
     def _may_release(self, batches: Batches, update: int) -> bool:
-        """Return whether something may be released for an update; if not, the log says why."""
+        """Return whether this client may release sums for an update; if not, log the reason."""
         client = self._durable.protocol_client
         why = batches.refusal(update)
         if why is None and update <= max(client.update, client.adopted):
@@ -172,15 +172,15 @@ class UpdateAnswers:
 
     def _withhold(self, why: str | None) -> None:
         if why is not None and why != self._withheld:
-            log.warning("nothing is released: %s", why)
+            log.warning("no release: %s", why)
         self._withheld = why
 
     def note_released(self, update: int) -> None:
-        """Take note that the coordinator has this client's release for an update.
+        """Note that the coordinator has this client's release for an update.
 
-        If the file does not know of it, the file is an old copy: any of its samples that are in no
-        batch may be in that release or in one before it. They are left out of all later ones: a
-        sample sent twice would reveal more than was agreed on.
+        If the file lacks that release, the file is an old copy: any of its samples without a batch
+        may be in that release or an earlier one. They are left out of all later ones: a sample sent
+        twice would reveal more than agreed.
         """
         durable = self._durable
         with durable.locked():
@@ -201,13 +201,13 @@ class UpdateAnswers:
             durable.releases.tell(client.batches, durable.numbers)
             durable.stale = False
         log.warning(
-            "the file is an old copy: it does not know of the release for update %d. Its samples "
-            "that were in no release are left out of all later ones",
+            "the file is an old copy: it lacks the release for update %d. Its samples without a "
+            "release are left out of all later ones",
             update,
         )
 
     def privacy(self) -> PrivacySpent | None:
-        """Return what was spent of the privacy budget; None: there is no budget."""
+        """Return the privacy budget spent; None without a budget."""
         agreement = self._durable.agreement
         privacy, plan = agreement.algorithm.privacy, agreement.setting.noise
         return self._durable.releases.spent(privacy, plan, self._withheld)
@@ -221,7 +221,7 @@ class UpdateAnswers:
             return self._durable.store.updates.sum_secret()
 
     def model_digest(self) -> bytes:
-        """Return the digest of the model that is held."""
+        """Return the digest of this client's model."""
         with self._durable.locked():
             self._durable.ready()
             return self._durable.store.updates.model_digest() or NO_MODEL
@@ -229,14 +229,14 @@ class UpdateAnswers:
     def to_release(self, update: int, digest: bytes) -> IntArray:
         """Return the numbers to be masked, with fresh noise.
 
-        `digest` identifies the model at which sums are taken: the one that is held, or `NO_MODEL`
-        after the coordinator has lost its file; then sums are taken at θ = 0.
+        `digest` identifies the model at which sums are taken: this client's, or `NO_MODEL` after
+        the coordinator has lost its file; then sums are taken at θ = 0.
 
-        The batch has all samples so far. It counts as released when `write_sum_state` says that
-        this client consented to its sum; before that it is hidden, and each attempt has another.
+        The batch has all samples so far. It counts as released once `write_sum_state` records
+        this client's consent; before that it is hidden, and each attempt has another batch.
 
         A batch with consent is in no later one, even if its update led to no model: without noise,
-        sums over two sets that share a batch could be subtracted from each other.
+        the sums over two sets that share a batch could be subtracted.
         """
         durable = self._durable
         with durable.locked():
@@ -244,7 +244,7 @@ class UpdateAnswers:
             client, released = durable.protocol_client, durable.releases
             assert client.batches is not None
             if not self._may_release(client.batches, update):
-                allowed = f"one that something may be released for ({self._withheld})"
+                allowed = f"an update with a release ({self._withheld})"
                 raise InvalidInput("update", update, allowed)
             last = released.last
             first = 0 if last is None else last.last_sequence
@@ -277,7 +277,7 @@ class UpdateAnswers:
             if state.attempt and not state.consented:
                 same = prepared is not None and prepared[0] is client
                 if prepared is None or not same or prepared[1] is not durable.releases:
-                    allowed = "a sum whose samples are all there: some were forgotten just now"
+                    allowed = "a sum without forgotten samples: some were forgotten just now"
                     raise InvalidInput("update", state.slot, allowed)
                 durable.store.updates.write_sum_state(state, prepared[2])
                 return
@@ -295,7 +295,7 @@ class UpdateAnswers:
     # -- the new model ---------------------------------------------------------------------------
 
     def adopt(self, message: NewModel) -> bool:
-        """Adopt a new model, with own later samples on top; False: it was adopted before."""
+        """Adopt a new model, with later own samples on top; False: adopted before."""
         durable = self._durable
         while True:
             with durable.locked():
@@ -311,7 +311,7 @@ class UpdateAnswers:
             if durable.agreement.minimum is not None:
                 digest = model_digest(message.update, message.model)
             model = AdoptedModel(adoption.update, last, adoption.base, digest)
-            _ = model.packed  # takes a while: not under the lock
+            _ = model.packed  # slow: not under the lock
             with durable.locked():
                 durable.ready()
                 if durable.protocol_client is not client:
@@ -334,10 +334,10 @@ class UpdateAnswers:
         snapshot = durable.snapshots.get(message.update)
         if message.covered == 0 or not len(durable.numbers):
             return 0
-        if snapshot is not None:  # also where it withdrew too late, and is in the model
+        if snapshot is not None:  # even if withdrawn too late to be left out of the model
             return snapshot.last_sequence
-        # The snapshot is lost (a power cut, an older copy of the file): take the oldest samples,
-        # as many as the message says and the file has.
+        # The snapshot is lost (a power cut, an older copy of the file): take the oldest samples, as
+        # many as the message counts and the file has.
         return int(durable.numbers.sequence[min(message.covered, len(durable.numbers)) - 1])
 
     # -- when to ask for an update ---------------------------------------------------------------

@@ -21,7 +21,7 @@ from fedglb.typing import BoolArray, FloatArray, IntArray
 
 STORED = np.dtype("<f8")  # of arms and of θ
 _SUM_SECRET = "sum_secret"  # from which the seeds of masks are derived
-_MODEL_DIGEST = "model_digest"  # of the adopted model, where there are secure sums
+_MODEL_DIGEST = "model_digest"  # of the adopted model, with secure sums
 _WHOLE = np.dtype("<i8")  # of whole numbers
 
 
@@ -29,7 +29,7 @@ _WHOLE = np.dtype("<i8")  # of whole numbers
 class Snapshot:
     """Which samples belong to an update: those up to the sequence number `last_sequence`.
 
-    `withdrawn`: some of them were forgotten since, so the agent takes no further part.
+    `withdrawn`: some of them were forgotten since, so the agent has left the update.
     """
 
     last_sequence: int
@@ -41,7 +41,7 @@ class AdoptedModel:
     """The last shared model that the agent adopted.
 
     It covers the samples up to the sequence number `last_sequence`; `base` is the client's state
-    with the model and without any own sample. `digest` is the model's, where there are secure sums.
+    with the model and without own samples. `digest` is the model's, with secure sums.
     """
 
     update: int
@@ -57,7 +57,7 @@ class AdoptedModel:
 
 @dataclass(frozen=True)
 class StoredRelease:
-    """What was released in a one-pass update: its slot is used, whatever became of the update.
+    """A release in a one-pass update: its slot is used, even if the update failed.
 
     The batch has the samples after `first_sequence`, up to `last_sequence`.
     """
@@ -67,8 +67,8 @@ class StoredRelease:
     first_sequence: int
     last_sequence: int
     theta: FloatArray  # the model at which the batch was taken
-    batch: IntArray | None  # its sums, as long as later releases need them
-    numbers: IntArray | None  # what was sent, as long as it may be requested again
+    batch: IntArray | None  # its sums, while later releases need them
+    numbers: IntArray | None  # what was sent, while it may be requested again
 
 
 class SampleNumbers:
@@ -100,7 +100,7 @@ class SampleNumbers:
         return int(self._table[1, : self._n].max(initial=0))
 
     def up_to(self, sequence: int) -> int:
-        """Return how many samples have this sequence number or a lower one."""
+        """Return the number of samples up to this sequence number."""
         return int(np.searchsorted(self.sequence, sequence, side="right"))
 
     def append(self, sequence: int, step: int) -> None:
@@ -123,7 +123,7 @@ class SampleNumbers:
 
 
 class UpdateStore:
-    """What is read from and written to an agent's file, opened by `AgentStore`, in updates."""
+    """Reads and writes the tables of updates in a file that `AgentStore` has opened."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
@@ -134,11 +134,11 @@ class UpdateStore:
         self.db.execute("INSERT INTO snapshots VALUES (?, ?, ?)", row)
 
     def release(self, release: StoredRelease, keep_batches: bool) -> None:
-        """Write what is about to be sent for an update: from here on its slot is used.
+        """Write a release before it is sent: from here on its slot is used.
 
-        It waits for the disk, also where rewards do not: after a power cut a second release with
-        other noise would tell more than the first. Without `keep_batches` earlier releases' batches
-        are deleted: nothing will need them.
+        It waits for the disk, even if rewards do not: after a power cut a second release with
+        other noise would reveal more than the first. Without `keep_batches` the batches of earlier
+        releases are deleted: nothing needs them.
         """
         with on_disk(self.db), transaction(self.db):
             self._insert_release(release, keep_batches)
@@ -157,7 +157,7 @@ class UpdateStore:
         self.db.execute("INSERT INTO releases VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def releases(self) -> dict[int, StoredRelease]:
-        """Return what was released so far, by the update."""
+        """Return the releases by update."""
         rows = self.db.execute("SELECT * FROM releases ORDER BY number")
         return {
             number: StoredRelease(
@@ -169,7 +169,7 @@ class UpdateStore:
     # -- secure sums --------------------------------------------------------------------------
 
     def sum_secret(self) -> bytes:
-        """Return the secret from which the seeds of masks follow; it is made when first needed."""
+        """Return the secret from which the seeds of masks follow; created at first use."""
         found = fact(self.db, _SUM_SECRET)
         if found is None:
             with on_disk(self.db):
@@ -184,14 +184,14 @@ class UpdateStore:
         return None if found is None else bytes(found)
 
     def sum_state(self) -> SumState:
-        """Return where the agent stands in secure sums."""
+        """Return the agent's state in secure sums."""
         row = self.db.execute(
             "SELECT slot, attempt, transcript, consented FROM secure_sum"
         ).fetchone()
         return SumState() if row is None else SumState(row[0], row[1], row[2], bool(row[3]))
 
     def write_sum_state(self, state: SumState, release: StoredRelease | None) -> None:
-        """Write where it stands; with the release that is under its masks, if there is one."""
+        """Write the state, with the masked release if there is one."""
         what: tuple[object, ...] = (None,) * 5
         if release is not None:
             assert release.batch is not None
@@ -203,9 +203,9 @@ class UpdateStore:
         self.db.execute("REPLACE INTO secure_sum VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def consent(self, state: SumState, keep_batches: bool) -> StoredRelease:
-        """Write that the sum with the masked release is consented to: its slot is used.
+        """Write the consent to the sum with the masked release: its slot is used.
 
-        It waits for the disk: after a power cut another sum of the same update would tell more.
+        It waits for the disk: after a power cut another sum of the same update would reveal more.
         """
         at, first, last, theta, batch = self.db.execute(
             "SELECT at, first_sequence, last_sequence, theta, batch FROM secure_sum"
@@ -219,7 +219,7 @@ class UpdateStore:
         return release
 
     def withdraw(self, update: int | None, batches: Mapping[int, IntArray] | None) -> None:
-        """Inside a transaction that deletes samples: withdraw from an update that has some of them.
+        """Inside a transaction that deletes samples: withdraw from an update that contains some.
 
         `batches` are the reduced batches of releases that had some of the samples.
         """
@@ -236,10 +236,10 @@ class UpdateStore:
         )
 
     def adopt(self, model: AdoptedModel, keep_batches: bool | None = None) -> None:
-        """Write the model that the agent adopts; snapshots up to its update are not needed.
+        """Write the model that the agent adopts; deletes the snapshots up to its update.
 
-        Nor are the numbers that were released for it, and without `keep_batches` their batches
-        (None: nothing is ever released).
+        Also deletes the numbers released for it and, without `keep_batches`, their batches (None:
+        nothing is ever released).
         """
         with transaction(self.db):
             if keep_batches is not None:
@@ -265,12 +265,12 @@ class UpdateStore:
 
 
 def as_bytes(numbers: FloatArray) -> bytes:
-    """Return arms or θ as they are stored."""
+    """Return arms or θ as stored bytes."""
     return numbers.astype(STORED, copy=False).tobytes()
 
 
 def as_floats(data: bytes) -> FloatArray:
-    """Return a fresh array of what `as_bytes` gave."""
+    """Return a new array from the bytes of `as_bytes`."""
     return np.frombuffer(data, STORED).astype(np.float64)
 
 

@@ -1,7 +1,7 @@
-"""How others get a coordinator's status: other threads from a board, other processes by a socket.
+"""A coordinator's status for other threads (a board) and other processes (a socket).
 
-The socket lies beside the coordinator's file. A process that connects is sent one status as JSON,
-and nothing is read from it. Only the file's owner can connect.
+The socket lies beside the coordinator's file. It sends one status as JSON to each process that
+connects, and reads nothing. Only the file's owner can connect.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ log = logging.getLogger(__name__)
 _EVERY = 1.0  # seconds between two snapshots
 _LONGEST = 100  # bytes of a path that a socket's address can hold, on every system
 _PATIENCE = 10.0  # seconds to send or to receive a status
-_CERTIFICATES_EVERY = 600.0  # seconds between two looks at the certificates' files
+_CERTIFICATES_EVERY = 600.0  # seconds between two reads of the certificates' files
 
 
 class Board:
     """Holds the newest status of a coordinator; any thread may read it.
 
-    `read_certificates` returns when each member's certificate ends (Unix times). It may take a
-    while: it is called in another thread.
+    `read_certificates` returns the expiry of each member's certificate (Unix time). It may take a
+    while, so it runs in another thread.
     """
 
     def __init__(self, read_certificates: Callable[[], Mapping[str, float]] | None = None) -> None:
@@ -46,13 +46,13 @@ class Board:
                 read_at = time.monotonic()
                 try:
                     self.certificates = await asyncio.to_thread(self._read_certificates)
-                except Exception as error:  # whatever is wrong with what is shown, updates go on
-                    log.warning("certificates cannot be read: %s", error)
+                except Exception as error:  # a fault in the display must not stop updates
+                    log.warning("cannot read the certificates: %s", error)
             if self.watched:
                 try:
                     self.latest = status()
                 except Exception:
-                    log.exception("no status can be shown")
+                    log.exception("cannot build the status")
             await asyncio.sleep(_EVERY)
 
 
@@ -65,7 +65,7 @@ def place_of(state: str | Path) -> Path:
 async def answering(
     state: str | Path, status: Callable[[], CoordinatorStatus]
 ) -> AsyncIterator[None]:
-    """Answer on the socket inside this block; without one (it is only logged) if that fails."""
+    """Answer on the socket inside this block; if there is none, only log that."""
     path = place_of(state)
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -89,7 +89,7 @@ async def answering(
 
 
 def ask(state: str | Path) -> CoordinatorStatus | None:
-    """Return the status of the coordinator with this file; None: none answers."""
+    """Return the status of the coordinator with this file; None: it does not answer."""
     with contextlib.ExitStack() as stack:
         try:
             address = stack.enter_context(_address(place_of(state)))
@@ -103,7 +103,7 @@ def ask(state: str | Path) -> CoordinatorStatus | None:
 
 
 def _bound(path: Path) -> socket.socket:
-    """Return a socket at this path, in the place of one that a killed coordinator left.
+    """Return a socket at this path, replacing one of a killed coordinator.
 
     The coordinator holds the lock of its file, so no other one uses the path.
     """
@@ -121,7 +121,7 @@ def _bound(path: Path) -> socket.socket:
 
 @contextmanager
 def _address(path: Path) -> Iterator[str]:
-    """Give an address for a path that may be longer than an address can be."""
+    """Yield an address for a path that may be too long for an address."""
     if len(os.fsencode(path)) <= _LONGEST:
         yield str(path)
         return

@@ -17,12 +17,12 @@ from fedglb.federation.names import one_line
 
 
 class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a coordinator says of itself: who it is, since when, and its last update's number.
+    """A coordinator's identity, start time and last update.
 
-    The one that knows of fewer updates stops; of two that know the same, the younger one. So a
-    second one that is started by mistake stops, and so does one that slept (a virtual machine)
-    while another took its place. Both sides come to the same result, so one of them goes on. A
-    coordinator that was killed announces nothing, and stops no other.
+    The one with fewer updates stops; with equal numbers, the younger one. So a second one that
+    was started by mistake stops, and so does one that was suspended (a virtual machine) while
+    another took its place. Both sides reach the same result, so exactly one goes on. A killed
+    coordinator announces nothing and stops no other.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, update=update)
 
     def other(self, payload: bytes) -> Announcement | None:
-        """Return another coordinator's announcement; None: it is this one's, or malformed."""
+        """Return another coordinator's announcement; None: this one's, or malformed."""
         try:
             found = msgspec.json.decode(payload, type=Announcement)
         except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -49,7 +49,7 @@ class Announcement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return None if found.id == self.id else found
 
     def yields_to(self, other: Announcement) -> bool:
-        """Return whether this one has to stop."""
+        """Return whether this coordinator has to stop."""
         ours, theirs = (
             (self.update, -self.started, self.id),
             (other.update, -other.started, other.id),

@@ -1,7 +1,7 @@
-"""What happens at a coordinator: its events, the last ones that it remembers, and alarms.
+"""Events and alarms of a coordinator.
 
-An alarm is something that an operator should look at; it stands as long as its reason does.
-docs/operate.md says for each kind what to do.
+An alarm needs the operator's attention; it lasts as long as its reason. docs/operate.md has the
+remedy for each kind.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ EventKind: TypeAlias = Literal[
     "joined",  # a client was admitted
     "left",  # a client said goodbye, or was silent for too long
     "rejected",  # a client was not admitted
-    "invalid",  # a client sent a message that cannot be right
-    "waiting",  # an update is wanted or due, and there are too few clients for one
+    "invalid",  # a client sent an invalid message
+    "waiting",  # an update is requested or due, with too few clients
     "updating",  # a global update has started
     "excluded",  # the update goes on without a client
-    "abandoned",  # the update was given up
-    "updated",  # the update has led to a model
-    "ignored",  # what a client reports of its rewards, or asks for, cannot be
-    "limited",  # a client sends more than it may, and some of it was dropped unread
+    "abandoned",  # the coordinator gave up the update
+    "updated",  # the update has produced a model
+    "ignored",  # a client's reward report or request is invalid
+    "limited",  # a client exceeds its limits: some messages were dropped
     "samples",  # a client has fewer samples than before, or suddenly many more
-    "restored",  # a client came back with an older state than it had
-    "ended",  # no further update begins: the schedule or the privacy budget has ended
-    "duplicate_coordinator",  # another coordinator of this federation is there
+    "restored",  # a client returned with an older state
+    "ended",  # the schedule or the privacy budget has ended
+    "duplicate_coordinator",  # another coordinator of this federation runs
 ]
 
 
 @dataclass(frozen=True)
 class CoordinatorEvent:
-    """Something that happened: in one word, as a sentence for a log, as data for a script."""
+    """An event: its kind, a sentence for the log, data for scripts."""
 
     kind: EventKind
     text: str
@@ -55,7 +55,7 @@ class Emit(Protocol):
 
 
 class UpdateStatus(msgspec.Struct, frozen=True):
-    """A global update that led to a model: see `UpdateFinished`."""
+    """A global update that produced a model: see `UpdateFinished`."""
 
     number: int
     at: float
@@ -70,7 +70,7 @@ class UpdateStatus(msgspec.Struct, frozen=True):
 
 
 class EventStatus(msgspec.Struct, frozen=True):
-    """Something that happened: when (a Unix time), what, in words, and about which client."""
+    """An event: Unix time, kind, text, client."""
 
     at: float
     kind: EventKind
@@ -79,14 +79,14 @@ class EventStatus(msgspec.Struct, frozen=True):
 
 
 class History:
-    """What is remembered of the past, in memory; it begins with the updates of the file."""
+    """Recent updates and events in memory; starts with the updates of the file."""
 
     def __init__(self, updates: Iterable[UpdateFinished] = ()) -> None:
         shown = (msgspec.convert(each, UpdateStatus, from_attributes=True) for each in updates)
         self.updates: deque[UpdateStatus] = deque(shown, maxlen=MOST_UPDATES)
         self.events: deque[EventStatus] = deque(maxlen=MOST_EVENTS)
         self.counts: Counter[str] = Counter()
-        #: The newest event of each kind about each client (None: about none).
+        #: The newest event of each kind about each client (None: without a client).
         self.latest: dict[tuple[str, str | None], EventStatus] = {}
 
     def add(self, event: CoordinatorEvent, at: float) -> None:
@@ -103,12 +103,12 @@ class History:
 # -- alarms --------------------------------------------------------------------------------------
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
-#: For how many seconds an event of each kind is an alarm, unless something ends it first.
+#: Seconds for which an event of each kind is an alarm, unless something ends it first.
 _STANDING: dict[str, float] = {
     "rejected": _HOUR,  # until the client is admitted
     "invalid": _HOUR,
     "ignored": _HOUR,
-    "abandoned": _DAY,  # until an update leads to a model
+    "abandoned": _DAY,  # until an update succeeds
     "waiting": 5 * _MINUTE,  # repeated while it lasts
     "limited": _HOUR,
     "samples": _DAY,
@@ -124,14 +124,14 @@ AlarmKind: TypeAlias = (
         "stopped",  # the coordinator does not run
         "disconnected",  # it has no connection to the NATS server
         "left_out",  # a client was left out of several of the last updates
-        "certificate",  # a certificate ends soon, or has ended
-        "no_updates",  # clients are present, and there was no update for a day
+        "certificate",  # a certificate expires soon, or has expired
+        "no_updates",  # no update for a day, though clients are present
     ]
 )
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Something to look at: what, in words, since when (a Unix time), about which client."""
+    """An alarm: kind, text, start (Unix time), client."""
 
     kind: AlarmKind
     text: str
@@ -140,7 +140,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 def times_left_out(updates: Sequence[UpdateStatus]) -> Counter[str]:
-    """Return of how many of the last ten updates each client was left out."""
+    """Return how many of the last ten updates left each client out."""
     last = list(updates)[-_LAST:]
     return Counter(client for update in last for client in update.left_out)
 
@@ -155,9 +155,9 @@ def alarms_of(
     present: int,
     scheduled: bool = False,
 ) -> tuple[Alarm, ...]:
-    """Return the alarms that stand now.
+    """Return the current alarms.
 
-    `started` None: the coordinator does not run; `lost` is since when it has no connection. On a
+    `started` None: the coordinator does not run; `lost`: when it lost its connection. On a
     schedule (`scheduled`) updates may be days apart.
     """
     out: list[Alarm] = []
@@ -183,7 +183,7 @@ def _of_certificates(certificates: Mapping[str, float], now: float) -> Iterable[
     for name, ends in sorted(certificates.items(), key=lambda item: item[1]):
         if ends - now < _ENDS_SOON:
             when = time.strftime("%Y-%m-%d", time.gmtime(ends))
-            text = f"the certificate of {name} {'has ended' if ends < now else 'ends'} on {when}"
+            text = f"{name}'s certificate {'expired' if ends < now else 'expires'} on {when}"
             yield Alarm("certificate", text, max(0.0, ends - _ENDS_SOON), name)
 
 
@@ -200,6 +200,6 @@ def _of_updates(updates: Sequence[UpdateStatus]) -> Iterable[Alarm]:
             last = next(u for u in reversed(updates) if client in u.left_out)
             text = (
                 f"{client} was left out of {times} of the last {min(len(updates), _LAST)} "
-                f"updates, the last time because: {last.left_out[client]}"
+                f"updates; the last reason: {last.left_out[client]}"
             )
             yield Alarm("left_out", text, last.at, client)

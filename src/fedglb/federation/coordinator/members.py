@@ -1,4 +1,4 @@
-"""The sessions of a federation's clients: which are admitted, why others are not, who is slow."""
+"""The sessions of a federation's clients: which are admitted, rejected or slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedglb.federation.coordinator.store import MemberRecord
 from fedglb.federation.wire.messages import Hello
 
 _ENDED = 64  # ended sessions that are remembered per client
-_LONGEST = 3600.0  # seconds that a client is not asked, at most
+_LONGEST = 3600.0  # maximum seconds for which a client is not asked
 
 
 @dataclass
@@ -28,8 +28,8 @@ class Members:
 
     An agent that restarts with the same file replaces its earlier session at once, and that
     session cannot come back. An agent with another file under the same certificate has to wait
-    until the first has been silent for `absent_after` seconds: a copied certificate does
-    not push its owner out.
+    until the first has been silent for `absent_after` seconds: the holder of a copied
+    certificate cannot push its owner out.
     """
 
     def __init__(self, agreement: Agreement, absent_after: float) -> None:
@@ -52,25 +52,25 @@ class Members:
             return f"{client} does not agree with the federation: {'; '.join(differences)}"
         most = self._agreement.max_clients
         if client not in records and len(records) >= most:
-            return f"{client} would be one client too many: max_clients is {most}"
+            return f"too many clients with {client}: max_clients is {most}"
         if self.has_ended(client, session):
-            return f"another agent with the file of this one has taken the place of {client}"
+            return f"another agent with a copy of {client}'s file has replaced this one"
         current = self._sessions.get(client)
         if current is None or current.id == session or current.instance == hello.instance:
             return None
         if now - current.last_seen <= self._absent_after:
-            return f"an agent with another file already uses the certificate of {client}"
+            return f"an agent with another file already uses {client}'s certificate"
         return None
 
     def admit(self, client: str, session: str, instance: str, now: float) -> None:
-        """Make this the client's session; the one before it ends for good."""
+        """Make this the client's session; its earlier one ends for good."""
         if self._latest.get(client, session) != session:
             self.end(client)
         self._sessions[client] = MemberSession(session, instance, now)
         self._latest[client] = session
 
     def drop(self, client: str) -> None:
-        """Count a client as absent; its session may come back until there is another."""
+        """Count a client as absent; its session may come back until it has another one."""
         self._sessions.pop(client, None)
 
     def end(self, client: str) -> None:
@@ -80,7 +80,7 @@ class Members:
             self._ended.setdefault(client, deque(maxlen=_ENDED)).append(self._latest.pop(client))
 
     def touch_all(self, now: float) -> None:
-        """Restart the absence clock of all: the silence was not theirs."""
+        """Restart the absence clock of all clients: they did not cause the silence."""
         for session in self._sessions.values():
             session.last_seen = now
 
@@ -101,7 +101,7 @@ class Members:
         return self._sessions[client].id if client in self._sessions else ""
 
     def silence(self, client: str, now: float) -> float | None:
-        """Return for how many seconds a client has sent nothing; None: it has no session."""
+        """Return the seconds since a client's last message; None without a session."""
         return now - self._sessions[client].last_seen if client in self._sessions else None
 
     def silent(self, now: float) -> list[str]:
@@ -116,12 +116,12 @@ class Members:
 
 
 class Stragglers:
-    """The clients that are present but did not answer, since their last update in full.
+    """Clients that are present but do not answer.
 
     After one update without an answer a client is asked after the others. After m > 1 in a row it
-    is not asked at all for 2^m time limits, an hour at most. Once it is asked, it has the whole
-    time limit: one that is slow now and then is not shut out for good. After one update that it
-    took part in to the end, all is forgotten.
+    is not asked for 2^m time limits, up to an hour. When asked, it has the whole time limit: a
+    client that is slow now and then is not shut out for good. Taking part in one update to the
+    end resets the count.
     """
 
     def __init__(self) -> None:
@@ -136,11 +136,11 @@ class Stragglers:
         self._misses.pop(client, None)
 
     def count(self, client: str) -> int:
-        """Return how many updates in a row it did not answer."""
+        """Return the number of updates in a row without its answer."""
         return self._misses[client][0] if client in self._misses else 0
 
     def pause(self, client: str, time_limit: float, now: float) -> float:
-        """Return for how many seconds more it is not asked."""
+        """Return the seconds until it is asked again."""
         count, at = self._misses.get(client, (0, 0.0))
         if count < 2:
             return 0.0

@@ -1,4 +1,4 @@
-"""How much a client may send: token buckets, looked at before a message is decoded."""
+"""Rate limits for clients: token buckets, checked before a message is decoded."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _BUCKETS = {
     "SumReady": "answer", "MaskedSum": "answer", "Consent": "answer",
 }  # fmt: skip
 _BYTES = "bytes"
-#: A client floods if more of it is dropped: per second, where each message counts as one and one
-#: more for every 8 KiB. It costs less than a few per cent of a core up to there.
+#: A client floods if more is dropped per second, where each message counts as one and one more for
+#: every 8 KiB. Dropping up to that costs less than a few per cent of a core.
 _FLOOD, _PIECE, _WINDOW = 800.0, 8192, 0.25
 
 
@@ -28,24 +28,24 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """What each client may send, by kind of message; more is dropped unread.
+    """The rate limits by kind of message; messages above them are dropped unread.
 
-    An agent says one heartbeat every two seconds, one hello per connection and a few requests per
-    update: these defaults leave it a hundredfold.
+    An agent sends one heartbeat every two seconds, one hello per connection and a few requests per
+    update: these defaults are a hundred times higher.
     """
 
     hello: Rate = Rate(20.0, burst=100)
     heartbeat: Rate = Rate(20.0, burst=200)
     sync_request: Rate = Rate(20.0, burst=100)
-    answer: Rate = Rate(1.0, burst=100)  # and one for every request that is sent
-    others: Rate = Rate(10.0, burst=100)  # also payloads that are no message
-    #: Of all messages together, and the answer's size for every request that is sent.
+    answer: Rate = Rate(1.0, burst=100)  # plus one per request sent
+    others: Rate = Rate(10.0, burst=100)  # also payloads that are not messages
+    #: Bytes of all messages together, plus the answer's size per request sent.
     bytes: Rate = Rate(1024.0 * 1024.0, burst=4 * 1024 * 1024)
 
 
 @dataclass
 class _Bucket:
-    """How many tokens a bucket has, and when that was so."""
+    """A bucket's tokens, and the time of that count."""
 
     rate: Rate
     tokens: float
@@ -54,7 +54,7 @@ class _Bucket:
     def refill(self, now: float) -> None:
         if now > self.at:
             added = (now - self.at) * self.rate.per_second
-            # what was granted above the burst stays
+            # grants above the burst stay
             self.tokens = max(self.tokens, min(float(self.rate.burst), self.tokens + added))
             self.at = now
 
@@ -67,13 +67,13 @@ class _Bucket:
 
     def grant(self, amount: float, now: float) -> None:
         self.refill(now)
-        # not without end: requests to a client that is silent are repeated
+        # bounded: requests to a silent client are repeated
         self.tokens = min(self.tokens + amount, self.rate.burst + 4.0 * amount)
 
 
 @dataclass
 class _Client:
-    """One client's buckets, and what was dropped of it since the last report."""
+    """One client's buckets, and its dropped messages since the last report."""
 
     buckets: dict[str, _Bucket] = field(default_factory=dict)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -81,21 +81,21 @@ class _Client:
 
 
 class RateLimiter:
-    """Decides which payloads are read at all; the largest answer has `answer_size` bytes."""
+    """Decides which payloads are read; the largest answer has `answer_size` bytes."""
 
     def __init__(self, rates: Rates, answer_size: int) -> None:
         self._rates, self._answer_size = rates, answer_size
         self._clients: defaultdict[str, _Client] = defaultdict(_Client)
         self._unreported: set[str] = set()
-        self._recent: Counter[str] = Counter()  # dropped since `_since`, by what it costs
+        self._recent: Counter[str] = Counter()  # cost of messages dropped since `_since`
         self._since = 0.0
-        #: How many messages were dropped, per client, since the coordinator started.
+        #: Number of dropped messages per client since the coordinator started.
         self.dropped: Counter[str] = Counter()
 
     def admits(self, client: str, payload: bytes, now: float) -> bool:
-        """Return whether to read this payload; if not, it is counted.
+        """Return whether to read this payload; if not, count it.
 
-        It is called for every payload, when it arrives, and costs some microseconds.
+        Called for every payload on arrival; costs some microseconds.
         """
         size = len(payload)
         if not self._take(client, _BYTES, size, size, now):
@@ -109,19 +109,19 @@ class RateLimiter:
         return taken
 
     def grant(self, client: str, now: float) -> None:
-        """Allow one more answer: the client is sent a request."""
+        """Allow one more answer, for a request sent to the client."""
         self._bucket(client, "answer", now).grant(1, now)
         self._bucket(client, _BYTES, now).grant(self._answer_size, now)
 
     def count(self, client: str, why: str, size: int = 0) -> None:
-        """Count a message of this size that was dropped."""
+        """Count a dropped message of this size."""
         self._recent[client] += 1 + size // _PIECE
         self._clients[client].dropped[why] += 1
         self.dropped[client] += 1
         self._unreported.add(client)
 
     def floods(self, now: float) -> list[str]:
-        """Return the clients that send so much that even dropping it costs too much."""
+        """Return the clients whose messages are too many even to drop them."""
         elapsed = now - self._since
         if elapsed < _WINDOW:
             return []

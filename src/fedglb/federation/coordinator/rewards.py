@@ -1,4 +1,4 @@
-"""What agents that agreed to it report of their rewards, as far as it can be right."""
+"""Agents' reports of their rewards, checked for plausibility."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FAR = 1e15  # of a reward without a bound
 
 
 class RewardStatus(msgspec.Struct, frozen=True):
-    """An agent's report: of all rewards since its process started, and of the newest of them."""
+    """An agent's report: all rewards since its process started, and the newest ones."""
 
     count: int
     total: float
@@ -25,8 +25,7 @@ class RewardStatus(msgspec.Struct, frozen=True):
 class ReportedRewards:
     """The newest report of each client; `rewards` are the smallest and the largest reward.
 
-    A client may claim what it likes within these bounds; the reports are shown, and nothing else
-    depends on them.
+    The numbers within these bounds cannot be verified; the reports are only shown.
     """
 
     def __init__(self, rewards: tuple[float, float]) -> None:
@@ -39,9 +38,9 @@ class ReportedRewards:
         return self._newest[client][1] if client in self._newest else None
 
     def objection(self, client: str, session: str, numbers: FloatArray) -> str | None:
-        """Take a report in, or return why it cannot be right."""
+        """Store a report, or return why it is invalid."""
         if len(numbers) != 4:
-            return f"{len(numbers)} numbers in place of four"
+            return f"{len(numbers)} numbers instead of four"
         values = [float(v) for v in numbers]
         if not all(map(math.isfinite, values)):
             return "numbers that are not finite"
@@ -53,7 +52,7 @@ class ReportedRewards:
         for some, their_sum in ((count, total), (recent_count, recent_total)):
             slack = _SLACK * (1.0 + some * max(abs(self._low), abs(self._high)))
             if not some * self._low - slack <= their_sum <= some * self._high + slack:
-                return f"{some:.0f} rewards whose sum is {their_sum:g}"
+                return f"{some:.0f} rewards with the sum {their_sum:g}"
         before = self._newest.get(client)
         if before is not None and before[0] == session and count < before[1].count:
             return f"{count:.0f} rewards after {before[1].count}"

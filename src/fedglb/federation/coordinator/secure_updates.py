@@ -1,6 +1,6 @@
-"""Global updates whose sums are secure ones: called for, agreed to, opened.
+"""Global updates with secure sums.
 
-If a member's key or model may be outdated, the sum is offered first, to learn who is ready.
+If a member's key or model may be outdated, the sum is offered first, to find the ready members.
 Otherwise the call is the first message, which saves a round trip.
 
 Until all members of a set have sent their masked numbers, missing members are left out and the
@@ -39,9 +39,9 @@ from fedglb.protocol.messages import MaskedSum, Message
 
 
 class SecureUpdateDriver(UpdateDriver):
-    """An `UpdateDriver` that gets sums over all clients of a set, and nothing of a single one.
+    """An `UpdateDriver` that gets sums over a set of clients, and no client's own numbers.
 
-    An update needs at least as many clients as the `rules` of the sums demand.
+    An update needs at least the `rules`' minimum number of clients.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class SecureUpdateDriver(UpdateDriver):
         self.rules = rules
         self.sums: SumAttempts | None = None  # of the update in progress
         self._keys: dict[str, SignedKey] = {}  # of each member's newest session
-        self._sent_keys: dict[str, dict[str, bytes]] = {}  # by member: the keys that it was sent
+        self._sent_keys: dict[str, dict[str, bytes]] = {}  # by member: the keys sent to it
         self._stage: tuple[object, ...] = ()
-        self._model = 0  # the update whose model the sums are taken at
+        self._model = 0  # the update of the model at which sums are taken
 
     def missing(self) -> list[str]:
-        """Return the clients whose answer the sum in progress waits for."""
+        """Return the clients whose answers the sum in progress waits for."""
         return [] if self.sums is None else self.sums.missing()
 
     # -- keys ------------------------------------------------------------------------------------
@@ -79,13 +79,13 @@ class SecureUpdateDriver(UpdateDriver):
             return []
         verify(self.rules.federation, self.rules.roster, key)
         self._keys[client] = key
-        self._sent_keys.pop(client, None)  # a new process: it has no keys of others
+        self._sent_keys.pop(client, None)  # a new process lacks the others' keys
         if self.sums is not None and self.sums.is_stale(key):
             return self._call(now)
         return self._go_on(now)
 
     def _is_current(self, client: str) -> bool:
-        """Return whether a member's key is known, and it was sent the newest model."""
+        """Return whether a member's key is known and the newest model was sent to it."""
         record = self.records[client]
         return client in self._keys and record.model == self.coordinator.finished
 
@@ -94,7 +94,7 @@ class SecureUpdateDriver(UpdateDriver):
     def receive_sum(
         self, client: str, message: SumReady | MaskedSum | Consent, now: float
     ) -> list[Addressed]:
-        """Take what a member says about a sum; stale messages are ignored."""
+        """Handle a member's message about a sum; ignore stale ones."""
         sums = self.sums
         if sums is None or message.update != sums.slot:
             return []
@@ -122,7 +122,7 @@ class SecureUpdateDriver(UpdateDriver):
         if self.sums is None:
             return super().exclude(leaving, why, now)
         if self.sums.phase in ("all here", "done"):
-            return []  # they may come back, and agree
+            return []  # they may come back and agree
         out = super().exclude(leaving, why, now)
         if self.sums is not None:
             self.sums.drop(leaving)
@@ -130,7 +130,7 @@ class SecureUpdateDriver(UpdateDriver):
         return out
 
     def withdraw(self, client: str, now: float) -> list[Addressed]:
-        """Go on without a client; where its numbers are in the sum there is no sum without it."""
+        """Go on without a client; if its numbers are in the sum, the update is lost."""
         sums = self.sums
         if sums is not None and sums.phase == "all here" and client in sums.missing():
             return self._lose(f"{client} withdrew, and its numbers are in the sum", now)
@@ -145,7 +145,7 @@ class SecureUpdateDriver(UpdateDriver):
         return super()._give_up_on(missing, within, now)
 
     def _requests(self) -> list[Addressed]:
-        """Return what was asked and not answered, with all keys."""
+        """Return the unanswered requests, with all keys."""
         return self._say(self.missing(), again=True)
 
     # -- from stage to stage ---------------------------------------------------------------------
@@ -159,7 +159,7 @@ class SecureUpdateDriver(UpdateDriver):
     def _run(
         self, action: Callable[[], list[Message]], now: float, checked: bool = False
     ) -> list[Addressed]:
-        """Do as the base does; ask for the sum of an update that has begun."""
+        """Do as the base does; request the sum of an update that has begun."""
         messages = super()._run(action, now, checked)
         update = self.coordinator.update
         if update is None:
@@ -174,12 +174,12 @@ class SecureUpdateDriver(UpdateDriver):
         self._model = update.base
         if not all(self._is_current(client) for client in asked):
             return self._enter(now)
-        for client in asked:  # the call, too, notices who is not there after all
+        for client in asked:  # the call, too, finds absent members
             self.sums.note_ready(client)
         return self._call(now)
 
     def _go_on(self, now: float) -> list[Addressed]:
-        """Do what follows from the last answer."""
+        """Start the stage that follows the last answer."""
         sums = self.sums
         if sums is None:
             return []
@@ -194,7 +194,7 @@ class SecureUpdateDriver(UpdateDriver):
         return []
 
     def _call(self, now: float) -> list[Addressed]:
-        """Begin the next attempt, with all that are ready and whose keys are known."""
+        """Begin the next attempt, with all ready members whose keys are known."""
         sums = self.sums
         assert sums is not None
         unknown = [name for name in sums.ready if name not in self._keys]
@@ -214,12 +214,12 @@ class SecureUpdateDriver(UpdateDriver):
         return self._say(sums.missing())
 
     def _open(self, sums: SumAttempts, now: float) -> list[Addressed]:
-        """Take the sum into the model, unless a member sent bad data."""
+        """Add the sum to the model, unless a member sent bad data."""
         clients, numbers = len(sums.members), sums.total()
         try:
             check_sum(numbers, self.coordinator.setting, clients, self.policy.max_samples)
         except InvalidInput as error:
-            return self._lose(f"the sum over {clients} clients is not used: {error}", now)
+            return self._lose(f"invalid sum over {clients} clients: {error}", now)
         return self._run(lambda: self.coordinator.accept_total(clients, numbers), now)
 
     def _lose(self, why: str, now: float) -> list[Addressed]:
@@ -233,10 +233,10 @@ class SecureUpdateDriver(UpdateDriver):
 
         return self._run(action, now)
 
-    # -- what is said ----------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------
 
     def _say(self, clients: Iterable[str], again: bool = False) -> list[Addressed]:
-        """Return the requests that these clients have to answer in this stage."""
+        """Return the requests of this stage to these clients."""
         sums, out = self.sums, list[Addressed]()
         assert sums is not None
         message: Downward
@@ -259,7 +259,7 @@ class SecureUpdateDriver(UpdateDriver):
     def _lacking(
         self, client: str, sums: SumAttempts, again: bool
     ) -> list[tuple[str, int, str, bytes, bytes]]:
-        """Return the keys of the set that a member was not sent yet; all of them if `again`."""
+        """Return the set's keys that a member lacks; all of them if `again`."""
         sent = self._sent_keys.setdefault(client, {})
         if again:
             sent.clear()

@@ -1,4 +1,4 @@
-"""The coordinator as a service: a `CoordinatorSession` whose messages NATS carries."""
+"""The coordinator as a service: a `CoordinatorSession` over NATS."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from fedglb.federation.sqlite import named_damage, remedy
 
 log = logging.getLogger(__name__)
 _TICK = 0.05  # seconds
-_ANNOUNCE = 1.0  # seconds between two words to other coordinators
-_MUTE = 10.0  # seconds without listening to a client that floods
-_HEAR_ALL = 0.5  # seconds in between in which all are listened to
-_MANY = 2000  # clients, above which there is no subscription for each
-_LISTEN = 0.3  # seconds on a new connection in which another coordinator can be noticed
+_ANNOUNCE = 1.0  # seconds between two announcements to other coordinators
+_MUTE = 10.0  # seconds for which a flooding client is muted
+_HEAR_ALL = 0.5  # seconds in between with a subscription to all
+_MANY = 2000  # with more clients there is no subscription per client
+_LISTEN = 0.3  # seconds to notice another coordinator after connecting
 _MAX_MESSAGES, _MAX_BYTES = 64, 32 * 1024 * 1024  # waiting, per client
 
 
 class Inbox:
     """Received messages in the order of their arrival, up to a number and a size per client.
 
-    A message over the limit is dropped: if it was needed, its client is asked again.
+    A message over the limit is dropped: if it was needed, the request is sent again.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class Service:
         self._own, self._both = Announcement.new(), present(bundle.federation)
         self._listens_until: float | None = None  # None: it speaks to clients
         self._superseded: Superseded | None = None
-        self._muted: dict[str, float] = {}  # who floods, and until when it is not listened to
+        self._muted: dict[str, float] = {}  # flooding clients, and when their muting ends
         self._hears_all_until = 0.0
         self._seen: set[str] = set()
 
@@ -141,7 +141,7 @@ class Service:
             raise
 
     def status(self) -> CoordinatorStatus:
-        """Return how the coordinator is doing."""
+        """Return the coordinator's status."""
         connected = self._is_connected()
         if connected:
             self._connected_at = time.time()
@@ -184,10 +184,10 @@ class Service:
                 )
 
     async def _mute_floods(self, now: float) -> None:
-        """Do not listen to clients that flood: then the server drops it, and it costs nothing here.
+        """Mute flooding clients: the server drops their messages, at no cost here.
 
-        Instead of to all clients it listens to each that it knows, but for these. A client that
-        is new is heard when that ends, after ten seconds: then all are listened to for a while.
+        Subscribes to each known client except these, instead of to all clients. A new client is
+        heard when that ends, after ten seconds: then all clients are heard for a while.
         """
         if now < self._hears_all_until:
             return
@@ -197,7 +197,7 @@ class Service:
                 self._muted[client] = now + _MUTE
                 await self._publish(self.session.mute(client, _MUTE, now))
         if any(until <= now for until in self._muted.values()):
-            self._muted = {}  # all at once: clients that are new must be heard now and then
+            self._muted = {}  # all at once: new clients must be heard now and then
             self._hears_all_until = now + _HEAR_ALL
         if set(self._muted) != before:
             federation = self._bundle.federation
@@ -206,7 +206,7 @@ class Service:
             await self._connection.listen([*(up(federation, c) for c in heard), self._both])
 
     async def _announce(self) -> None:
-        """Tell other coordinators that this one is there."""
+        """Announce this coordinator to others."""
         own = self._own.at(self.session.coordinator.started)
         await self._connection.publish(self._both, msgspec.json.encode(own))
 
@@ -216,19 +216,19 @@ class Service:
             return
         if self._own.at(self.session.coordinator.started).yields_to(other):
             self._superseded = Superseded(
-                f"another coordinator of {self._bundle.federation} is there ({other}), "
-                "and this one stops: it is the younger one, or knows of fewer updates. If this "
-                "one is to stay, stop the other first"
+                f"another coordinator of {self._bundle.federation} runs ({other}), and "
+                "this one stops: it is younger, or has fewer updates. To keep this one, stop "
+                "the other first"
             )
         elif self.session.note_duplicate(str(other), time.monotonic()):
-            await self._announce()  # at once, so that it stops before it says anything
+            await self._announce()  # so that the other one stops before it sends anything
 
     async def _handle(self, action: Callable[[], Sequence[Outgoing]], cause: str) -> None:
         try:
             outgoing = action()
-        except sqlite3.Error:  # what is not written must not be sent: stop, to be started again
+        except sqlite3.Error:  # unwritten state must not be sent: stop, for a restart
             raise
-        except Exception:  # whatever a client sent, the service goes on for the others
+        except Exception:  # one client's message must not stop the service
             log.exception("could not handle %s", cause)
             return
         await self._publish(outgoing)
@@ -248,21 +248,21 @@ def serve(
 ) -> None:
     """Run a coordinator until SIGINT or SIGTERM; `state` is its file.
 
-    How it is doing is said on a socket beside that file, and shown on `board`.
+    Its status is served on a socket beside that file, and shown on `board`.
     """
-    if bundle.client != COORDINATOR:  # before there is a file
+    if bundle.client != COORDINATOR:  # before a file is created
         raise InvalidInput("bundle", bundle.client, "the coordinator's bundle")
     store = CoordinatorStore(state, bundle.agreement)
     try:
         with named_damage("coordinator", state):
             service = Service(bundle, store, policy, on_event, after, board)
-        gc.freeze()  # libraries and compiled code stay: no collection need look at them again
+        gc.freeze()  # exempts libraries and compiled code from garbage collection
         asyncio.run(_until_signal(service, state))
     except (sqlite3.Error, BaseExceptionGroup) as error:
-        # of a group of tasks, the first that failed has the reason
+        # the first failed task of a group has the reason
         first = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error
         if isinstance(first, sqlite3.Error):
-            text = f"{state} cannot be written ({first}): {remedy('coordinator', first)}"
+            text = f"cannot write {state} ({first}): {remedy('coordinator', first)}"
             raise Unavailable(text) from first
         raise first from None
     finally:
@@ -272,7 +272,7 @@ def serve(
 async def _until_signal(service: Service, state: str | Path) -> None:
     task, loop = asyncio.ensure_future(service.run()), asyncio.get_running_loop()
     for sign in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it without this
+        with contextlib.suppress(NotImplementedError):  # Windows, where Ctrl-C works without it
             loop.add_signal_handler(sign, task.cancel)
     async with answering(state, service.status):
         with contextlib.suppress(asyncio.CancelledError):

@@ -1,6 +1,6 @@
-"""The coordinator's side of the conversation: who takes part, who is rejected and why.
+"""The coordinator's side of the conversation with clients: admission, updates, rejections.
 
-It does no input or output except for its file: it is given payloads and the time, and returns
+Apart from its file it does no input or output: it takes payloads and the time, and returns
 payloads.
 """
 
@@ -62,17 +62,17 @@ log = logging.getLogger(__name__)
 #: A client, and the payload for it.
 Outgoing: TypeAlias = tuple[str, bytes]
 _QUIET = 10.0  # seconds between two events of one kind about one client
-_REPORT = 60.0  # seconds between two events about what was dropped of one client
-_PENALTY = 60.0  # seconds without updates on request for a client that sent something invalid
-_LATE = 2.0  # seconds after which a tick is late: then it was the coordinator that stood still
+_REPORT = 60.0  # seconds between two events about one client's dropped messages
+_PENALTY = 60.0  # seconds without requests for a client after an invalid message
+_LATE = 2.0  # seconds after which a tick is late, because the coordinator was suspended
 
 
 class CoordinatorSession:
-    """Talks with all clients, and passes what belongs to global updates to its `UpdateDriver`.
+    """Handles all clients' messages; passes those of global updates to its `UpdateDriver`.
 
     `after` is the number of the last update if the coordinator's file was lost: agents hold its
     model, and accept only models of later updates. `wall` is the clock of scheduled updates (Unix
-    time), `rules` what was agreed on about secure sums (None: sums are not secure ones).
+    time), `rules` the agreed rules of secure sums (None: no secure sums).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CoordinatorSession:
             self.driver = self._secure = SecureUpdateDriver(
                 agreement, store, policy, self._emit, after, rules=rules
             )
-            self.policy = self.driver.policy  # a set has a least size
+            self.policy = self.driver.policy  # a secure sum has a minimum
         self.coordinator = self.driver.coordinator  # the protocol's state
         self.traffic, self.records = self.driver.traffic, self.driver.records
         self.members = Members(agreement, policy.absent_after)
@@ -104,9 +104,9 @@ class CoordinatorSession:
         self._started: float | None = None
         self._ticked: float | None = None
         self._emitted: dict[tuple[str, EventKind], float] = {}
-        self._barred_at: dict[str, float] = {}  # of who may not ask for updates for a while
-        self._claims: dict[str, int] = {}  # the updates whose models rejected clients hold
-        self._held: dict[str, int] = {}  # the newest model that each client said it holds
+        self._barred_at: dict[str, float] = {}  # clients whose requests are ignored for a while
+        self._claims: dict[str, int] = {}  # the updates of rejected clients' models
+        self._held: dict[str, int] = {}  # each client's model, by its own account
         covered = self.coordinator.covered
         self._samples = {str(client): part.samples for client, part in covered.items()}
         self._now = 0.0  # of the last input
@@ -118,10 +118,10 @@ class CoordinatorSession:
     # -- input -----------------------------------------------------------------------------------
 
     def start(self, now: float) -> list[Outgoing]:
-        """Ask all clients that were ever admitted for a hello; to be called on every connection.
+        """Ask all clients ever admitted for a hello; call it after every connection.
 
-        Without it, the coordinator would have to wait for their heartbeats. While there was no
-        connection no message could arrive, so all deadlines are reset.
+        Without it, the coordinator would wait for their heartbeats. Without a connection no message
+        could arrive, so all deadlines are reset.
         """
         self._started = self._now = now
         self._reset_deadlines(now)
@@ -141,20 +141,20 @@ class CoordinatorSession:
             return self._handle_hello(client, session, message, now)
         if not self.members.touch(client, session, now):
             if self.members.has_ended(client, session):
-                return self._reject(client, session, "another agent has taken its place", now)
+                return self._reject(client, session, "another agent has replaced it", now)
             if isinstance(message, Goodbye):
                 return []
             return [self._encode(client, HelloRequest(), session)]
         return self._handle_member(client, message, now)
 
     def tick(self, now: float) -> list[Outgoing]:
-        """Do what is due: drop silent clients, restart an interrupted update, resend requests."""
+        """Do pending work: drop silent clients, restart an interrupted update, resend requests."""
         if self._ticked is not None and now - self._ticked > _LATE:
             self._reset_deadlines(now)
         self._ticked = self._now = now
         for client, dropped in self.gate.reports(now, _REPORT):
             count, kinds = sum(dropped.values()), ", ".join(sorted(dropped))
-            text = f"{client} sends too much: {count} messages were dropped unread ({kinds})"
+            text = f"{client} exceeds its rate limit: dropped {count} messages ({kinds})"
             self._emit("limited", text, client=client, dropped=dropped)
         out: list[Outgoing] = []
         for client in self.members.silent(now):
@@ -166,7 +166,7 @@ class CoordinatorSession:
         return out + self._deliver(self.driver.tick(now))
 
     def _handle_schedule(self, now: float) -> list[Outgoing]:
-        """Begin the update that is due, if enough clients are there; else it waits for them."""
+        """Begin a due update, once enough clients are present."""
         if not self.agreement.times or not self.driver.idle:
             return []
         if (why := self.driver.ended) is not None:
@@ -179,13 +179,13 @@ class CoordinatorSession:
         if not time or not present or not self.driver.may_start(now):
             return []
         if present < quorum:
-            text = f"an update is due; {present} are present, the quorum is {quorum}"
+            text = f"an update is due; {present} present, the quorum is {quorum}"
             self._emit_rarely("waiting", COORDINATOR, text, now)
             return []
         return self._deliver(self.driver.begin_scheduled(time, now))
 
     def _handle_waiting(self, now: float) -> list[Outgoing]:
-        """Handle the request that came too soon after the update before it."""
+        """Handle a request that came too soon after the last update."""
         request = self._waiting
         if request is None or not self.driver.may_start(now):
             return []
@@ -194,18 +194,18 @@ class CoordinatorSession:
         return self._handle_request(*request, now) if stands else []
 
     def mute(self, client: str, seconds: float, now: float) -> list[Outgoing]:
-        """Go on without a client that floods: it is not listened to for a while."""
+        """Go on without a flooding client: it is muted for a while."""
         if client not in self.members:
             return []
-        return self._leave(client, f"it floods, and is not listened to for {seconds:g} s", now)
+        return self._leave(client, f"it floods, and is muted for {seconds:g} s", now)
 
     def note_duplicate(self, who: str, now: float) -> bool:
-        """Report another coordinator, which has to stop; return whether it is a first word."""
-        text = f"another coordinator of this federation is there, and has to stop: {who}"
+        """Report another coordinator, which has to stop; return whether it is new."""
+        text = f"another coordinator of this federation runs, and has to stop: {who}"
         return self._emit_rarely("duplicate_coordinator", COORDINATOR, text, now)
 
     def last_seen(self, client: str, now: float) -> float | None:
-        """Return when a client was last heard of, a Unix time, if that is known."""
+        """Return the Unix time of a client's last message, if known."""
         silence = self.members.silence(client, now)
         return self.records[client].seen if silence is None else time.time() - silence
 
@@ -225,7 +225,7 @@ class CoordinatorSession:
     def _handle_hello(self, client: str, session: str, hello: Hello, now: float) -> list[Outgoing]:
         reason = self.members.rejection_reason(client, session, hello, self.records, now)
         if self._secure is not None and client not in self._secure.rules.roster.keys:
-            reason = f"{client} is not in the roster, on which the members have agreed"
+            reason = f"{client} is not in the agreed roster"
         if reason is None:
             reason = self._unknown_model(client, hello.update)
         if reason is not None:
@@ -247,7 +247,7 @@ class CoordinatorSession:
         if client not in self.members:
             self._emit("joined", f"{client} has joined ({hello.software})", client=client)
         record.present = True
-        if new or record != before:  # a write waits for the disk: not for every hello
+        if new or record != before:  # writes wait for the disk, so not for every hello
             self._store.write_member(client, record)
         self.members.admit(client, session, hello.instance, now)
         self.coordinator.join(client)
@@ -259,43 +259,43 @@ class CoordinatorSession:
     def _unknown_model(self, client: str, update: int) -> str | None:
         """Return why a client that holds this model is not admitted, or None if it may hold it.
 
-        The number cannot be verified. So it is bounded, and the operator is shown who claims it and
-        what most others claim.
+        The number cannot be verified. So it is bounded, and the operator sees which clients claim
+        it and the median claim of the others.
         """
         newest = self.coordinator.started
         if update <= max(self.coordinator.finished, self.driver.lost_up_to):
             return None
-        says = f"{client} says that it holds the model of update {update}"
+        says = f"{client} claims to have the model of update {update}"
         if update > newest + FARTHEST or update <= newest:
-            return f"{says}, which there cannot be: the coordinator's last update is {newest}"
+            return f"{says}, which cannot exist: the coordinator's last update is {newest}"
         self._claims[client] = update
         most = statistics.median_high(self._claims.values())
         above = sorted(name for name, claim in self._claims.items() if claim > most)
         text = (
-            f"{says}, and the coordinator's last is {newest}: its file was lost, or is an old "
+            f"{says}, but the coordinator's last is {newest}: its file was lost, or is an old "
             f"copy; restore it, or start the coordinator with --after {most}"
         )
         if above:
             text += (
-                f" (of {len(self._claims)} such clients at least half hold the model of update "
+                f" (of {len(self._claims)} such clients at least half have the model of update "
                 f"{most} or an earlier one; {', '.join(above)} claim a later one)"
             )
         return text
 
     def _note_held(self, client: str, hello: Hello) -> None:
-        """Report a client that holds an older model than it said before, with the same file."""
+        """Report a client whose model is older than before, with the same file."""
         record = self.records.get(client)
         before = self._held.get(client, 0)
         if record is not None and record.instance == hello.instance and hello.update < before:
             text = (
-                f"{client} holds the model of update {hello.update} and held that of {before}: an "
-                "old backup of its file was restored, and its later samples are lost"
+                f"{client} has the model of update {hello.update}, before {before}: an old backup "
+                "of its file was restored, and its later samples are lost"
             )
             self._emit("restored", text, client=client, model=hello.update, before=before)
         self._held[client] = hello.update
 
     def _newer_model(self, client: str, held: int) -> list[Outgoing]:
-        """Send the newest model to a client that holds an older one."""
+        """Send the newest model to a client with an older one."""
         lacks = held < self.coordinator.finished
         return self._deliver(self.driver.model_for(client)) if lacks else []
 
@@ -322,7 +322,7 @@ class CoordinatorSession:
         secure = self._secure
         match message:
             case Goodbye():
-                out = self._leave(client, "it said goodbye", now)
+                out = self._leave(client, "goodbye", now)
                 self.members.end(client)
                 return out
             case Heartbeat():
@@ -350,7 +350,7 @@ class CoordinatorSession:
             return self._reject_message(client, str(error), now)
 
     def _handle_request(self, client: str, t: int, held: int, now: float) -> list[Outgoing]:
-        """Handle a request for an update, of step t, by a client that holds a model.
+        """Handle the request for an update, at step t, of a client with model `held`.
 
         It comes as a `SyncRequest`, and again in each heartbeat until it is fulfilled.
         """
@@ -358,9 +358,9 @@ class CoordinatorSession:
             return self._refuse_request(client, now)
         update = self.coordinator.update
         if update is not None and (update.asked_by, update.t) == (client, t):
-            return []  # it started the update in progress: the ledger counts it once
+            return []  # the update in progress is for this request: count it once
         if self.driver.idle and held < self.coordinator.finished:
-            return self._newer_model(client, held)  # the model that it asks for exists
+            return self._newer_model(client, held)  # the requested model exists
         if not self._may_start(client, now):
             return []
         if self.driver.idle and not self.driver.may_start(now):
@@ -373,9 +373,9 @@ class CoordinatorSession:
             return self._reject_message(client, str(error), now)
 
     def _refuse_request(self, client: str, now: float) -> list[Outgoing]:
-        """Tell a client that updates are on a schedule."""
-        why = "updates are on a schedule that was agreed on: a client cannot ask for one"
-        if not self._emit_rarely("ignored", client, f"{client} asks for an update; {why}", now):
+        """Refuse a client's request, because updates are on a schedule."""
+        why = "updates are on an agreed schedule: clients cannot request one"
+        if not self._emit_rarely("ignored", client, f"{client} requests an update; {why}", now):
             return []
         return [self._encode(client, Rejected(why, member=True))]
 
@@ -395,19 +395,19 @@ class CoordinatorSession:
     def _may_start(self, client: str, now: float) -> bool:
         """Return whether an update starts if this client requests one."""
         if not self._all_back(now):
-            return False  # right after a restart: the update would go without the others
+            return False  # right after a restart: the update would leave the others out
         if now - self._barred_at.get(client, -_PENALTY) < _PENALTY:
-            return False  # it would probably be excluded again: the others need not bother
+            return False  # it would probably be excluded again
         if self.driver.is_paused(client, now):
-            return False  # likewise: it does not answer
+            return False  # it does not answer
         present, quorum = len(self.coordinator.clients), self.policy.quorum
         if present < quorum:
-            text = f"{client} asks for an update; {present} are present, the quorum is {quorum}"
+            text = f"{client} requests an update; {present} present, the quorum is {quorum}"
             self._emit_rarely("waiting", client, text, now)
         return present >= quorum
 
     def _check(self, message: Message) -> None:
-        """Raise `InvalidInput` for more samples than the federation's policy allows."""
+        """Raise `InvalidInput` for more samples than the policy allows."""
         most = self.policy.max_samples
         if isinstance(message, Covariance | ModelSums) and most is not None:
             integer("samples", message.samples, at_least=0, at_most=most)
@@ -419,7 +419,7 @@ class CoordinatorSession:
             session = self.members.session(client)
             why = self.rewards.objection(client, session, beat.rewards)
             if why is not None:
-                text = f"what {client} reports of its rewards is ignored: {why}"
+                text = f"ignored {client}'s report of its rewards: {why}"
                 self._emit_rarely("ignored", client, text, now)
         held = min(beat.update, self.coordinator.finished)
         self._held[client] = max(held, self._held.get(client, 0))
@@ -435,18 +435,18 @@ class CoordinatorSession:
         return []
 
     def _reject(self, client: str, session: str, reason: str, now: float) -> list[Outgoing]:
-        """Tell an agent that it is not admitted, and why."""
+        """Send an agent the reason why it is not admitted."""
         self._emit_rarely("rejected", client, reason, now)
         return [self._encode(client, Rejected(one_line(reason), member=False), session)]
 
     def _reject_message(self, client: str, reason: str, now: float) -> list[Outgoing]:
-        """Exclude a client from the update because of an invalid message; tell it the reason."""
+        """Exclude a client from the update because of an invalid message; send it the reason."""
         self._barred_at[client] = now
         if client in self.coordinator.participants:
-            self._emitted.pop((client, "invalid"), None)  # it costs an update: always report it
+            self._emitted.pop((client, "invalid"), None)  # it affects an update: always report it
         text = f"{client} sent an invalid message: {reason}"
         reported = self._emit_rarely("invalid", client, text, now)
-        out = self._deliver(self.driver.exclude([client], "its message was invalid", now))
+        out = self._deliver(self.driver.exclude([client], "invalid message", now))
         answer = Rejected(one_line(reason), member=client in self.members)
         return [*out, self._encode(client, answer)] if reported else out
 

@@ -32,25 +32,25 @@ _MOST_MISSING = 20  # names of clients that an update waits for
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
-    """A client that was ever admitted; times are Unix times, None where they are unknown."""
+    """A client ever admitted; times are Unix times, None if unknown."""
 
     name: str
     present: bool
     joined: float | None
-    seen: float | None  # when it was last heard of
+    seen: float | None  # time of its last message
     software: str
-    model: int  # the update of the newest model that was sent to it
-    samples: int  # that the newest model covers
-    share: float  # of all samples that it covers
-    left_out: int  # of how many of the last ten updates
-    rewards: RewardStatus | None = None  # what it reports of its rewards, if it does
+    model: int  # the update of the newest model sent to it
+    samples: int  # covered by the newest model
+    share: float  # of all samples in the newest model
+    left_out: int  # number of the last ten updates
+    rewards: RewardStatus | None = None  # its own report, if any
 
 
 class Totals(msgspec.Struct, frozen=True):
     """Sums over the life of the coordinator's file.
 
     `messages`, `transfers` and `scalars` are the protocol's ledger, which counts every message of
-    an update once; `sent` and `bytes` count all that went over the wire.
+    an update once; `sent` and `bytes` count all traffic.
     """
 
     updates: int
@@ -64,24 +64,24 @@ class Totals(msgspec.Struct, frozen=True):
 
 
 class CertificateStatus(msgspec.Struct, frozen=True):
-    """When a member's certificate ends, a Unix time."""
+    """The expiry of a member's certificate, a Unix time."""
 
     name: str
     ends: float
 
 
 class ScheduleStatus(msgspec.Struct, frozen=True):
-    """How far a schedule of updates is; `start` and `next` are Unix times."""
+    """Progress of a schedule of updates; `start` and `next` are Unix times."""
 
     updates: int
-    done: int  # one update may make up for several of the schedule's times
+    done: int  # one update may count for several scheduled times
     start: float | None  # None: not started
     next: float | None  # None: never, or not yet known
     ended: str | None  # why no further update begins
 
 
 class PrivacyStatus(msgspec.Struct, frozen=True):
-    """What is promised, to whom, and how much of it is spent: see `GaussianMechanism`."""
+    """The promised privacy and the budget spent: see `GaussianMechanism`."""
 
     epsilon: float
     delta: float
@@ -89,17 +89,17 @@ class PrivacyStatus(msgspec.Struct, frozen=True):
     contributions: int
     noise: str
     zcdp_epsilon: float  # of the same noise by zero-concentrated privacy: a looser promise
-    spent: float  # ε, at the same δ, of all updates that have begun: each may have been answered
-    releases: int  # updates that have begun
-    updates: int  # that there is a budget for
-    protects: tuple[str, ...]  # who is protected from whom, one sentence each
-    caveats: tuple[str, ...]  # what that rests on
+    spent: float  # ε, at the same δ, of all updates begun: each may have been answered
+    releases: int  # updates begun
+    updates: int  # covered by the budget
+    protects: tuple[str, ...]  # against whom, one sentence each
+    caveats: tuple[str, ...]  # the assumptions
 
 
 class SumsStatus(msgspec.Struct, frozen=True):
-    """What was agreed on about secure sums."""
+    """The agreed secure sums."""
 
-    minimum: int  # clients in every sum
+    minimum: int  # minimum clients per sum
     roster: str  # its digest: owners of agents compare it with each other
     members: tuple[str, ...]
 
@@ -114,9 +114,9 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
     connected: bool  # to the NATS server
     time: float  # when this snapshot was taken
     started: float | None  # None: the coordinator does not run
-    model: int  # the number of the last update that led to a model, 0: none
+    model: int  # the number of the last successful update, 0: none
     updating: int | None  # the number of the update in progress
-    waiting_for: tuple[str, ...]  # up to 20 clients whose answers that waits for
+    waiting_for: tuple[str, ...]  # up to 20 clients that it waits for
     quorum: int
     max_clients: int
     totals: Totals
@@ -132,11 +132,11 @@ class CoordinatorStatus(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        """How many clients are present."""
+        """Number of clients present."""
         return sum(member.present for member in self.members)
 
     def to_json(self) -> bytes:
-        """Return it as JSON: what `/status.json` and ``status --json`` give."""
+        """Return the JSON of `/status.json` and ``status --json``."""
         return msgspec.json.encode(self)
 
     @classmethod
@@ -156,8 +156,8 @@ def status_of(
 ) -> CoordinatorStatus:
     """Return the status of a coordinator.
 
-    `started` is when it did (None: it does not run), `lost` since when it has no connection to
-    the NATS server (None: it has one).
+    `started` is its start time (None: it does not run), `lost` the time when it lost its
+    connection to the NATS server (None: connected).
     """
     now, monotonic = time.time(), time.monotonic()
     coordinator, traffic = session.coordinator, session.traffic
@@ -218,7 +218,7 @@ def status_of(
 def stored_status(
     bundle: Bundle, file: Path, certificates: Mapping[str, float]
 ) -> CoordinatorStatus:
-    """Return the status of a coordinator that does not run, from its file, which is not changed.
+    """Return the status of a coordinator that does not run, from its file, without changing it.
 
     Without a file the coordinator has never run: there are no clients and no updates.
     `Unavailable` is raised if a coordinator has the file open.
@@ -235,7 +235,7 @@ def stored_status(
 
 
 def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:
-    """Return how far a coordinator's schedule is; None: it has none."""
+    """Return the progress of a coordinator's schedule, or None without one."""
     driver = session.driver
     table, ended = driver.timetable, driver.ended
     if not table.times:
@@ -245,12 +245,12 @@ def schedule_of(session: CoordinatorSession) -> ScheduleStatus | None:
 
 
 def privacy_of(session: CoordinatorSession) -> PrivacyStatus | None:
-    """Return what a federation promises, and what is spent of it; None: nothing is promised."""
+    """Return a federation's promised privacy and the budget spent, or None."""
     coordinator = session.coordinator
     privacy, plan = coordinator.algorithm.privacy, coordinator.setting.noise
     if privacy is None or plan is None:
         return None
-    begun = min(coordinator.started, plan.updates)  # a lost file may skip some
+    begun = min(coordinator.started, plan.updates)  # a lost file may skip numbers
     said = state(privacy, plan, begun, simulated=False)
     same = (field for field in PrivacyStatus.__struct_fields__ if field != "spent")
     spent = said.spent() if begun else 0.0

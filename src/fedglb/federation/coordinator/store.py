@@ -1,8 +1,8 @@
-"""The coordinator's file: its state after the last update, and the update that is in progress.
+"""The coordinator's file: its state after the last update, and the update in progress.
 
-Of an update in progress only its number, its step and who asked for it are written: after a crash
-it is started again under the next number, so that no answer to the old one can be taken for an
-answer to the new one.
+Of an update in progress it has only the number, the step and the requesting client: after a crash
+the update starts again under the next number, so that answers to the old one cannot be mistaken
+for answers to the new one.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ CREATE TABLE left_out(
     number INTEGER NOT NULL, client TEXT NOT NULL, why TEXT NOT NULL,
     PRIMARY KEY (number, client)) WITHOUT ROWID
 """
-_REMEMBERED = 1000  # updates whose missing clients are kept: they are what makes the file grow
+_REMEMBERED = 1000  # updates with their left-out clients: these make the file grow
 _AGREEMENT = "agreement"
 _TYPICAL = "typical_samples"  # of a client: see `WeightRule`
-# Of a federation whose updates are on a schedule: its start, a Unix time, and how many of the
-# schedule's times have had their update.
+# Of a federation whose updates are on a schedule: its start, a Unix time, and the number of
+# scheduled times done.
 _START, _DONE = "schedule_start", "schedule_done"
-_RELEASED = "released"  # the last one-pass update that each client's file has sums in, as JSON
+_RELEASED = "released"  # the last one-pass update with sums of each client's file, as JSON
 
 
 @dataclass
 class MemberRecord:
-    """What is remembered of a client; times are Unix times."""
+    """The record of a client; times are Unix times."""
 
-    instance: str  # which file it has
+    instance: str  # the identity of its file
     present: bool
-    model: int  # the update of the last model that was sent to it
-    current: bool = True  # whether that file is the one whose samples the last model may cover
+    model: int  # the update of the last model sent to it
+    current: bool = True  # whether the last model may cover samples of that file
     joined: float | None = None  # when it was first admitted
     seen: float | None = None  # last message before it left, or before the last update or stop
     software: str = ""  # as of its last hello
@@ -83,10 +83,10 @@ class UpdateStarted:
 
 @dataclass(frozen=True)
 class UpdateFinished:
-    """An update that led to a model.
+    """An update that produced a model.
 
-    `gap` is the proven bound on F(θ) − min F, `bytes` what it cost on the wire, `at` a Unix time,
-    `left_out` who was present and is not in the model, and why.
+    `gap` is the proven bound on F(θ) − min F, `bytes` its traffic, `at` a Unix time, `left_out` the
+    present clients that are not in the model, with reasons.
     """
 
     number: int
@@ -108,7 +108,7 @@ class Traffic:
     """Messages and bytes per message type and direction ("up": from a client, or "down").
 
     The protocol's `Ledger` counts every message of an update once, as the simulator does; this
-    counts each time that one is sent or received, heartbeats included, in bytes of payload.
+    counts every message sent or received, heartbeats included, in bytes of payload.
     """
 
     entries: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -131,12 +131,12 @@ class Traffic:
 
 
 class CoordinatorStore:
-    """All that is read from and written to the coordinator's file."""
+    """Reads and writes the coordinator's file."""
 
     def __init__(self, path: str | Path, agreement: Agreement) -> None:
         self._db = connect(path, _SCHEMA, "coordinator", _VERSION)
         try:
-            self._db.execute("PRAGMA synchronous=FULL")  # a model that agents hold must stay
+            self._db.execute("PRAGMA synchronous=FULL")  # agents' models must not get lost
             with named_damage("coordinator", path):
                 check_pages(self._db)
                 self._check_agreement(Path(path), agreement)
@@ -148,14 +148,14 @@ class CoordinatorStore:
     def copy_of(cls, path: str | Path) -> CoordinatorStore:
         """Return a copy in memory of a file that no coordinator has open; nothing is changed.
 
-        It is empty if the file does not exist. Raises as opening the file does.
+        It is empty if the file does not exist. Raises the same errors as opening the file.
         """
         self = cls.__new__(cls)
         self._db = read_copy(path, _SCHEMA, "coordinator", _VERSION)
         return self
 
     def _check_agreement(self, path: Path, agreement: Agreement) -> None:
-        """Write what was agreed on into a new file; an older one must have the same."""
+        """Write the agreement to a new file; an older file must have the same."""
         known = fact(self._db, _AGREEMENT)
         if known is None:
             set_fact(self._db, _AGREEMENT, msgspec.json.encode(agreement.facts()))
@@ -166,38 +166,38 @@ class CoordinatorStore:
             raise InvalidInput("path", str(path), allowed)
 
     def members(self) -> dict[str, MemberRecord]:
-        """Return all clients that were ever admitted."""
+        """Return all clients ever admitted."""
         rows = self._db.execute(
             "SELECT name, instance, present, model, current, joined, seen, software FROM members"
         )
         return {r[0]: MemberRecord(r[1], bool(r[2]), r[3], bool(r[4]), *r[5:]) for r in rows}
 
     def write_member(self, name: str, record: MemberRecord) -> None:
-        """Write what is remembered of a client."""
+        """Write the record of a client."""
         places = ", ".join("?" * 8)
         self._db.execute(f"REPLACE INTO members VALUES ({places})", (name, *astuple(record)))
 
     def schedule(self) -> tuple[float | None, int]:
-        """Return when the schedule started (None: not yet), and how many of its times are done."""
+        """Return the schedule's start (None: not yet) and the number of its times done."""
         return fact(self._db, _START), int(fact(self._db, _DONE) or 0)
 
     def start_schedule(self, now: float) -> None:
-        """Write when the schedule starts."""
+        """Write the schedule's start."""
         set_fact(self._db, _START, now)
 
     def start_update(self, started: UpdateStarted, done: int | None = None) -> None:
-        """Write that an update starts, before any client is told; and how far a schedule is."""
+        """Write an update's start, before any message, and the schedule's progress."""
         with transaction(self._db):
             self._db.execute("INSERT INTO started_updates VALUES (?, ?, ?, 0)", astuple(started))
             if done is not None:
                 set_fact(self._db, _DONE, done)
 
     def skip_updates(self, number: int) -> None:
-        """Write that all updates up to this one have ended; the file that had them is lost."""
+        """Mark all updates up to this one as ended, after the loss of their file."""
         self._db.execute("INSERT INTO started_updates VALUES (?, 0, NULL, 1)", (number,))
 
     def end_update(self, number: int) -> None:
-        """Write that an update has ended, with a model or without."""
+        """Mark an update as ended, with a model or without."""
         self._db.execute("UPDATE started_updates SET ended = 1 WHERE number = ?", (number,))
 
     def write_state(
@@ -209,7 +209,7 @@ class CoordinatorStore:
         typical: int = 0,
         released: Mapping[str, int] | None = None,
     ) -> None:
-        """Write the coordinator's state, and the update that led to it, if one did."""
+        """Write the coordinator's state and the update that led to it, if any."""
         with transaction(self._db):
             if released:
                 self.write_released(released)
@@ -235,11 +235,11 @@ class CoordinatorStore:
                 self._db.execute("DELETE FROM left_out WHERE number <= ?", (oldest,))
 
     def write_released(self, released: Mapping[str, int]) -> None:
-        """Write the last one-pass update that each client's file has sums in."""
+        """Write the last one-pass update with sums of each client's file."""
         set_fact(self._db, _RELEASED, msgspec.json.encode(dict(released)))
 
     def released(self) -> dict[str, int]:
-        """Return the last one-pass update that each client's file has sums in."""
+        """Return the last one-pass update with sums of each client's file."""
         known = fact(self._db, _RELEASED)
         return {} if known is None else msgspec.json.decode(known, type=dict[str, int])
 
@@ -252,7 +252,7 @@ class CoordinatorStore:
         return unpack(row[0]), Traffic(counts)
 
     def typical_samples(self) -> int:
-        """Return how many samples a client typically had, as of the last `write_state`."""
+        """Return the typical number of samples per client, as of the last `write_state`."""
         return int(fact(self._db, _TYPICAL) or 0)
 
     def last_started(self) -> tuple[int, UpdateStarted | None]:
@@ -265,7 +265,7 @@ class CoordinatorStore:
         return row[0], None if row[3] else UpdateStarted(*row[:3])
 
     def last_updates(self, most: int) -> list[UpdateFinished]:
-        """Return the last finished updates, oldest first, with who was left out of them."""
+        """Return the last finished updates, oldest first, with the clients left out."""
         rows = self._db.execute(
             "SELECT * FROM finished_updates ORDER BY number DESC LIMIT ?", (most,)
         ).fetchall()[::-1]

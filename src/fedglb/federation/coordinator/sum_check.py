@@ -1,7 +1,7 @@
-"""Whether a secure sum can be one of honest clients, before it enters the model.
+"""Plausibility of a secure sum, checked before it enters the model.
 
-Masked numbers cannot be checked one by one: a member can send anything mod 2⁶⁴, and nobody can say
-which member made a sum invalid. Only the sum itself can be checked.
+Masked numbers cannot be checked one by one: a member can send anything mod 2⁶⁴, and an invalid sum
+does not reveal which member did. Only the sum itself can be checked.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from fedglb.privacy.fixed_point import UNIT, size, unpack
 from fedglb.setting import Setting
 from fedglb.typing import IntArray
 
-#: How many samples one client has at most, where the operator does not say it.
+#: Maximum samples per client, unless the operator sets it.
 MOST_SAMPLES = 2**32
-#: A check of honest sums fails by chance once in e^this times.
+#: An honest sum fails a check with probability e^−this.
 _SURE = 40.0
 
 
@@ -52,5 +52,5 @@ def check_sum(
 
 def _check(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        allowed = f"{least:.3g} to {most:.3g}: invalid sum: a member sent bad data"
+        allowed = f"{least:.3g} to {most:.3g}; a member sent bad data"
         raise InvalidInput(name, float(f"{value:.3g}"), allowed)

@@ -1,7 +1,7 @@
 """Global updates at the coordinator: started, resent, abandoned, finished, written to its file.
 
-What must survive a crash is written before messages about it are returned, so before any client
-learns of it.
+State that must survive a crash is written before messages about it are returned, so before any
+client learns of it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ log = logging.getLogger(__name__)
 #: A client, and the message for it.
 Addressed: TypeAlias = tuple[str, Downward]
 #: How far ahead of the last known update another one may be: a hundred years of one per second.
-#: Numbers end at 2⁵³, and a forged one must not bring a federation near that.
+#: Numbers end at 2⁵³, and a forged number must not bring a federation near that.
 FARTHEST = 2**32
 _LONGEST_PAUSE = 4.0  # seconds between two resends
 
 
 @dataclass
 class Timetable:
-    """The times of a schedule, and how many of them have had their update.
+    """The times of a schedule, and the number of them that are done.
 
-    A time that passes while the coordinator is down, or while too few clients are there, is made
-    up for later; of several such times all together by one update.
+    A time that passes while the coordinator is down, or too few clients are present, is made up
+    for later; one update makes up for several such times.
     """
 
     times: tuple[float, ...]  # seconds since `start`, rising; empty: there is no schedule
@@ -56,7 +56,7 @@ class Timetable:
     done: int = 0
 
     def due(self, at: float) -> int:
-        """Return which of the times an update is for at this moment, counted from 1; 0: none."""
+        """Return the index, from 1, of the time that an update is due for; 0: none."""
         if self.start is None:
             return 0
         passed = bisect_right(self.times, at - self.start)
@@ -64,12 +64,12 @@ class Timetable:
 
     @property
     def ended(self) -> bool:
-        """Whether all times have had their update."""
+        """Whether all times are done."""
         return bool(self.times) and self.done >= len(self.times)
 
     @property
     def next(self) -> float | None:
-        """When the next update is due, a Unix time; None: never, or not yet known."""
+        """The Unix time of the next update; None: never, or not yet known."""
         if self.start is None or self.done >= len(self.times):
             return None
         return self.start + self.times[self.done]
@@ -78,7 +78,7 @@ class Timetable:
 class UpdateDriver:
     """Drives the protocol's `Coordinator` by messages and by the clock, and writes its file.
 
-    Each method returns the messages to be sent. `emit` is called with every event; `after` is the
+    Each method returns the messages to be sent. `emit` gets every event; `after` is the
     number of the last update if the coordinator's file was lost.
     """
 
@@ -93,7 +93,7 @@ class UpdateDriver:
         self._store, self.policy, self._emit = store, policy, emit
         self.records = store.members()
         self.coordinator, self.traffic = _restored(agreement, store, self.records)
-        #: The last one-pass update that has sums of each client's file in it.
+        #: The last one-pass update with sums of each client's file.
         self.released = store.released()
         self.timetable = Timetable(agreement.times, *store.schedule())
         number, self._interrupted = store.last_started()
@@ -101,14 +101,14 @@ class UpdateDriver:
         integer("after", after, at_least=0, at_most=known + FARTHEST)
         if after > known:
             store.skip_updates(after)
-        #: An update that agents may have the model of, and the file not: it was lost, or is old.
+        #: An update whose model agents may have, but not this file: it was lost, or is old.
         self.lost_up_to = self.coordinator.started = max(known, after)
         self._typical = store.typical_samples()
         self.stragglers = Stragglers()
         self._started_at, self._bytes_before = -math.inf, 0
-        self._why_left_out: dict[str, str] = {}  # of the update in progress, and why
+        self._why_left_out: dict[str, str] = {}  # of the update in progress, with reasons
         self._round: tuple[int, ...] = ()
-        self._answered = 0  # how many answers of that round have arrived
+        self._answered = 0  # answers to that round so far
         self._asked_at, self._resend_at, self._pause = 0.0, 0.0, policy.resend
 
     @property
@@ -125,11 +125,11 @@ class UpdateDriver:
         return now - self._started_at >= self.policy.min_interval
 
     def is_paused(self, client: str, now: float) -> bool:
-        """Return whether a client is not asked for a while: it did not answer."""
+        """Return whether a client is not asked for a while, because it did not answer."""
         return self.stragglers.pause(client, self.policy.time_limit, now) > 0.0
 
     def receive(self, message: Message, now: float) -> list[Addressed]:
-        """Pass a member's answer on; on `InvalidInput` it cannot be right and nothing changed."""
+        """Pass on a member's answer; an invalid one raises `InvalidInput` and changes nothing."""
         out: list[Addressed] = []
         if isinstance(message, Covariance | ModelSums):
             out = self._exclude_overweight(message, now)
@@ -138,7 +138,7 @@ class UpdateDriver:
         return out + self._run(lambda: self.coordinator.receive(message), now, checked=True)
 
     def request_update(self, client: str, t: int, held: int, now: float) -> list[Addressed]:
-        """Start the update that a client, which holds the model of update `held`, asks for."""
+        """Start the update that a client with the model of update `held` requests."""
         request = SyncRequest(client, t, held)
         action = self._without_paused(lambda: self.coordinator.receive(request), client, now)
         return self._run(action, now, checked=True)
@@ -152,15 +152,15 @@ class UpdateDriver:
             return []
         for client in leaving:
             self._note_left_out(client, why)
-        heavy = self._overweight(self._claims(leaving))  # if these were the last ones missing
-        return self._leave_out([*leaving, *heavy], now) + _told(heavy)
+        heavy = self._overweight(self._claims(leaving))  # if these were the last missing answers
+        return self._leave_out([*leaving, *heavy], now) + _notices(heavy)
 
     def _note_left_out(self, client: str, why: str) -> None:
         self._why_left_out[client] = why
-        self._emit("excluded", f"{client} is excluded: {why}", client=client)
+        self._emit("excluded", f"excluded {client}: {why}", client=client)
 
     def withdraw(self, client: str, now: float) -> list[Addressed]:
-        """Go on without a client that takes no further part."""
+        """Go on without a client that has left the update."""
         return self.exclude([client], "it withdrew", now)
 
     def _leave_out(self, leaving: Sequence[str], now: float) -> list[Addressed]:
@@ -169,16 +169,16 @@ class UpdateDriver:
         return self._run(lambda: self.coordinator.exclude(*leaving), now)
 
     def _claims(self, without: Iterable[str] = ()) -> dict[str, int]:
-        """Return how many samples each participant has; nothing as long as one has not said it."""
+        """Return each participant's number of samples; empty until all have answered."""
         update, leaving = self.coordinator.update, set(without)
-        if update is None or isinstance(update, OnePassUpdate):  # that has no numbers of samples
+        if update is None or isinstance(update, OnePassUpdate):  # it has no sample counts
             return {}
         names = [str(client) for client in update.participants if client not in leaving]
         found = {c: update.gathered[c].samples for c in names if c in update.gathered}
         return found if len(found) == len(names) else {}
 
     def _overweight(self, claims: Mapping[str, int]) -> dict[str, str]:
-        """Report the clients that have too many samples beside the others'; return them and why."""
+        """Report clients with too many samples compared with the others; return the reasons."""
         if self.policy.max_samples is not None:
             return {}
         rule = self.policy.weights
@@ -194,7 +194,7 @@ class UpdateDriver:
         return out
 
     def _exclude_overweight(self, last: Covariance | ModelSums, now: float) -> list[Addressed]:
-        """Exclude those that have too many samples, if this message is the last to say how many."""
+        """Exclude clients with too many samples, if this message is the last sample count."""
         update = self.coordinator.update
         if update is None or not update.awaits(last):
             return []
@@ -203,10 +203,10 @@ class UpdateDriver:
         if not claims and not alone:
             return []
         found = self._overweight({**claims, str(last.client): last.samples})
-        return self._leave_out(list(found), now) + _told(found) if found else []
+        return self._leave_out(list(found), now) + _notices(found) if found else []
 
     def drop_samples(self, client: str, now: float) -> list[Addressed]:
-        """Count a client's samples as lost: it has another file now."""
+        """Count a client's samples as lost, because it has another file."""
         out = self.exclude([client], "it has another file", now)
         self.coordinator.drop_samples(client)
         self.records[client].current = False
@@ -225,16 +225,16 @@ class UpdateDriver:
         return [] if message is None else [(client, message)]
 
     def lacks_model(self, client: str, held: int) -> bool:
-        """Return whether the update waits for a client that lacks the model it is asked at."""
+        """Return whether the update waits for a client that lacks the model of the request."""
         behind = held < self.coordinator.finished
         return self._at_model and behind and client in self.coordinator.missing()
 
     def lose_model(self) -> None:
-        """Go on without a model: a client holds a later one, which was lost with the file.
+        """Go on without a model: a client has a later one, which was lost with the file.
 
-        Clients whose sums are taken at the model must all take them at the same one. They hold
-        different ones now, so the next update asks for sums at θ = 0, which each can compute.
-        (In a one-pass update each client then takes them at the model that it holds.)
+        Clients must take sums at the same model. They have different ones now, so the next update
+        requests sums at θ = 0, which each client can compute. (In a one-pass update each client
+        then takes them at its own model.)
         """
         if self._at_model:
             self.coordinator.model = None
@@ -248,15 +248,15 @@ class UpdateDriver:
     # -- the clock -------------------------------------------------------------------------------
 
     def reset_deadlines(self, now: float) -> None:
-        """Give all clients the full time for an answer: the silence was not theirs."""
+        """Restart all clients' time limits: they did not cause the silence."""
         self._asked_at = self._resend_at = now
 
     def resend(self, now: float) -> None:
-        """At the next tick, send the request again to those who have not answered."""
+        """At the next tick, send unanswered requests again."""
         self._resend_at = now
 
     def tick(self, now: float) -> list[Addressed]:
-        """Send requests again, or exclude the clients whose time is over."""
+        """Send requests again, or exclude clients after their time limit."""
         if self.idle:
             return []
         if now - self._asked_at > self.policy.time_limit:
@@ -271,15 +271,15 @@ class UpdateDriver:
         return self._requests()
 
     def _give_up_on(self, missing: list[str], within: str, now: float) -> list[Addressed]:
-        """Go on without the clients whose time is over."""
+        """Go on without clients whose time limit is over."""
         return self.exclude(missing, f"no answer {within}", now)
 
     def _requests(self) -> list[Addressed]:
-        """Return the requests that are not answered yet, to be sent again."""
+        """Return the unanswered requests, to be sent again."""
         return _addressed(self.coordinator.outstanding())
 
     def _wait_for_answers(self, now: float) -> None:
-        """Give all clients the full time to answer a new request."""
+        """Start all clients' time limits for a new request."""
         self._asked_at, self._pause = now, self.policy.resend
         self._resend_at = now + self._pause
 
@@ -298,51 +298,51 @@ class UpdateDriver:
         else:
             action = functools.partial(self._begin, started.t)
         out = self._run(self._without_paused(action, started.asked_by, now), now)
-        if self.coordinator.started == before:  # there is no budget for another one
+        if self.coordinator.started == before:  # no budget for another one
             self._store.end_update(before)
         return out
 
     # -- updates on a schedule -------------------------------------------------------------------
 
     def start_schedule(self, at: float) -> None:
-        """Begin to count the schedule's seconds, if this is the coordinator's first start."""
+        """Start the schedule's clock at the coordinator's first start."""
         if self.timetable.times and self.timetable.start is None:
             self._store.start_schedule(at)
             self.timetable.start = at
 
     def due(self, at: float) -> int:
-        """Return which of the schedule's times an update is due for, 0: none."""
+        """Return the index of the scheduled time that an update is due for; 0: none."""
         return 0 if self.ended else self.timetable.due(at)
 
     @property
     def ended(self) -> str | None:
-        """Why no further update begins; None: one does, or there is no schedule."""
+        """Why no further update begins, or None."""
         most, count = self.coordinator.algorithm.max_updates, len(self.timetable.times)
         if self.coordinator.budget_spent:
-            return f"the privacy budget is spent: it was for {most} updates, and no more begin"
+            return f"the privacy budget of {most} updates is spent"
         if self.timetable.ended:
-            return f"the schedule has ended: it had {count} updates, and no more begin"
+            return f"the schedule of {count} updates has ended"
         return None
 
     def begin_scheduled(self, time: int, now: float) -> list[Addressed]:
-        """Begin the update of one of the schedule's times; its step is the number of that time."""
+        """Begin the update of a scheduled time; its step is that time's index."""
         self.timetable.done = time
         action = functools.partial(self._begin, time)
         return self._run(self._without_paused(action, None, now), now)
 
     def _begin(self, t: int) -> list[Message]:
-        """Begin an update that no client asked for, and return its requests."""
+        """Begin an update without a client's request, and return its messages."""
         return self.coordinator.begin(t)
 
     def save(self) -> None:
-        """Write the state if no update is in progress; one in progress is started again later."""
+        """Write the state if no update is in progress; else a restart repeats the update."""
         if self.idle:
             self._store.write_state(self.coordinator.to_arrays(), self.traffic, self.records)
 
     def _without_paused(
         self, start: Callable[[], list[Message]], asked_by: str | None, now: float
     ) -> Callable[[], list[Message]]:
-        """Return `start`, for an update without the clients that are not asked for a while.
+        """Return `start`, without the clients that are paused.
 
         They stay members, and get its model; their samples are in a later one. If too few would
         remain, all are asked.
@@ -365,21 +365,19 @@ class UpdateDriver:
                 for client in paused:
                     coordinator.join(client)
                     if not self.idle:
-                        why = (
-                            f"{self.stragglers.count(client)} updates went without an answer of it"
-                        )
+                        why = f"{self.stragglers.count(client)} updates without its answer"
                         self._why_left_out[client] = f"not asked: {why}"
                         text = f"{client} is not asked: {why}; again in {pauses[client]:.0f} s"
                         self._emit("excluded", text, client=client)
 
         return action
 
-    # -- what every change goes through ----------------------------------------------------------
+    # -- common to all changes ----------------------------------------------------------
 
     def _abandon(self) -> list[Message]:
         update, left = self.coordinator.started, len(self.coordinator.participants)
         quorum = max(1, self.policy.quorum)
-        text = f"update {update} is abandoned: of {left} clients, fewer than {quorum} remain"
+        text = f"abandoned update {update}: fewer than {quorum} of {left} clients remain"
         self._emit("abandoned", text, update=update)
         self.coordinator.abandon()
         return []
@@ -387,7 +385,7 @@ class UpdateDriver:
     def _run(
         self, action: Callable[[], list[Message]], now: float, checked: bool = False
     ) -> list[Addressed]:
-        """Change the coordinator, write what must survive a crash, return what is to be sent."""
+        """Change the coordinator, write the state that must survive, return the messages."""
         coordinator = self.coordinator
         before, update, finished = coordinator.phase, coordinator.started, coordinator.finished
         try:
@@ -395,7 +393,7 @@ class UpdateDriver:
         except Exception as error:
             if checked and isinstance(error, InvalidInput):
                 raise  # a client's mistake: nothing has changed
-            # a solve that fails must not take the service down
+            # a failed solve must not stop the service
             log.exception("update %d failed", coordinator.started)
             self._emit("abandoned", f"update {coordinator.started} failed: {error!r}")
             coordinator.abandon()
@@ -415,7 +413,7 @@ class UpdateDriver:
             self._round = current
             self._wait_for_answers(now)
         elif answered > self._answered and self._resend_at > now:
-            self._resend_at = now + self._pause  # answers come in: those that miss may be next
+            self._resend_at = now + self._pause  # answers arrive: the missing ones may be next
         self._answered = answered
         return _addressed(messages)
 
@@ -475,15 +473,15 @@ def _addressed(messages: Iterable[Message]) -> list[Addressed]:
     return [(str(message.client), message) for message in messages]  # type: ignore[misc]
 
 
-def _told(left_out: Mapping[str, str]) -> list[Addressed]:
-    """Return what clients are sent that an update leaves out, by the reason of each."""
+def _notices(left_out: Mapping[str, str]) -> list[Addressed]:
+    """Return the messages to clients that an update left out, by their reasons."""
     return [(c, Rejected(one_line(why), member=True)) for c, why in left_out.items()]
 
 
 def _restored(
     agreement: Agreement, store: CoordinatorStore, records: Mapping[str, MemberRecord]
 ) -> tuple[Coordinator, Traffic]:
-    """Return the coordinator as of the last finished update, without clients: they say hello."""
+    """Return the coordinator as of the last finished update, without clients until their hello."""
     algorithm, setting, limit = agreement.algorithm, agreement.setting, agreement.reward_limit
     kept = store.state()
     if kept is None:

@@ -1,4 +1,4 @@
-"""A federation's own certificate authority, which issues its members' certificates.
+"""A federation's certificate authority.
 
 Every certificate carries an identity (see `names.identity`), which is the user's name for NATS.
 """
@@ -21,8 +21,8 @@ from fedglb.federation.certificates import IssuedCertificate
 from fedglb.io.atomic import atomic_write
 
 CA_DAYS, DAYS = 3650, 730
-#: What to do if a file in `authority/` is damaged: there is no other copy.
-RESTORE = "restore authority/ from its backup; members go on meanwhile"
+#: The remedy for damaged files in `authority/`: there is no other copy.
+RESTORE = "restore authority/ from its backup; members are not affected meanwhile"
 _SKEW = timedelta(hours=1)  # a certificate must be valid at once on machines with other clocks
 _LONGEST_NAME = 64  # characters of a common name that X.509 allows
 
@@ -36,13 +36,13 @@ class Authority:
 
     @classmethod
     def new(cls, federation: str, days: int = CA_DAYS) -> Authority:
-        """Make one for a federation, with a self-signed certificate."""
+        """Create a federation's authority, with a self-signed certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         return cls(_self_signed(_name(f"fedglb {federation}"), key, days), key)
 
     @classmethod
     def read(cls, folder: Path) -> Authority:
-        """Read what `write` wrote."""
+        """Read the files of `write`."""
         name = "ca.key"
         try:
             key = serialization.load_pem_private_key((folder / name).read_bytes(), None)
@@ -52,15 +52,15 @@ class Authority:
             raise _broken(folder, name, str(error)) from None
         ours = isinstance(key, ec.EllipticCurvePrivateKey)
         if not ours or key.public_key() != certificate.public_key():
-            raise _broken(folder, "ca.key", "it is not the key of its ca.pem")
+            raise _broken(folder, "ca.key", "not the key of its ca.pem")
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(certificate, key)
 
     def renewed(self, days: int = CA_DAYS) -> Authority:
         """Return an authority with the same key and name, and a certificate that expires later.
 
-        Both certificates verify everything that was issued under either, so members may get the
-        new one at any time before the old one expires.
+        Both certificates verify everything issued under either, so members may get the new one at
+        any time before the old one expires.
         """
         name = self.certificate.subject
         return Authority(_self_signed(name, self.key, days), self.key)
@@ -84,8 +84,8 @@ class Authority:
     ) -> IssuedCertificate:
         """Issue a member's certificate, or with `hosts` the server's for these addresses.
 
-        It never outlasts the authority's certificate. With a `public_key` (DER) it is for the key
-        that its holder already has.
+        It never outlasts the authority's certificate. With a `public_key` (DER) the holder keeps
+        its key.
         """
         key = ec.generate_private_key(ec.SECP256R1()) if public_key is None else None
         holds = serialization.load_der_public_key(public_key or b"") if key is None else None
@@ -140,7 +140,7 @@ def _unsigned(
 
 
 def _broken(folder: Path, name: str, why: str) -> InvalidInput:
-    allowed = f"a folder with the authority's ca.pem and ca.key, and a sound {name} ({why})"
+    allowed = f"a folder with the authority's ca.pem and ca.key, and a valid {name} ({why})"
     return InvalidInput("folder", str(folder), f"{allowed}: {RESTORE}")
 
 

@@ -48,7 +48,7 @@ def operator(place: Path) -> list[Finding]:
     except InvalidInput as error:
         return [*out, Finding(AUTHORITY, "fault", str(error))]
     own = Certificate(authority.pem)
-    out.append(Finding(AUTHORITY, "ok", f"{registry.settings.federation}: files can be read"))
+    out.append(Finding(AUTHORITY, "ok", f"{registry.settings.federation}: files are readable"))
     out += attempt("certificate", lambda: _ends(place, registry))
     out += attempt("server files", lambda: _server_files(place, registry, own))
     out += attempt("agreement", lambda: _agreements(place, registry))
@@ -81,7 +81,7 @@ def _program() -> Iterator[Finding]:
 
 
 def _ends(place: Path, registry: Registry) -> Iterator[Finding]:
-    """Check when certificates expire; clients whose certificate lasts are one line."""
+    """Check when certificates expire; clients whose certificates last share one line."""
     how = f"fedglb federation renew {place} "
     own = ends(place, registry, THE_AUTHORITY)
     first = f"{how}authority, and then --all: no certificate outlasts it"
@@ -111,10 +111,10 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
         text = "server.key is not the key of server.pem: nats-server will not start"
         yield Finding("server files", "fault", text, renew)
     elif not issued:
-        text = "server.pem was not issued by this authority: no client trusts it"
+        text = "this authority did not issue server.pem: no client trusts it"
         yield Finding("server files", "fault", text, renew)
     elif set(server.hosts) != set(registry.settings.hosts):
-        text = f"server.pem is for {', '.join(server.hosts)}; the settings have other hosts"
+        text = f"server.pem is for {', '.join(server.hosts)}; the settings differ"
         yield Finding("server files", "fault", text, renew)
     else:
         yield lasting("certificate", "the server", server.ends, renew)
@@ -136,7 +136,7 @@ def _server_files(place: Path, registry: Registry, authority: Certificate) -> It
 
 
 def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
-    """Compare the agreements of the members' folders here with the operator's settings."""
+    """Compare the agreements in the members' folders with the operator's settings."""
     agreed = registry.settings.agreement.build()
     folders = [place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))]
     same = 0
@@ -152,7 +152,7 @@ def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
             yield Finding("agreement", "fault", text, how)
         else:
             same += 1
-    yield Finding("agreement", "ok", f"{same} members' folders here have the federation's")
+    yield Finding("agreement", "ok", f"{same} members' folders have the federation's agreement")
     stored = fact_in(place / COORDINATOR / _STATE, "agreement")
     if stored is not None:
         differences = agreed.differences(msgspec.json.decode(stored, type=dict[str, str]))
@@ -164,5 +164,5 @@ def _agreements(place: Path, registry: Registry) -> Iterator[Finding]:
 def _server(place: Path) -> Iterator[Finding]:
     if nats_server.running(place / SERVER) is None:
         how = f"nats-server -c {place / SERVER / nats_config.NATS}, unless it runs elsewhere"
-        yield Finding("server", "warning", "no server of this folder runs here", how)
+        yield Finding("server", "warning", "this folder's server does not run here", how)
     yield from reach(Bundle.read(place / COORDINATOR))

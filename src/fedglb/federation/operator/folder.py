@@ -34,10 +34,10 @@ _MINUTES = 5 / (24 * 60)  # in days
 
 @contextmanager
 def opened(place: Path) -> Iterator[tuple[Path, Registry, Authority]]:
-    """Lock the folder; give its path, its registry and its authority."""
+    """Lock the folder; yield its path, its registry and its authority."""
     Registry.read(place / AUTHORITY)  # first: no lock file in another kind of folder
     with exclusive_lock(place, _BUSY):
-        for left_over in place.glob(f"{UNFINISHED}*"):  # of a command that was killed
+        for left_over in place.glob(f"{UNFINISHED}*"):  # of a killed command
             shutil.rmtree(left_over, ignore_errors=True)
         yield place, Registry.read(place / AUTHORITY), Authority.read(place / AUTHORITY)
 
@@ -54,7 +54,7 @@ def issue(
     days: float,
     keys: Mapping[str, bytes] | None = None,
 ) -> dict[str, IssuedCertificate]:
-    """Issue each of these members its next certificate, for its key in `keys` if there is one."""
+    """Issue each member's next certificate, for its key in `keys` if present."""
     federation, known = registry.settings.federation, keys or {}
     return {
         name: authority.issue(
@@ -67,13 +67,13 @@ def issue(
 
 
 def roster(place: Path) -> Roster | None:
-    """Return the roster of a federation that has secure sums, None for others."""
+    """Return the roster of a federation with secure sums, or None."""
     path = place / AUTHORITY / ROSTER
     return Roster.read(path) if path.exists() else None
 
 
 def write_roster(place: Path, roster: Roster) -> None:
-    """Write the roster into the authority's and all members' folders here."""
+    """Write the roster to the authority's and all members' folders."""
     for folder in (place / COORDINATOR, *sorted((place / CLIENTS).glob("*"))):
         if folder.is_dir():
             roster.write(folder / ROSTER)
@@ -81,7 +81,7 @@ def write_roster(place: Path, roster: Roster) -> None:
 
 
 def bundle(folder: Path, settings: FederationSettings) -> Bundle:
-    """Return the bundle in a folder that has the member's name."""
+    """Return the bundle in a folder named after the member."""
     return Bundle(folder, settings.federation, folder.name, settings.server, settings.agreement)
 
 
@@ -104,7 +104,7 @@ def write_accounts(folder: Path, registry: Registry) -> None:
     before = path.read_bytes() if path.exists() else accounts(registry)
     atomic_write(path, accounts(registry), mode=0o600)
     try:
-        if nats_server.found():  # else it runs elsewhere
+        if nats_server.found():  # else the server runs elsewhere
             nats_server.check(folder)
     except BaseException:
         atomic_write(path, before, mode=0o600)
@@ -135,7 +135,7 @@ def verify(
 ) -> bool:
     """Reload a running server, and check for each name that it is admitted (or rejected).
 
-    False: no server runs, and the change takes effect when it starts.
+    False: no server runs; the change takes effect at its start.
     """
     if not nats_server.reload(place / SERVER):
         return False

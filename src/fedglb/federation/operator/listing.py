@@ -1,4 +1,4 @@
-"""Who is in a federation, since when, and when each certificate expires."""
+"""The list of a federation's members and their certificates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ListedMember:
     kind: str  # "client", "coordinator", "server", "authority"
     generation: int | None  # of its identity; None for server and authority
     since: datetime | None  # when it became a member
-    ends: datetime | None  # when its certificate does
+    ends: datetime | None  # when its certificate expires
     revoked: datetime | None = None
 
 
@@ -53,7 +53,7 @@ def members(folder: str | Path) -> list[ListedMember]:
 
 
 def ends(place: Path, registry: Registry, name: str) -> datetime | None:
-    """Return when the newest certificate of a member, the server or the authority ends."""
+    """Return the expiry of the newest certificate of a member, the server or the authority."""
     if name in registry.members:
         return datetime.fromisoformat(registry.members[name].ends)
     found = _certificate(place, name)
@@ -61,7 +61,7 @@ def ends(place: Path, registry: Registry, name: str) -> datetime | None:
 
 
 def certificate_ends(bundle: Path) -> dict[str, float]:
-    """Return when each certificate expires (Unix times), as far as the files can be read here.
+    """Return the expiry of each certificate (Unix time) whose file is readable here.
 
     `bundle` is the coordinator's folder. If it is inside the operator's folder, the certificates
     of the server and of all clients are included.

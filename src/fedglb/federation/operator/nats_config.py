@@ -16,15 +16,15 @@ from fedglb.federation.names import COORDINATOR, down, identity, present, up
 
 NATS, ACCOUNTS, PID = "nats.conf", "accounts.conf", "nats.pid"
 _KIB, _MIB = 1024, 1024 * 1024
-_LARGEST = 8 * _MIB  # what the wire format allows
+_LARGEST = 8 * _MIB  # maximum of the wire format
 
 
 @dataclass(frozen=True)
 class ServerLimits:
-    """What nats-server allows, by the size of the federation.
+    """nats-server's limits, by the size of the federation.
 
-    A client's largest message has d(d+1)/2 + d numbers, and the coordinator gets one of each
-    client at the same time.
+    A client's largest message has d(d+1)/2 + d numbers, and all clients may send one at the same
+    time.
 
     >>> small, large = ServerLimits(dim=10, max_clients=20), ServerLimits(dim=1000, max_clients=20)
     >>> (small.payload, large.payload), (small.pending, large.pending)
@@ -40,12 +40,12 @@ class ServerLimits:
 
     @property
     def payload(self) -> int:
-        """Bytes of one message of a client: above, it loses its connection."""
+        """Bytes of a client's message; a larger one closes the connection."""
         return min(_LARGEST, max(256 * _KIB, 2 * self._sums))
 
     @property
     def pending(self) -> int:
-        """Bytes that may wait for one reader: a flood waits there before everybody's messages."""
+        """Bytes queued for one reader: a flood queues ahead of all other messages."""
         return min(256 * _MIB, max(16 * _MIB, 4 * self.max_clients * self._sums))
 
     @property
@@ -55,11 +55,11 @@ class ServerLimits:
 
 
 def nats(folder: Path, bind: str, port: int, limits: ServerLimits) -> str:
-    """Return `nats.conf`, which never changes; `folder` is where it will be.
+    """Return `nats.conf`, which never changes; `folder` is its final place.
 
-    The paths of certificates are absolute, because nats-server resolves relative ones against the
-    folder in which it is started. TLS comes before any other byte: if it were offered in plain
-    text, somebody between client and server could remove the offer.
+    The paths of certificates are absolute, because nats-server resolves relative ones against its
+    working folder. TLS comes before any other byte: if it were offered in plain text, an attacker
+    between client and server could remove the offer.
     """
     place = folder.absolute()
     host = f"[{bind}]" if ":" in bind else bind
@@ -68,8 +68,8 @@ def nats(folder: Path, bind: str, port: int, limits: ServerLimits) -> str:
 # moves, change them. Members are in {ACCOUNTS}, which `add`, `revoke` and `renew` rewrite.
 listen: {_quoted(f"{host}:{port}")}
 pid_file: {_quoted(str(place / PID))}
-# What a client may send is limited further in {ACCOUNTS}. What waits for a reader that is too slow
-# is in this server's memory: as much as all clients' messages of one moment, and not more.
+# {ACCOUNTS} limits clients' messages further. Messages that wait for a slow reader are in this
+# server's memory: at most one message of every client.
 max_payload: 8MB
 max_pending: {limits.pending}
 max_subscriptions: 10000
@@ -94,7 +94,7 @@ def accounts(federation: str, admitted: Mapping[str, int], limits: ServerLimits)
     The limits of an account apply to each of its connections, except `max_connections`.
     """
     every_up, every_down = _quoted(up(federation, "*")), _quoted(down(federation, "*"))
-    both = present(federation)  # for coordinators alone: no other account imports it
+    both = present(federation)  # for coordinators only: no other account imports it
     members = "\n".join(
         _user(identity(federation, name, each), [up(federation, name)], [down(federation, name)])
         for name, each in sorted(admitted.items())

@@ -1,4 +1,4 @@
-"""nats-server as a program: where it is, whether it runs; its configuration checked and reloaded.
+"""The nats-server program: find it, check and reload its configuration.
 
 `folder` is always the one with `nats.conf`.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedglb.federation.operator.nats_config import NATS, PID
 
-#: What nats-server writes to its log when it accepts connections.
+#: nats-server's log line once it accepts connections.
 READY = "Server is ready"
 _TIMEOUT = 10.0  # seconds for a program to answer
 _PROGRAM = "nats-server"
@@ -25,7 +25,7 @@ class ServerFault(RuntimeError):
 
 
 def found() -> str | None:
-    """Return the path of nats-server: on the PATH, or beside this Python; None: there is none."""
+    """Return the path of nats-server: on the PATH, or beside this Python; None: not found."""
     beside = Path(sys.executable).parent
     return shutil.which(_PROGRAM) or shutil.which(_PROGRAM, path=str(beside))
 
@@ -60,7 +60,7 @@ def check(folder: Path) -> None:
 def running(folder: Path) -> int | None:
     """Return the process that serves this folder, or None.
 
-    The number in an old pid file may be that of another process by now: it must be a nats-server
+    The number in an old pid file may belong to another process: it must be a nats-server
     with this folder's configuration.
     """
     try:
@@ -76,7 +76,7 @@ def running(folder: Path) -> int | None:
 
 
 def reload(folder: Path) -> bool:
-    """Tell the running server to read its configuration again; False: none is running."""
+    """Reload the running server's configuration; False: no server runs."""
     pid = running(folder)
     if pid is None:
         return False

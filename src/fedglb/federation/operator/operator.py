@@ -1,4 +1,4 @@
-"""The operator's actions: make a federation, add clients, revoke them."""
+"""The operator's actions: create a federation, add and revoke clients."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def init(
     bind: str = "0.0.0.0",
     days: int = DAYS,
 ) -> Path:
-    """Make the folder of a new federation, all of it or nothing; it must be new or empty.
+    """Create a federation's folder atomically; it must be new or empty.
 
     `hosts` are names and IP addresses of the server; the first is written into the clients'
-    folders. It listens at `bind` and `port`. Clients' certificates are valid for `days`, those of
-    coordinator and server for ten years, like the authority's.
+    folders. It listens at `bind` and `port`. Clients' certificates are valid for `days`, the
+    coordinator's and the server's for ten years, like the authority's.
     """
     place = Path(folder)
     _check_free(place)
@@ -59,13 +59,13 @@ def init(
     integer("days", days)
     registry = Registry(settings, {})
     registry.check_new(clients)
-    if table.minimum is not None:  # refuse too few clients before making anything
+    if table.minimum is not None:  # raise for too few clients before creating anything
         table.build().with_roster(b"", clients)
     place.absolute().parent.mkdir(parents=True, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=place.absolute().parent))
     try:
         _build(unfinished, place, registry, clients, days)
-        os.rename(unfinished, place)  # fails if another process has made it meanwhile
+        os.rename(unfinished, place)  # fails if another process has created it meanwhile
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
@@ -75,8 +75,8 @@ def init(
 def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
     """Add clients: issue certificates, reload the server, and verify that it admits them.
 
-    A name that was revoked gets a new certificate; its old one stays without rights. Returns
-    whether a running server was seen to admit them.
+    A revoked name gets a new certificate; its old one stays revoked. Returns whether a running
+    server admits them.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_new(names)
@@ -97,11 +97,11 @@ def add(folder: str | Path, names: Sequence[str], days: int = DAYS) -> bool:
 
 
 def revoke(folder: str | Path, names: Sequence[str]) -> bool:
-    """Take clients' rights away; the others stay connected.
+    """Revoke clients; the others stay connected.
 
-    To verify that the running server rejects them, no client's key is needed: the authority
-    issues a certificate for the same identity, valid for minutes, and it must be rejected.
-    Returns whether that was seen.
+    Verifying that the running server rejects them needs no client's key: the authority issues a
+    certificate for the same identity, valid for minutes, which the server must reject. Returns
+    whether a running server did.
     """
     with opened(Path(folder)) as (place, old, authority):
         old.check_known(names)
@@ -136,7 +136,7 @@ def _build(
     authority = Authority.new(settings.federation)
     authority.write(unfinished / AUTHORITY)
     # Coordinator and server stay on the operator's machine: their certificates last as long as
-    # the authority's, or the whole federation would stop one day before that.
+    # the authority's, so that the federation does not stop earlier.
     registry, _ = _add(unfinished, authority, registry, [COORDINATOR], CA_DAYS)
     registry, certificates = _add(unfinished, authority, registry, clients, days)
     registry.write(unfinished / AUTHORITY)
@@ -147,7 +147,7 @@ def _build(
     host.write(server / "server.pem", server / "server.key")
     atomic_write(server / "ca.pem", authority.pem, mode=0o644)
     atomic_write(server / nats_config.ACCOUNTS, accounts(registry), mode=0o600)
-    for folder in (unfinished, place):  # checked with paths of `unfinished`, then written for good
+    for folder in (unfinished, place):  # first checked with paths of `unfinished`
         text = nats_config.nats(folder / SERVER, settings.bind, settings.port, limits(settings))
         atomic_write(server / nats_config.NATS, text.encode(), mode=0o600)
         if folder is unfinished and nats_server.found():
@@ -157,7 +157,7 @@ def _build(
 def _next_roster(
     before: Roster | None, registry: Registry, new: Mapping[str, Certificate]
 ) -> Roster | None:
-    """Return the roster with new members, and without those that were revoked before."""
+    """Return the roster with new members, and without revoked ones."""
     if before is None:
         return None
     kept = {name: key for name, key in before.keys.items() if name in registry.clients}

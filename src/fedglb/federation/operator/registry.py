@@ -31,7 +31,7 @@ from fedglb.io.atomic import atomic_write
 from fedglb.io.toml import convert, read_file, to_toml
 
 SETTINGS, MEMBERS = "federation.toml", "registry.json"
-#: What `renew` calls the server and the authority: no client may have these names.
+#: `renew`'s names for server and authority: no client may have them.
 THE_SERVER, THE_AUTHORITY = "server", "authority"
 _DNS = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(\.[A-Za-z0-9-]{1,63})*")
 
@@ -47,7 +47,7 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     version: int = VERSION
 
     def check(self) -> None:
-        """Raise `InvalidInput` for the first setting that is not allowed."""
+        """Raise `InvalidInput` for the first invalid setting."""
         check_name("federation", self.federation)
         integer("port", self.port, at_most=65535)
         if not self.hosts:
@@ -63,7 +63,7 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     @property
     def server(self) -> str:
-        """The address at which clients connect."""
+        """The address that clients connect to."""
         host = self.hosts[0]
         return f"tls://[{host}]:{self.port}" if ":" in host else f"tls://{host}:{self.port}"
 
@@ -78,8 +78,8 @@ class FederationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class RegisteredMember(msgspec.Struct, frozen=True):
     """A name's newest certificate.
 
-    `since` says when its holder became a member, `issued` and `ends` are the certificate's own,
-    `revoked` says when its holder lost its rights (None: it has them).
+    `since` is when its holder became a member, `issued` and `ends` are the certificate's dates,
+    `revoked` is when it was revoked (None: never).
     """
 
     generation: int
@@ -115,13 +115,13 @@ class Registry:
         }
 
     def check_new(self, names: Sequence[str]) -> None:
-        """Raise unless all of these can be added."""
+        """Raise unless all these names can be added."""
         _check_names(names)
         for name in names:
             if name in (THE_SERVER, THE_AUTHORITY):
                 raise InvalidInput("client", name, f"another name: this one is the {name}'s")
             if name in self.clients:
-                allowed = "a name that is not in use: revoke it first if its key was lost"
+                allowed = "an unused name: if the key was lost, revoke the name first"
                 raise InvalidInput("client", name, allowed)
         most = self.settings.agreement.max_clients
         ever = {*self.members, *names} - {COORDINATOR}
@@ -129,16 +129,16 @@ class Registry:
             given = len(set(self.members) - {COORDINATOR})
             allowed = (
                 f"at most max_clients = {most} names, revoked ones included ({given} exist), as "
-                "the confidence bounds assume; for more, make a new federation"
+                "the confidence bounds assume; for more, create a new federation"
             )
             raise InvalidInput("clients", list(names), allowed)
 
     def check_known(self, names: Sequence[str]) -> None:
-        """Raise unless all of these are clients that take part."""
+        """Raise unless all these names are current clients."""
         _check_names(names)
         for name in names:
             if name not in self.clients:
-                known = ", ".join(sorted(self.clients)) or "there is none"
+                known = ", ".join(sorted(self.clients)) or "none yet"
                 raise InvalidInput("client", name, f"one of the clients: {known}")
 
     def next_generation(self, name: str) -> int:
@@ -152,7 +152,7 @@ class Registry:
         return replace(self, members={**self.members, **new})
 
     def with_revoked(self, names: Sequence[str]) -> Registry:
-        """Return the registry after these were revoked."""
+        """Return the registry after revoking these clients."""
         gone = {name: msgspec.structs.replace(self.members[name], revoked=_now()) for name in names}
         return replace(self, members={**self.members, **gone})
 
@@ -166,7 +166,7 @@ class Registry:
         """Read the files in an operator's `authority` folder."""
         for name in (SETTINGS, MEMBERS):
             if not (folder / name).is_file():
-                allowed = f"an operator's folder, as `fedglb federation init` makes it: no {name}"
+                allowed = f"an operator's folder, made by `fedglb federation init`, with {name}"
                 raise InvalidInput("folder", str(folder.parent), allowed)
         raw = read_file(folder / SETTINGS, "folder")
         check_version(raw, folder / SETTINGS)
@@ -177,12 +177,12 @@ class Registry:
             check_version(found, path)
             members = msgspec.convert(found, _Members).members
         except (msgspec.MsgspecError, OSError, TypeError, KeyError) as error:
-            allowed = f"an operator's folder whose {MEMBERS} can be read ({error}): {RESTORE}"
+            allowed = f"an operator's folder with a readable {MEMBERS} ({error}): {RESTORE}"
             raise InvalidInput("folder", str(folder.parent), allowed) from None
         return cls(settings, members)
 
     def write(self, folder: Path) -> None:
-        """Write the members, and the settings if they are not written yet."""
+        """Write the members, and the settings of a new folder."""
         if not (folder / SETTINGS).exists():
             text = to_toml(msgspec.to_builtins(self.settings))
             atomic_write(folder / SETTINGS, text.encode(), mode=0o600)
@@ -194,7 +194,7 @@ def _check_names(names: Sequence[str]) -> None:
     for name in names:
         check_client(name)
         if names.count(name) > 1:
-            raise InvalidInput("client", name, "every name once")
+            raise InvalidInput("client", name, "each name once")
 
 
 def _check_host(host: str) -> None:
@@ -203,7 +203,7 @@ def _check_host(host: str) -> None:
     except ValueError:
         reachable = bool(_DNS.fullmatch(host))
     if not reachable:
-        allowed = "a name or an IP address by which clients reach the server"
+        allowed = "a host name or an IP address that clients can reach"
         raise InvalidInput("hosts", host, allowed)
 
 

@@ -1,8 +1,7 @@
-"""New certificates of the same identity: the old and the new one are valid until the old one ends.
+"""New certificates for the same identities; the old ones stay valid until they expire.
 
-Nobody is disconnected, and the server's list of members stays as it is. The authority keeps its
-key, so that a certificate that it issued under its old certificate is valid under the new one, and
-the other way round.
+Nobody is disconnected, and the server's list of members does not change. The authority keeps its
+key, so its old and its new certificate verify the same members' certificates.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ from fedglb.io.atomic import UNFINISHED, atomic_write
 class Renewal:
     """The result of `renew`."""
 
-    renewed: Mapping[str, datetime]  # who has a new certificate, and when it expires
-    folders: Mapping[str, Path]  # the clients', to be moved to their machines
-    verified: bool  # a running server was seen to admit them; False: none is running
+    renewed: Mapping[str, datetime]  # expiry of each new certificate, by name
+    folders: Mapping[str, Path]  # of clients, to move to their machines
+    verified: bool  # a running server admits them; False: no server runs
 
 
 def renew(
@@ -61,8 +60,8 @@ def renew(
 ) -> Renewal:
     """Renew the certificates of clients, "coordinator", "server" or "authority".
 
-    `everybody`: of all clients, the coordinator and the server. `within`: of these only the ones
-    that expire within this many days, or are unreadable. `days`: how long clients' are valid.
+    `everybody`: all clients, the coordinator and the server. `within`: of these only certificates
+    that expire within this number of days, or are unreadable. `days`: validity of clients' ones.
     """
     integer("days", days)
     with opened(Path(folder)) as (place, old, authority):
@@ -80,11 +79,11 @@ def renew(
         if COORDINATOR in chosen:
             issued |= issue(authority, old, [COORDINATOR], CA_DAYS)
         serial = None
-        if THE_SERVER in chosen:  # first: nats-server rejects a configuration without a sound one
+        if THE_SERVER in chosen:  # first: nats-server's configuration needs a valid one
             server = _write_server(place, authority, old)
             renewed[THE_SERVER], serial = Certificate(server.certificate).ends, server.serial
         registry = old.with_issued(issued)
-        write_accounts(place / SERVER, registry)  # the same, unless the file was changed by hand
+        write_accounts(place / SERVER, registry)  # no change, unless somebody edited the file
         registry.write(place / AUTHORITY)
         contexts = {}
         for name, certificate in issued.items():
@@ -105,13 +104,13 @@ def renew(
 def _chosen(
     place: Path, registry: Registry, names: Sequence[str], everybody: bool, within: float | None
 ) -> list[str]:
-    """Return whom to renew, the authority first."""
+    """Return the names to renew, the authority first."""
     for name in names:
         if name not in (THE_AUTHORITY, THE_SERVER, COORDINATOR):
             check_name("client", name)
             registry.check_known([name])
         if list(names).count(name) > 1:
-            raise InvalidInput("client", name, "every name once")
+            raise InvalidInput("client", name, "each name once")
     out = [*names] if not everybody else [THE_SERVER, COORDINATOR, *registry.clients]
     if within is not None:
         number("within", within, at_least=0.0)
@@ -122,7 +121,7 @@ def _chosen(
 
 
 def _write_authority(place: Path, authority: Authority) -> None:
-    """Put the authority's new certificate wherever its old one is, in the operator's folder."""
+    """Replace the authority's certificate everywhere in the operator's folder."""
     authority.write(place / AUTHORITY)
     for path in (place / SERVER / CA, place / COORDINATOR / CA, *place.glob(f"clients/*/{CA}")):
         if path.exists():
@@ -130,7 +129,7 @@ def _write_authority(place: Path, authority: Authority) -> None:
 
 
 def _write_server(place: Path, authority: Authority, registry: Registry) -> IssuedCertificate:
-    """Write the server's certificate, and what else is missing from its folder."""
+    """Write the server's certificate and other missing files of its folder."""
     settings, configuration = registry.settings, place / SERVER / nats_config.NATS
     if not configuration.exists():
         text = nats_config.nats(place / SERVER, settings.bind, settings.port, limits(settings))
@@ -144,7 +143,7 @@ def _write_server(place: Path, authority: Authority, registry: Registry) -> Issu
 def _write_bundle(
     place: Path, registry: Registry, authority: Authority, name: str, issued: IssuedCertificate
 ) -> None:
-    """Write a member's folder; if it exists (it may be in use), only the certificate and key."""
+    """Write a member's folder; if it exists (and may be in use), only certificate and key."""
     folder = place / place_of(name)
     if folder.is_dir():
         bundle(folder, registry.settings).renew(authority.pem, issued)

@@ -1,4 +1,4 @@
-"""Sums over clients that hide every single client's numbers: keys, masks, and who may do what.
+"""Sums over clients that hide each client's numbers: keys, masks, rules.
 
-Nothing here sends, receives or opens a file; agents and the coordinator do that around it.
+Nothing here sends, receives or opens a file; agents and the coordinator do that.
 """

@@ -1,8 +1,8 @@
-"""The coordinator's side of one secure sum: who is ready, who is missing, what the sum is.
+"""The coordinator's side of one secure sum.
 
-Until all of a set have answered, a member that is gone is left out and the others are called
-again: that is another attempt, and what they sent before stays hidden. From then on seeds are given
-away, and there is this sum or none.
+Until all members of a set have answered, missing members are left out and the others are called
+again: that is another attempt, and earlier messages stay hidden. From then on members reveal seeds,
+and there is this sum or none.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fedglb.federation.secure_sums.transcript import SumRules
 from fedglb.federation.wire.sum_messages import SumCall
 from fedglb.typing import IntArray
 
-#: Asking who is ready; waiting for masked vectors; waiting for seeds; the sum is there.
+#: Asking which members are ready; waiting for masked vectors; for seeds; sum complete.
 SumPhase = Literal["offered", "called", "all here", "done"]
 
 
@@ -36,7 +36,7 @@ class SumAttempts:
         self.phase: SumPhase = "offered"
         self.asked = set(asked)
         for name in self.asked:
-            rules.roster.public_key(name)  # refuses a stranger
+            rules.roster.public_key(name)  # raises for a non-member
         self.ready: set[str] = set()
         self.call: SumCall | None = None
         self.keys: dict[str, SignedKey] = {}  # of the members of the call
@@ -54,19 +54,19 @@ class SumAttempts:
         return () if self.call is None else self.rules.roster.members_of(self.call.members)
 
     def missing(self) -> list[str]:
-        """Return who has not answered what was asked last, in the roster's order."""
+        """Return the members that have not answered the last request, in the roster's order."""
         if self.phase == "offered":
             return sorted(self.asked - self.ready)
         done: Mapping[str, object] = self._vectors if self.phase == "called" else self._seeds
         return [name for name in self.members if name not in done] if self.phase != "done" else []
 
     def note_ready(self, name: str) -> None:
-        """Note that a member is ready; one that was not asked is ignored."""
+        """Note that a member is ready; ignore members that were not asked."""
         if name in self.asked:
             self.ready.add(name)
 
     def drop(self, names: Iterable[str]) -> bool:
-        """Go on without these; return False if it is too late, because seeds are given away."""
+        """Go on without these; return False if it is too late, because seeds are revealed."""
         gone = set(names)
         if self.phase in ("all here", "done"):
             return not gone & set(self.members)
@@ -76,23 +76,23 @@ class SumAttempts:
 
     @property
     def enough(self) -> bool:
-        """Whether those that are ready may be a set."""
+        """Whether enough members are ready."""
         return len(self.ready) >= self.rules.minimum
 
     @property
     def outdated(self) -> bool:
-        """Whether the newest call waits for somebody who is not there any more."""
+        """Whether the newest call waits for a member that has left."""
         return self.phase == "called" and not set(self.members) <= self.ready
 
     def start(self, keys: Mapping[str, SignedKey]) -> SumCall:
-        """Begin the next attempt, with all that are ready; `keys` are their session keys.
+        """Begin the next attempt, with all ready members; `keys` are their session keys.
 
-        `InvalidInput`: they are too few, or seeds of an earlier attempt are given away.
+        `InvalidInput`: they are too few, or seeds of an earlier attempt are revealed.
         """
         if self.phase not in ("offered", "called"):
-            raise InvalidInput("attempt", self.attempt + 1, "none: seeds are given away")
+            raise InvalidInput("attempt", self.attempt + 1, "no attempt: seeds are revealed")
         if not self.enough:
-            allowed = f"at least {self.rules.minimum} that are ready"
+            allowed = f"at least {self.rules.minimum} ready members"
             raise InvalidInput("members", sorted(self.ready), allowed)
         members = [name for name in self.rules.roster.names if name in self.ready]
         bitmap, attempt = self.rules.roster.bitmap(members), self.attempt + 1
@@ -104,7 +104,7 @@ class SumAttempts:
         return self.call
 
     def is_stale(self, key: SignedKey) -> bool:
-        """Return whether a member has another key now, and has not answered under the old one.
+        """Return whether a member has a new key and has not answered under the old one.
 
         Then it cannot answer this attempt, and there must be another.
         """
@@ -113,7 +113,7 @@ class SumAttempts:
         return waits and known is not None and known.digest != key.digest
 
     def receive_vector(self, name: str, attempt: int, vector: WordArray) -> bool:
-        """Take a member's masked vector; return whether it was the last one that was missing.
+        """Take a member's masked vector; return whether it was the last missing one.
 
         Of two different ones for one attempt the first counts. One for an earlier attempt is
         ignored.
@@ -129,7 +129,7 @@ class SumAttempts:
         return True
 
     def receive_seed(self, name: str, attempt: int, seed: bytes) -> bool:
-        """Take a member's seed; return whether it was the last one that was missing."""
+        """Take a member's seed; return whether it was the last missing one."""
         if self.phase != "all here" or attempt != self.attempt or name not in self.missing():
             return False
         if len(seed) != SEED_SIZE:
@@ -141,9 +141,9 @@ class SumAttempts:
         return True
 
     def total(self) -> IntArray:
-        """Return the sum of all members' vectors, once it is done."""
+        """Return the sum of all members' vectors, once it is complete."""
         if self.phase != "done" or self.call is None:
-            raise InvalidInput("phase", self.phase, "a sum that is done")
+            raise InvalidInput("phase", self.phase, "a complete sum")
         out = np.zeros(self.size, np.uint64)
         for vector in self._vectors.values():
             out += vector

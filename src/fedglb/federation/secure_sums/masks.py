@@ -1,7 +1,7 @@
 """Masks: numbers mod 2⁶⁴ that hide a vector and cancel in the sum.
 
-Each pair of members has a mask that one adds and the other subtracts, and each member has a mask of
-its own, whose seed it gives away when all others of the set have answered.
+Each pair of members has a mask that one adds and the other subtracts. Each member also has a self
+mask, whose seed it reveals when all others of the set have answered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WordArray = NDArray[np.uint64]
 SEED_SIZE = 32  # bytes
 _SHA256 = hashes.SHA256()
 _WORD = np.dtype("<u8")
-#: Every key is derived for one transcript and makes one stream: there is nothing to tell apart.
+#: Every key is derived for one transcript and makes one stream, so the nonce is constant.
 _NONCE = bytes(16)
 
 
@@ -31,8 +31,8 @@ def masked(
 ) -> WordArray:
     """Return a vector under all masks of the member at this place in the roster.
 
-    `secrets` has the secret shared with each other member of the set, by its place; `seed` is that
-    of the member's own mask.
+    `secrets` has the secret shared with each other member of the set, by its place; `seed` is the
+    seed of the member's self mask.
     """
     out = vector.astype(np.int64).view(np.uint64) + own_mask(seed, transcript, vector.size)
     info = encoded("pair mask", transcript)
@@ -54,20 +54,20 @@ def unmasked(total: WordArray, seeds: list[bytes], transcript: bytes) -> IntArra
 
 
 def own_seed(secret: bytes, transcript: bytes) -> bytes:
-    """Return the seed of a member's own mask: the same after a restart, from its file's secret.
+    """Return the seed of a member's self mask, from its file's secret: stable across restarts.
 
-    It says nothing of the secret, nor of the seed of any other transcript.
+    It reveals neither the secret nor the seed of any other transcript.
     """
     return HKDF(_SHA256, SEED_SIZE, None, encoded("own seed", transcript)).derive(secret)
 
 
 def own_mask(seed: bytes, transcript: bytes, count: int) -> WordArray:
-    """Return a member's own mask."""
+    """Return a member's self mask."""
     return _stream(seed, encoded("own mask", transcript), count)
 
 
 def _stream(secret: bytes, info: bytes, count: int) -> WordArray:
-    """Return numbers that nobody can tell from random ones without the secret."""
+    """Return pseudorandom numbers, by the secret."""
     key = HKDFExpand(_SHA256, SEED_SIZE, info).derive(secret)
     stream = Cipher(algorithms.ChaCha20(key, _NONCE), None).encryptor()
     return np.frombuffer(stream.update(bytes(8 * count)), _WORD).astype(np.uint64, copy=False)

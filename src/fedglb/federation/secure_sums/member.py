@@ -1,7 +1,7 @@
-"""What one member does in a secure sum, and what it refuses.
+"""One member's side of secure sums: its answers and refusals.
 
-Offered → ready → called (it sends its masked vector) → all here (it sends its own mask's seed).
-An offer may be left out: it only tells the coordinator who is there.
+Offered → ready → called (it sends its masked vector) → all here (it sends its self mask's seed).
+The offer may be skipped: it only tells the coordinator which members are present.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from fedglb.typing import IntArray
 
 
 class SumLog(Protocol):
-    """Where a member's `SumState` is kept, as long as its samples are."""
+    """Stores a member's `SumState`, as long as its samples."""
 
     def sum_state(self) -> SumState:
-        """Return what was written last."""
+        """Return the last state written."""
         ...
 
     def write_sum_state(self, state: SumState) -> None:
-        """Write it; with `consented` it must be on the disk when this returns, a power cut too."""
+        """Write the state; with `consented` it must survive a power cut when this returns."""
         ...
 
 
 class SumMember:
     """One member's side of secure sums.
 
-    Its promises, whatever the coordinator says, forgets or says twice:
+    Its promises, whatever the coordinator sends, forgets or repeats:
 
-    1. *One sum per update.* It gives away the seed of at most one transcript per slot, and never
-       one of a slot when it has been ready for a later one. It is written before it is said.
+    1. *One sum per update.* It reveals the seed of at most one transcript per slot, and none of a
+    slot after being ready for a later one. That is written before it is sent.
     2. *One vector per transcript.* Noise and masks are fresh in each attempt. A repeated call gets
-       the same bytes, out of memory. After a restart it gets nothing, and the coordinator has to
-       make another attempt: a transcript binds the process's own session key, which died with it,
-       so that no later process can derive this transcript, and put other noise under these masks.
-       The seed can be given away all the same: it follows from the file's secret.
-    3. *No small sets, no strangers.* The set has `minimum` members or more, all in the roster, and
-       their keys are signed by them.
+       the same bytes, from memory. After a restart it gets nothing, and the coordinator has to
+       make another attempt: a transcript binds the process's session key, which died with it, so
+       that no later process can derive this transcript and put other noise under these masks.
+       The seed can still be revealed: it is derived from the file's secret.
+    3. *No small sets, no non-members.* The set has `minimum` members or more, all in the roster,
+       and each has signed its key.
 
-    Why a vector without its seed says nothing: its own mask is a stream that only the file's secret
-    gives. With the seed: masks of pairs remain, and cancel only in the sum over all members that
-    made masks from the same transcript, hence were told the same set, model, update and attempt.
+    Why a vector without its seed reveals nothing: its self mask is a stream that requires the
+    file's secret. With the seed, the masks of pairs remain, and cancel only in the sum over all
+    members that derived masks from the same transcript: the same set, model, update and attempt.
 
     `secret` is the file's: 32 random bytes.
     """
@@ -60,11 +60,11 @@ class SumMember:
 
     @property
     def state(self) -> SumState:
-        """Where it stands."""
+        """The member's state."""
         return self._log.sum_state()
 
     def offer(self, slot: int) -> bool:
-        """Return whether it is ready for an update; from then on for no earlier one."""
+        """Return whether it is ready for an update; later ones then rule out this one."""
         last = self.rules.last
         if last is not None and slot > last:
             raise InvalidInput("update", slot, f"at most {last}: the budget ends there")
@@ -78,12 +78,12 @@ class SumMember:
     def call(self, call: SumCall, model: bytes, vector: Callable[[], IntArray]) -> WordArray:
         """Return the masked vector, or raise `InvalidInput` if the call is refused.
 
-        `model` is the digest of the model held here; `vector` makes the numbers with fresh noise,
-        and is called once per attempt, if at all. `MissingKeys`: session keys of the set are not
-        known here, or differ from the coordinator's.
+        `model` is the digest of this member's model; `vector` makes the numbers with fresh noise,
+        and is called at most once per attempt. `MissingKeys`: session keys of the set are unknown
+        here, or differ from the coordinator's.
         """
         if call.update > self.state.slot:
-            self.offer(call.update)  # a call says what an offer does, and more
+            self.offer(call.update)  # a call includes an offer
         state = self.state
         newest = (call.update, call.attempt, call.transcript)
         if self._answer is not None and newest == (state.slot, state.attempt, self._answer[0]):
@@ -91,19 +91,19 @@ class SumMember:
         if call.update != state.slot:
             raise InvalidInput("update", call.update, f"{state.slot}, the newest, or a later one")
         if state.consented:
-            raise InvalidInput("update", call.update, "an update for which no sum was made yet")
+            raise InvalidInput("update", call.update, "an update without a sum")
         if call.attempt <= state.attempt:
-            raise InvalidInput("attempt", call.attempt, f"one after {state.attempt}: each is new")
+            raise InvalidInput("attempt", call.attempt, f"a number above {state.attempt}")
         members = self._checked(call.members)
         if call.digest != model:
-            allowed = f"{model.hex()[:16]}, the digest of the model held here"
+            allowed = f"{model.hex()[:16]}, the digest of this member's model"
             raise InvalidInput("model", call.digest.hex()[:16], allowed)
         digests = self.keys.digests(members)
         ours = self.rules.transcript(call.update, call.attempt, call.members, call.digest, digests)
         if ours != call.transcript:
             raise MissingKeys([name for name in members if name != self.keys.name])
         numbers = vector()
-        # Written before it is sent: if the process dies after that, it must know that it was.
+        # Written before it is sent: after a crash the member must know that it was sent.
         self._log.write_sum_state(SumState(call.update, call.attempt, ours))
         index, own = self.rules.roster.index, self.keys.name
         shared = {index[name]: self.keys.secret(name) for name in members if name != own}
@@ -112,10 +112,10 @@ class SumMember:
         return out
 
     def consent(self, slot: int, transcript: bytes) -> bytes:
-        """Return the seed of its own mask, for the one sum of this update."""
+        """Return the seed of its self mask, for the one sum of this update."""
         state = self.state
         if slot != state.slot or not state.transcript or transcript != state.transcript:
-            allowed = "the attempt for which a masked vector was made last, of the newest update"
+            allowed = "the attempt of the last masked vector, in the newest update"
             raise InvalidInput("transcript", transcript.hex()[:16], allowed)
         if not state.consented:
             done = SumState(state.slot, state.attempt, state.transcript, consented=True)
@@ -125,7 +125,7 @@ class SumMember:
     def _checked(self, bitmap: bytes) -> tuple[str, ...]:
         members, own = self.rules.roster.members_of(bitmap), self.keys.name
         if own not in members:
-            raise InvalidInput("members", members, f"a set that has {own} in it")
+            raise InvalidInput("members", members, f"a set with {own}")
         if len(members) < self.rules.minimum:
             allowed = f"at least {self.rules.minimum} members"
             raise InvalidInput("members", f"{len(members)} members", allowed)

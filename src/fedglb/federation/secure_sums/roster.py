@@ -1,7 +1,7 @@
-"""Who takes part in secure sums: every member's name and public key.
+"""The members of secure sums: each member's name and public key.
 
-Each agent's owner accepts the roster. A member that is not in it cannot be in a set: an operator,
-who can issue certificates, cannot add members of his own unnoticed.
+Each agent's owner accepts the roster. Sets contain only members of the roster: an operator, who can
+issue certificates, cannot add members unnoticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fedglb.federation.names import VERSION, check_client, check_version
 from fedglb.federation.secure_sums.transcript import digest
 from fedglb.io.atomic import atomic_write
 
-#: The file that has a roster, in the folder of a member and in the operator's.
+#: The roster's file, in a member's and in the operator's folder.
 FILE = "roster.json"
 
 
@@ -46,7 +46,7 @@ class Roster:
         for key in self.keys.values():
             same = [name for name, other in self.keys.items() if other == key]
             if len(same) > 1:
-                allowed = "another key for each member: with one key they are one member"
+                allowed = "a different key for each member"
                 raise InvalidInput("roster", same, allowed)
 
     @classmethod
@@ -56,7 +56,7 @@ class Roster:
 
     @classmethod
     def read(cls, path: Path) -> Roster:
-        """Read what `write` wrote."""
+        """Read the file of `write`."""
         with under(source=str(path)):
             try:
                 raw = json.loads(path.read_bytes())
@@ -66,7 +66,7 @@ class Roster:
             except InvalidInput:
                 raise
             except (OSError, ValueError, AttributeError) as error:
-                allowed = f"the file as the operator made it ({error})"
+                allowed = f"the operator's unchanged file ({error})"
                 raise InvalidInput("roster", str(path), allowed) from None
             return cls(keys)
 
@@ -78,7 +78,7 @@ class Roster:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names in the order that decides everything: sorted by code point."""
+        """The names, sorted by code point: the order of members everywhere."""
         return tuple(sorted(self.keys))
 
     @cached_property
@@ -88,14 +88,14 @@ class Roster:
 
     @cached_property
     def digest(self) -> bytes:
-        """A digest of all names and keys: what owners compare with each other."""
+        """A digest of all names and keys, which owners compare."""
         parts = [part for name in self.names for part in (name, self.keys[name])]
         return digest("roster", len(self.names), *parts)
 
     def public_key(self, name: str) -> ec.EllipticCurvePublicKey:
         """Return the key by which a member's signatures are verified."""
         if name not in self.keys:
-            raise InvalidInput("member", name, "a member that is in the roster")
+            raise InvalidInput("member", name, "a member in the roster")
         return self._public_keys[name]
 
     @cached_property
@@ -107,7 +107,7 @@ class Roster:
         bits = bytearray((len(self.names) + 7) // 8)
         for name in names:
             if name not in self.index:
-                raise InvalidInput("members", name, "members that are in the roster")
+                raise InvalidInput("members", name, "members in the roster")
             place = self.index[name]
             bits[place // 8] |= 1 << place % 8
         return bytes(bits)

@@ -1,8 +1,8 @@
-"""The X25519 key of a process, signed by its member; and the keys of the others.
+"""Session keys: the X25519 key of a process, signed by its member, and the others' keys.
 
-It lives in memory only and is new in every process. The member's certificate key signs it, and
-receivers verify that with the roster: a coordinator, which passes keys on, can neither forge one
-nor put one in another's place.
+A key lives in memory only and is new in every process. The member's certificate key signs it, and
+receivers verify the signature with the roster: the coordinator, which passes keys on, can neither
+forge nor exchange them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY_SIZE = 32  # bytes
 
 
 class MissingKeys(InvalidInput):
-    """No verified key of these members is known here: the coordinator is to send them again."""
+    """No verified keys of these members are known here: the coordinator must send them again."""
 
     def __init__(self, names: Iterable[str]) -> None:
         text = ", ".join(names)
@@ -36,7 +36,7 @@ class MissingKeys(InvalidInput):
 
 @dataclass(frozen=True)
 class SignedKey:
-    """A member's key of one process, as it is sent."""
+    """A member's session key, as sent."""
 
     name: str
     generation: int  # of the member's certificate
@@ -46,7 +46,7 @@ class SignedKey:
 
     @cached_property
     def digest(self) -> bytes:
-        """A digest without the signature: one key can have many."""
+        """A digest without the signature, of which one key can have many."""
         return digest("session key", self.name, self.generation, self.session, self.key)
 
 
@@ -68,7 +68,7 @@ class KeyRing:
         signer = load_pem_private_key(signing_key, None)
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
         if signer.public_key() != roster.public_key(name):
-            allowed = "a key that the roster has for this member: get the roster of now"
+            allowed = "this member's key in the roster: get the current roster"
             raise InvalidInput(("roster", name), "another key than the certificate's", allowed)
         self.federation, self.roster, self.name = federation, roster, name
         self._private = X25519PrivateKey.generate()
@@ -81,9 +81,9 @@ class KeyRing:
         self._secrets: dict[str, bytes] = {}
 
     def add(self, given: SignedKey) -> None:
-        """Use another member's key instead of the one before, if that member has signed it."""
+        """Replace another member's key, if that member has signed the new one."""
         if given.name == self.name:
-            return  # nobody else knows better
+            return  # the own key is known
         known = self._others.get(given.name)
         if known is not None and known.digest == given.digest:
             return  # verified before
@@ -101,7 +101,7 @@ class KeyRing:
         return [every[name].digest for name in wanted]
 
     def secret(self, name: str) -> bytes:
-        """Return the secret shared with another member: of this pair of processes, and no other."""
+        """Return the secret shared with another member: unique to this pair of processes."""
         found = self._secrets.get(name)
         if found is None:
             other = self._others.get(name)
@@ -123,12 +123,12 @@ def verify(federation: str, roster: Roster, given: SignedKey) -> None:
     except (InvalidSignature, ValueError) as error:
         if isinstance(error, InvalidInput):
             raise
-        allowed = f"a key that {given.name} has signed"
+        allowed = f"a key signed by {given.name}"
         raise InvalidInput(("session key", given.name), given.key.hex()[:16], allowed) from None
 
 
 def _check_point(key: bytes) -> None:
-    """Raise `ValueError` for a key with which everybody would have the same secret."""
+    """Raise `ValueError` for a key that gives everybody the same secret."""
     X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(key))
 
 

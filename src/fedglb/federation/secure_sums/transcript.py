@@ -1,6 +1,6 @@
-"""The transcript: what one attempt at a sum is about, in 32 bytes. All masks are derived from it.
+"""The transcript: a digest of one attempt at a sum, from which all masks are derived.
 
-Members that were told different things derive different masks, which do not cancel. This module
+Members with different views derive different masks, which do not cancel. This module
 imports no cryptography: an agent's file, which remembers its attempts, needs none.
 """
 
@@ -17,16 +17,16 @@ import numpy as np
 from fedglb.errors import integer
 from fedglb.model import SharedModel
 
-if TYPE_CHECKING:  # an agent that is alone needs no cryptography
+if TYPE_CHECKING:  # a single agent needs no cryptography
     from fedglb.federation.secure_sums.roster import Roster
 
 
-#: Before everything that is hashed, signed or derived; the number is the version of the rules.
+#: Prefix of everything hashed, signed or derived; the number is the rules' version.
 _DOMAIN = b"fedglb secure sums 1"
 
 
 def encoded(purpose: str, *parts: bytes | str | int) -> bytes:
-    """Return bytes that no other purpose and no other parts give: each part follows its length."""
+    """Return an injective encoding of purpose and parts: each part follows its length."""
     every = [_DOMAIN, purpose.encode(), *(_bytes(part) for part in parts)]
     return b"".join(len(part).to_bytes(8, "big") + part for part in every)
 
@@ -44,16 +44,16 @@ def _bytes(part: bytes | str | int) -> bytes:
 
 @dataclass(frozen=True)
 class SumRules:
-    """What all members of a federation have agreed on about its sums."""
+    """The agreed rules of a federation's secure sums."""
 
     federation: str
     roster: Roster
     agreement: bytes  # a digest of every fact (`agreement_digest`)
     minimum: int  # the smallest number of members in a set
-    last: int | None = None  # the last update, B: there is no sum for a later one
+    last: int | None = None  # the last update, B: later ones have no sum
 
     def __post_init__(self) -> None:
-        # of two members each could subtract its own
+        # with two members each could subtract its own numbers
         integer("minimum", self.minimum, at_least=3, at_most=max(3, len(self.roster.names)))
 
     def transcript(
@@ -64,8 +64,8 @@ class SumRules:
         `slot` is the number of the update, `members` the set as the roster's bitmap, `model` the
         digest of the model at which sums are taken. `keys` are the digests of the session keys of
         the set, in the roster's order. They are new in every process. So no two processes of a
-        member ever derive masks from the same transcript, and a mask is used once even where a file
-        was restored from a copy. Members that hold different keys of a restarted member notice it
+        member ever derive masks from the same transcript, and a mask is used once even after a
+        file was restored from a copy. Members with different keys of a restarted member notice it
         by the transcript, instead of by a sum that is noise.
         """
         return digest(
@@ -76,12 +76,12 @@ class SumRules:
 
 @dataclass(frozen=True)
 class SumState:
-    """What a member must not forget."""
+    """A member's stored state."""
 
-    slot: int = 0  # the newest update that it was ready for
-    attempt: int = 0  # the newest attempt of it for which it made a masked vector
+    slot: int = 0  # the newest update for which it was ready
+    attempt: int = 0  # that update's newest attempt with a masked vector
     transcript: bytes = b""  # of that attempt
-    consented: bool = False  # whether it has given away the seed of that attempt
+    consented: bool = False  # whether it has revealed the seed of that attempt
 
 
 def agreement_digest(facts: dict[str, str]) -> bytes:
@@ -94,7 +94,7 @@ NO_MODEL = digest("model", 0)
 
 
 def model_digest(update: int, model: SharedModel | None) -> bytes:
-    """Return a digest of the model of an update, to the bit; None: there is none yet."""
+    """Return a digest of the model of an update, to the bit; None: no model yet."""
     if model is None:
         return NO_MODEL
     parts: list[bytes | str | int] = []

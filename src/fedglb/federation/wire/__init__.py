@@ -1,1 +1,1 @@
-"""What agents and the coordinator send to each other, to the byte."""
+"""The messages between agents and coordinator, to the byte."""

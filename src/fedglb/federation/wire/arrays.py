@@ -23,7 +23,7 @@ def max_numbers(d: int) -> int:
 
 
 class WrongLength(ValueError):
-    """A field whose bytes are not the array that belongs there."""
+    """A field whose bytes have the wrong length."""
 
 
 def pack_vector(name: str, vector: FloatArray, d: int) -> bytes:
@@ -59,11 +59,11 @@ def _check_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None
 
 
 # Every array that is read is fresh, writable, C-ordered and of the machine's own byte order.
-# Lengths are checked first, so that no sender can make us allocate more than d asks for.
+# Lengths are checked first, so that no sender can make us allocate more than d requires.
 
 
 def unpack_vector(name: str, data: bytes, d: int) -> FloatArray:
-    """Return the vector that `pack_vector` packed."""
+    """Return the vector of `pack_vector`."""
     _check_length(name, data, d)
     return np.frombuffer(data, _REAL).astype(np.float64)
 
@@ -75,13 +75,13 @@ def unpack_matrix(name: str, data: bytes, d: int) -> FloatArray:
 
 
 def unpack_integers(name: str, data: bytes, d: int) -> IntArray:
-    """Return the whole numbers that `pack_integers` packed."""
+    """Return the integers of `pack_integers`."""
     _check_length(name, data, d + triangle_size(d))
     return np.frombuffer(data, _WHOLE).astype(np.int64)
 
 
 def unpack_numbers(name: str, data: bytes, d: int) -> FloatArray:
-    """Return the numbers that `pack_numbers` packed."""
+    """Return the numbers of `pack_numbers`."""
     most = max_numbers(d)
     if len(data) % _REAL.itemsize or len(data) > most * _REAL.itemsize:
         raise WrongLength(f"{name} of {len(data)} bytes, not 8 each for up to {most}")

@@ -15,11 +15,11 @@ VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024  # the server's max_payload
 _MAGIC = b"fgb"
 _HEADER = _MAGIC + bytes([VERSION])
-_SHORT = 120  # characters of a reason: it may quote a name out of the payload
+_SHORT = 120  # characters of a reason, which may quote the payload
 
 
 class Malformed(InvalidInput):
-    """Bytes that are no message of this version; `value` says in short why."""
+    """Bytes that are not a message of this version; `value` is a short reason."""
 
     def __init__(self, why: str, allowed: str = f"a message of wire format {VERSION}") -> None:
         super().__init__("message", why, allowed)
@@ -34,7 +34,7 @@ class OtherVersion(Malformed):
 
 
 def encode(message: Upward | Downward, session: str) -> bytes:
-    """Return the bytes of a message, or raise `InvalidInput` for what the receiver would refuse.
+    """Return the bytes of a message; raise `InvalidInput` if the receiver would refuse it.
 
     So an error shows up here, and not as a message without an answer.
     """
@@ -44,7 +44,7 @@ def encode(message: Upward | Downward, session: str) -> bytes:
     packet = kind.pack(message, session)
     try:
         body = _ENCODER.encode(packet)
-        _EITHER.decode(body)  # structs check their bounds when read, not when made
+        _EITHER.decode(body)  # structs check their bounds when decoded, not when created
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(message.name, _short(error), "what the wire format allows") from None
     data = _HEADER + body
@@ -70,7 +70,7 @@ def _decode(
     try:
         packet = decoder.decode(body)
         return packet.session, _OF[type(packet)].unpack(packet, dim, client)
-    except Exception as error:  # also recursion, memory, bad UTF-8: no bytes may end a process
+    except Exception as error:  # also recursion, memory, bad UTF-8: no payload may end the process
         raise Malformed(_short(error)) from None
 
 
@@ -84,12 +84,12 @@ def kind_of(data: bytes) -> str | None:
         return None
 
 
-# Infinity and NaN pass: a loss may be infinite. Client and coordinator refuse the others, by the
+# Infinity and NaN pass, because a loss may be infinite. Client and coordinator refuse others by the
 # field's name (protocol/checks.py).
 
 
 def _body(data: bytes) -> memoryview:
-    """Return what follows the header."""
+    """Return the bytes after the header."""
     if len(data) > MAX_BYTES:
         raise Malformed(f"{len(data)} bytes", f"at most {MAX_BYTES}")
     if len(data) < len(_HEADER) or data[: len(_MAGIC)] != _MAGIC:
@@ -105,10 +105,10 @@ def _short(error: Exception) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy scalar as the number it is."""
+    """Return a NumPy scalar as a Python number."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} has no place in a message")
+    raise TypeError(f"{type(value).__name__} cannot be sent in a message")
 
 
 def _reader(kinds: list[type[Any]]) -> msgspec.msgpack.Decoder[Any]:
@@ -116,7 +116,7 @@ def _reader(kinds: list[type[Any]]) -> msgspec.msgpack.Decoder[Any]:
 
 
 class _Kind(msgspec.Struct):
-    """A message of which only the name is read."""
+    """A message's name only."""
 
     type: str
 

@@ -1,6 +1,6 @@
-"""What agents and the coordinator send beside the protocol: who is there, who may take part.
+"""Messages beside the protocol's: presence, admission, rejection.
 
-The types of the fields say how they are sent; docs/reference.md says when, and what they mean.
+Field types define the encoding; docs/reference.md explains the messages.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from fedglb.typing import Count, Numbers
 
 @dataclass(frozen=True)
 class Hello(SessionMessage):
-    """An agent begins to speak; `agreement` has the facts by which it goes."""
+    """An agent's first message; `agreement` has the facts of its agreement."""
 
     name = "Hello"
     upward = True
-    instance: Name  # of its file: the same after a restart, another one with another file
-    update: Count  # whose model it holds, 0 for none
+    instance: Name  # identity of its file: the same after a restart
+    update: Count  # of its model, 0: no model
     software: Text
     agreement: Facts
 
 
 @dataclass(frozen=True)
 class Heartbeat(SessionMessage):
-    """An agent is there; sent every few seconds."""
+    """An agent is present; sent every few seconds."""
 
     name = "Heartbeat"
     upward = True
-    update: Count  # whose model it holds, 0 for none
-    requested_at: Count  # the step of a request for an update that is not fulfilled, 0 for none
+    update: Count  # of its model, 0: no model
+    requested_at: Count  # the step of an open request for an update, or 0
     #: Only if its owner agreed: count and sum of the rewards since its process started, then of
     #: the recent ones.
     rewards: Numbers | None = None
@@ -67,7 +67,7 @@ class Goodbye(SessionMessage):
 
 @dataclass(frozen=True)
 class Withdrawal(SessionMessage):
-    """An agent takes no (further) part in this update: it has no samples frozen for it."""
+    """An agent leaves this update: it has no frozen samples for it."""
 
     name = "Withdrawal"
     upward = True
@@ -80,7 +80,7 @@ class Admitted(SessionMessage):
 
     name = "Admitted"
     upward = False
-    update: Count  # of the newest model, 0 for none
+    update: Count  # of the newest model, 0: no model
     released: Count = 0  # the last one-pass update known to have sums of this agent's file
 
 

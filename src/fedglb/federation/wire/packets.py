@@ -1,4 +1,4 @@
-"""How a message is sent: derived once per class from the types of its fields.
+"""The encoding of messages, derived once per class from the types of its fields.
 
 A packet has the fields of its message, with arrays as bytes. The client is left out, because the
 subject names it; a session is added. The field `type` holds the message's `name`.
@@ -39,7 +39,7 @@ Signature: TypeAlias = Annotated[bytes, Meta(max_length=80)]
 Bitmap: TypeAlias = Annotated[bytes, Meta(max_length=8192)]
 
 M = TypeVar("M")
-#: Turns a field's value into what is sent, or back; the second argument is d.
+#: Encodes or decodes a field's value; the second argument is d.
 Convert: TypeAlias = Callable[[Any, int], Any]
 
 _ARRAYS: dict[ArrayKind, tuple[Callable[..., bytes], Callable[..., Any]]] = {
@@ -60,7 +60,7 @@ class SessionMessage:
 
 @dataclass(frozen=True)
 class _Field:
-    """The type of a field on the wire, and how its value is converted (None: sent as it is)."""
+    """The type of a field on the wire, and its converters (None: sent as it is)."""
 
     type: Any
     convert: tuple[Convert, Convert] | None = None
@@ -68,7 +68,7 @@ class _Field:
 
 
 class PacketType(Generic[M]):
-    """How messages of one dataclass, or the models in them, are sent.
+    """The encoding of one dataclass: a message, or a model inside one.
 
     `tag` is the message's name on the wire; None: part of a message, without a session.
     """
@@ -98,7 +98,7 @@ class PacketType(Generic[M]):
         )  # fmt: skip
 
     def pack(self, message: M, *session: str) -> Any:
-        """Return the packet; `InvalidInput` if arrays do not fit each other."""
+        """Return the packet; `InvalidInput` if shapes of arrays differ."""
         values = [getattr(message, name) for name in self._names]
         d = 0 if self._says_d is None else len(values[self._says_d])
         for k, pack, _ in self._converted:
@@ -116,7 +116,7 @@ class PacketType(Generic[M]):
 
 
 def _field(name: str, hint: Any) -> _Field:
-    """Return how a field of this type is sent."""
+    """Return the encoding of a field of this type."""
     given = [a for a in typing.get_args(hint) if a is not type(None)]
     optional = type(None) in typing.get_args(hint)
     inner = given[0] if optional else hint

@@ -1,7 +1,7 @@
 """Messages around a secure sum; the masked numbers are the protocol's `MaskedSum`.
 
 `SessionKey` and `SessionKeys` bring the keys. For each update: `SumOffer`, `SumReady`, `SumCall`,
-`MaskedSum`, `AllHere`, `Consent`. `federation.secure_sums` says who may answer what.
+`MaskedSum`, `AllHere`, `Consent`. `federation.secure_sums` has the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KeysOfMembers: TypeAlias = Annotated[list[KeyOfMember], Meta(max_length=65536)]
 
 @dataclass(frozen=True)
 class SessionKey(SessionMessage):
-    """The key that an agent's process has made for this session; it follows every `Hello`."""
+    """The key of an agent's process for this session; sent after every `Hello`."""
 
     name = "SessionKey"
     upward = True
@@ -32,7 +32,7 @@ class SessionKey(SessionMessage):
 
 @dataclass(frozen=True)
 class SessionKeys(SessionMessage):
-    """The keys of other members, as these have sent them."""
+    """The keys of other members, as sent by them."""
 
     name = "SessionKeys"
     upward = False
@@ -41,13 +41,13 @@ class SessionKeys(SessionMessage):
 
 @dataclass(frozen=True)
 class SumOffer(SessionMessage):
-    """An update begins, and its sum will be a secure one."""
+    """An update with a secure sum begins."""
 
     name = "SumOffer"
     upward = False
     update: Count
     digest: Key  # of the model at which sums are taken
-    model: Count = 0  # the update that it came from; 0: the model before the first, θ = 0
+    model: Count = 0  # the model's update; 0: before the first, θ = 0
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class SumReady(SessionMessage):
 
 @dataclass(frozen=True)
 class SumCall(SessionMessage):
-    """All members of a set are to send their masked numbers."""
+    """A call to all members of a set for their masked numbers."""
 
     name = "SumCall"
     upward = False
@@ -69,7 +69,7 @@ class SumCall(SessionMessage):
     attempt: Count
     members: Bitmap
     digest: Key  # of the model at which sums are taken
-    transcript: Key  # follows from all this and from the session keys of the set
+    transcript: Key  # derived from all this and the session keys of the set
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class AllHere(SessionMessage):
 
 @dataclass(frozen=True)
 class Consent(SessionMessage):
-    """An agent agrees to the sum, and gives away the seed of its own mask."""
+    """An agent agrees to the sum, and reveals the seed of its self mask."""
 
     name = "Consent"
     upward = True

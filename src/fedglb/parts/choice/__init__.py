@@ -1,4 +1,4 @@
-"""Which arm is played, given the model and the confidence sets.
+"""Choice rules: the arm to play, given the model and the confidence sets.
 
 `Ucb`, `Greedy`, `Sigma`, `Bayes` and `Thompson` rank the arms by a score; `Certified` and
 `EpsilonGreedy` wrap such a rule. `fedglb.kernels.decide` plays by any of them.

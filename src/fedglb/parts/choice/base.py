@@ -1,4 +1,4 @@
-"""Which arm is played, given the model and the confidence sets: the interface."""
+"""The interface of choice rules."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Choice(ABC):
 
     @property
     def ranked_by(self) -> Choice:
-        """The rule whose score ranks the arms: this one, or the one that it is built around."""
+        """The rule whose score ranks the arms: this one, or the wrapped one."""
         return self
 
     @property
@@ -92,12 +92,12 @@ class Choice(ABC):
 
     @abstractmethod
     def caveats(self) -> tuple[str, ...]:
-        """Return what is not proven with this rule, one sentence each.
+        """Return the limits of the proofs with this rule, one sentence each.
 
         Returns
         -------
         tuple of str
-            None where all that the confidence sets prove holds.
+            Empty if all proofs of the confidence sets hold.
         """
 
 

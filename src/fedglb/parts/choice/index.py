@@ -54,7 +54,7 @@ def index_scores(
 
 @dataclass(frozen=True)
 class Ucb(Choice):
-    """Play the arm of the largest upper confidence bound: what the paper does.
+    """Play the arm of the largest upper confidence bound, as in the paper.
 
     References
     ----------
@@ -70,7 +70,7 @@ class Ucb(Choice):
     stored_name = "Ucb"
 
     def caveats(self) -> tuple[str, ...]:
-        """Return nothing: what the confidence sets prove is about this rule."""
+        """Return nothing: the proofs of the confidence sets are for this rule."""
         return ()
 
 

@@ -65,10 +65,10 @@ class Thompson(Choice):
     Parameters
     ----------
     scale
-        What multiplies the posterior's standard deviations, > 0.
+        Factor on the posterior's standard deviations, > 0.
     draws
         m, the number of further models drawn to estimate the probability p of the arm that was
-        played, as p̂ = (1 + how many of them play it)/(m + 1); its standard error is
+        played, as p̂ = (1 + number of draws that play it)/(m + 1); its standard error is
         √(p̂(1 − p̂)/(m + 1)). A weighted mean with weights 1/p̂ then has a bias of (1 − p)^(m + 1),
         relative to an arm's reward. 0: no estimate, which saves time.
 

@@ -30,7 +30,7 @@ class Certified(Choice):
     Raises
     ------
     InvalidInput
-        If `index` is no rule, or one around another rule, or `slack` is not a number ≥ 1.
+        If `index` is not a rule, or a wrapper, or `slack` is not a number ≥ 1.
 
     References
     ----------
@@ -53,7 +53,7 @@ class Certified(Choice):
     def __post_init__(self) -> None:
         instance("index", self.index, Choice, "Bayes()")
         if self.index.ranked_by is not self.index:
-            allowed = "a rule that is not around another one, e.g. Bayes()"
+            allowed = "a rule that does not wrap another one, e.g. Bayes()"
             if self.index.epsilon > 0.0:
                 allowed += "; explore uniformly outside: EpsilonGreedy(epsilon, Certified(…))"
             raise InvalidInput("index", self.index, allowed)
@@ -78,7 +78,7 @@ class Certified(Choice):
 class EpsilonGreedy(Choice):
     """Play an arm drawn uniformly with probability ε, and the arm of another rule otherwise.
 
-    Every arm then has a probability of at least ε/K, so that what is recorded can be used to
+    Every arm then has a probability of at least ε/K, so that the log can be used to
     estimate how any other rule would have done.
 
     Parameters
@@ -91,7 +91,7 @@ class EpsilonGreedy(Choice):
     Raises
     ------
     InvalidInput
-        If `epsilon` is not in [0, 1], or `rule` is no rule, or one that explores uniformly itself.
+        If `epsilon` is not in [0, 1], or `rule` is not a rule, or itself explores uniformly.
 
     References
     ----------
@@ -117,7 +117,7 @@ class EpsilonGreedy(Choice):
             raise InvalidInput("epsilon", self.epsilon, allowed)
         instance("rule", self.rule, Choice, "Ucb()")
         if isinstance(self.rule, EpsilonGreedy):
-            allowed = "a rule that is not EpsilonGreedy itself: give the larger epsilon once"
+            allowed = "a rule other than EpsilonGreedy: set the larger epsilon once"
             raise InvalidInput("rule", self.rule, allowed)
 
     @property
@@ -136,7 +136,7 @@ class EpsilonGreedy(Choice):
         return self.rule.ranked_by
 
     def caveats(self) -> tuple[str, ...]:
-        """Return those of the other rule, and that exploration never ends."""
+        """Return the other rule's, and that exploration never ends."""
         if self.epsilon == 0.0:
             return self.rule.caveats()
         return (

@@ -44,7 +44,7 @@ class Confidence(ABC, Generic[State]):
     (5, 2)
     """
 
-    #: The states that the lemma is about: those of this class and of its subclasses.
+    #: The states of the lemma: this class and its subclasses.
     state_type: ClassVar[type[LocalState]]
     #: The kernel that computes the radius, with the signature `kernels.pointers.RADIUS`.
     formula: ClassVar[Callable[..., float]]
@@ -65,7 +65,7 @@ class Confidence(ABC, Generic[State]):
         return address_of(type(self).bounds, BOUNDS)
 
     def check(self, problem: Problem) -> None:
-        """Raise `InvalidInput` if there is no such radius for this problem.
+        """Raise `InvalidInput` if this radius does not exist for this problem.
 
         Parameters
         ----------
@@ -95,7 +95,7 @@ class Confidence(ABC, Generic[State]):
         return ()
 
     def caveats(self, problem: Problem) -> tuple[str, ...]:
-        """Return what is not proven of this radius for a problem, one sentence each.
+        """Return the limits of this radius's proof for a problem, one sentence each.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class Confidence(ABC, Generic[State]):
         """
 
     def terms(self, setting: Setting, model: SharedModel | None) -> FloatArray:
-        """Return what a client derives once from a model, for its sets until the next.
+        """Return a client's terms from a model, for its sets until the next one.
 
         Parameters
         ----------

@@ -144,7 +144,7 @@ class Mixture(Confidence[AnchoredState]):
     Raises
     ------
     InvalidInput
-        From `check`, where the link's loss is no likelihood (probit): there the paper's lemma is
+        From `check`, if the link's loss is not a likelihood (probit): there the paper's lemma is
         what is proven.
 
     References
@@ -168,8 +168,8 @@ class Mixture(Confidence[AnchoredState]):
     sub_gaussian = False
 
     def check(self, problem: Problem) -> None:
-        """Raise `InvalidInput` if the link's loss is no likelihood."""
-        check_likelihood(problem, ", or fedglb_ucb, whose radius needs none")
+        """Raise `InvalidInput` if the link's loss is not a likelihood."""
+        check_likelihood(problem, ", or the algorithm fedglb_ucb, which needs none")
 
     def radius_terms(
         self, setting: Setting, objective: Objective, solution: Solution
@@ -212,7 +212,7 @@ class Mixture(Confidence[AnchoredState]):
             ell = numbers[ELL] * unit
             W = curvature * (model.matrix - ell * np.eye(d)) + shift * np.eye(d)
             if not invert(W, inverse):
-                raise InvalidInput("radius_terms", numbers, "those of a positive definite W")
+                raise InvalidInput("radius_terms", numbers, "terms of a positive definite W")
         return np.concatenate([numbers, inverse.ravel()])
 
     def constants(self, setting: Setting) -> tuple[float, ...]:

@@ -31,7 +31,7 @@ BALL = 0
 #: Window sizes tried: sets are made of all batches, and of these numbers of the last ones.
 WINDOWS = (4, 6, 8, 12, 16, 24, 32, 48, 64)
 #: A set replaces another if it is smaller by this factor: where all are about the ball, the
-#: one of all batches tells arms apart best.
+#: one of all batches separates arms best.
 _SMALLER = 0.999
 
 
@@ -83,7 +83,7 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     Raises
     ------
     InvalidInput
-        From `check`, where the link's loss is no likelihood (probit).
+        From `check`, if the link's loss is not a likelihood (probit).
 
     References
     ----------
@@ -110,7 +110,7 @@ class OnePassRadius(Confidence[FrozenHessianState]):
     sub_gaussian = False
 
     def check(self, problem: Problem) -> None:
-        """Raise `InvalidInput` if the link's loss is no likelihood."""
+        """Raise `InvalidInput` if the link's loss is not a likelihood."""
         otherwise = "; without a proven set, fg.Fixed(alpha) or the default of fg.fedglb_private"
         check_likelihood(problem, otherwise)
 
@@ -220,7 +220,7 @@ class _Fit:
         self._remainders = _sums_from(factors * np.maximum(along + steps * lengths**2, 0.0))
 
     def starts(self) -> list[int]:
-        """Return after how many batches the windows begin; 0 is all of them."""
+        """Return the starts of the windows, in batches; 0: all of them."""
         return [0, *(self._last - size for size in WINDOWS if size < self._last)]
 
     def share(self, start: int) -> float:
@@ -231,7 +231,7 @@ class _Fit:
         return half if start == 0 else half / (start * (start + 1.0))
 
     def expansion(self, start: int) -> tuple[Expansion, FloatArray]:
-        """Return what is known of the batches after the first `start`, and its eigenvectors."""
+        """Return the sums of the batches after the first `start`, and their eigenvectors."""
         last, weights = self._last, self._weights[start:]
         errors = np.array([self._noise.matrix(start, j) for j in range(start + 1, last + 1)])
         low, basis = np.linalg.eigh(self._low[start])

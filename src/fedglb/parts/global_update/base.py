@@ -35,9 +35,9 @@ class Sums:
     """The answers of all clients to a query, summed; the solver adds the regulariser itself."""
 
     gradient: FloatArray  # Σ x(μ(xᵀθ) − y), shape (d,)
-    #: Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if the query has not asked for it
+    #: Σ μ′(xᵀθ) x xᵀ, shape (d, d), or None if not in the query
     hessian: FloatArray | None = None
-    loss: float | None = None  # Σ l(xᵀθ, y), or None if the query has not asked for it
+    loss: float | None = None  # Σ l(xᵀθ, y), or None if not in the query
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Passed:
     """What a one-pass fit knows after one of its updates."""
 
     number: int  # the update's number
-    clients: int  # how many clients took part, and added noise where there is privacy
+    clients: int  # number of participants, which added noise if there is privacy
     #: the model in force before it, at which the samples of its batch were linearised
     theta: FloatArray
     #: Σ v and Σ μ′ x xᵀ over all samples up to this update, shapes (d,) and (d, d), with noise
@@ -94,9 +94,9 @@ class Solution:
     theta: FloatArray  # the model, shape (d,)
     gradient: FloatArray  # n∇F at `theta`, regulariser included, shape (d,)
     multiplier: float = 0.0  # ν of the constraint ‖θ‖ ≤ S, 0 if it is not active
-    gap: float = float("nan")  # a proven bound on F(θ) − min F (nan where there is none)
+    gap: float = float("nan")  # a proven bound on F(θ) − min F (or nan)
     projected: bool = False  # whether the constraint was active
-    b: FloatArray | None = None  # what the shared model of this solver holds beyond θ and A
+    b: FloatArray | None = None  # further contents of this solver's shared model
     gradient_matrix: FloatArray | None = None
     extras: tuple[float, ...] = ()
     #: Σ μ′ x xᵀ, shape (d, d), at `theta`, or where the last sums were taken; None: not known
@@ -134,14 +134,14 @@ class Course:
         """Raise `InvalidInput` if these parts of an algorithm do not fit the course."""
 
     def begins(self, held: int, newest: int) -> bool:
-        """Return whether a request begins an update; `held` is the model that its client holds.
+        """Return whether a request begins an update; `held` is its client's model.
 
         By default not where a newer model is on its way, which covers the client's samples.
         """
         return held >= newest
 
     def participants(self, clients: Iterable[Id], asked_by: Id | None) -> list[Id]:
-        """Return who takes part; `asked_by` is None at a time of a schedule."""
+        """Return the participants; `asked_by` is None on a schedule."""
         return list(clients)
 
     def uploaded(self, local: LocalUpdate[Any], states: Iterable[LocalState]) -> None:
@@ -155,7 +155,7 @@ class Course:
         prior: float,
         held: dict[Id, Holding],
     ) -> list[Id]:
-        """Return who gets the model, and keep `held` up to date; a client begins at prior·I."""
+        """Return the recipients, and update `held`; a client begins at prior·I."""
         return list(clients)
 
 
@@ -192,7 +192,7 @@ class GlobalUpdate(ABC):
 
     #: Whether each update fits all samples again (True), or only those since the last (False).
     refits: ClassVar[bool] = True
-    #: What its shared model holds beside A.
+    #: Contents of its shared model besides A.
     model_fields: ClassVar[frozenset[str]] = frozenset({"theta"})
     #: Whether its models lie in the ball ‖θ‖ ≤ S.
     in_ball: bool = True
@@ -233,7 +233,7 @@ class Solve:
     objective: Objective  # what to solve
     #: the sums so far; pass those of an interrupted solve to resume it
     transcript: list[Sums] = field(default_factory=list)
-    #: what is asked now; None when the solve has ended
+    #: the current query; None when the solve has ended
     query: Query | None = field(init=False, default=None)
     #: the result; None until the solve has ended
     solution: Solution | None = field(init=False, default=None)

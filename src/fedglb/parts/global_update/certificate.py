@@ -1,4 +1,4 @@
-"""Proven upper bounds on F(θ) − min F, from what the coordinator knows.
+"""Proven upper bounds on F(θ) − min F, from the coordinator's sums.
 
 The proofs are in docs/theory.md, section 3.
 """

@@ -82,7 +82,7 @@ def sphere_multiplier(theta: FloatArray, gradient: FloatArray, radius: float) ->
 
 
 def within_reach(target: FloatArray, theta: FloatArray, radius: float) -> FloatArray:
-    """Return `target` or, where it is too far off, a point on the way from `theta` to it.
+    """Return `target` or, if it is too far, a point on the way from `theta` to it.
 
     Too far is a step longer than 2 max(S, ‖θ‖) + 1: with a link that grows like e^z a trial
     point beyond that could leave the range of doubles.

@@ -46,7 +46,7 @@ class OneExchange(GlobalUpdate):
     Raises
     ------
     InvalidInput
-        If an argument is not allowed.
+        If an argument is invalid.
 
     Notes
     -----

@@ -74,7 +74,7 @@ def add_all_releases(
 ) -> int:
     """Do as `add_release` does for each client i, over its rows first[i] … last[i] − 1.
 
-    `numbers` has a row per client. Returned is how many samples were too large, and left out.
+    `numbers` has a row per client. Returns the number of samples that were too large, and left out.
     """
     refused = 0
     for i in range(X.shape[0]):

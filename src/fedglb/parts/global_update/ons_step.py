@@ -29,7 +29,7 @@ class OnsStep(GlobalUpdate):
 
     refits = False
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate  # what the step size 1/γ follows from, as in the local update
+    rate: LazyRate  # source of the step size 1/γ, as in the local update
 
     def solve(self, objective: Objective) -> Steps:
         """Yield one query, receive its sums, return the solution."""

@@ -78,7 +78,7 @@ def _remembering(
 
 
 def _part(sums: Sums, query: Query) -> Sums:
-    """Return of known sums what a query asks for: more might end a solve earlier."""
+    """Return a query's part of known sums: more might end a solve earlier."""
     return Sums(
         sums.gradient,
         sums.hessian if query.hessian else None,
@@ -87,6 +87,6 @@ def _part(sums: Sums, query: Query) -> Sums:
 
 
 def _same(a: Query, b: Query) -> bool:
-    """Return whether the answer to `a` holds what `b` asks for."""
+    """Return whether the answer to `a` contains the answer to `b`."""
     more = a.hessian >= b.hessian and a.loss >= b.loss
     return more and a.theta.tobytes() == b.theta.tobytes()

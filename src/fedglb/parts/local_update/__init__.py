@@ -1,4 +1,4 @@
-"""Local updates: what a client does with its own sample. One choice per file.
+"""Local updates: how a client learns from its own samples. One choice per file.
 
 Those of other people's algorithms are in `fedglb.algorithms`, one file per paper.
 """

@@ -93,9 +93,9 @@ class Count(Counter):
         return cast("int", self) if state is None else int(state.counters[self.place])
 
 
-@functools.cache  # every state that begins asks for it
+@functools.cache  # called for every new state
 def size(kind: type, field: type[Vector | Matrix | Counter]) -> int:
-    """Return how many rows (or matrices, or counters) the states of a class have."""
+    """Return the number of rows (or matrices, or counters) in the states of a class."""
     named = (value for base in kind.__mro__ for value in vars(base).values())
     return 1 + max(value.place for value in named if isinstance(value, field))
 
@@ -152,7 +152,7 @@ State = TypeVar("State", bound=LocalState)
 
 
 class LocalUpdate(Generic[State]):
-    """What a client does with its own sample: its state, and how a sample changes it.
+    """How a client learns from its own samples: its state, and its change by a sample.
 
     Subclasses are frozen dataclasses that hold hyper-parameters only. `step` is a kernel, so that
     both engines round alike; docs/research.md shows how to write one.
@@ -265,7 +265,7 @@ class LocalUpdate(Generic[State]):
         Parameters
         ----------
         state
-            The client's state, changed in place: the gain begins anew, A stays.
+            The client's state, changed in place: the gain restarts, A stays.
         """
         state.log_gain = 0.0
 
@@ -283,7 +283,7 @@ class LocalUpdate(Generic[State]):
             Of the class `state_type`.
         """
         d, prior = setting.problem.dim, self.prior(setting)
-        kind: Any = self.state_type  # a class is hashable, though mypy says that its states are not
+        kind: Any = self.state_type  # classes are hashable, though their states are not
         state = kind(
             vectors=np.zeros((size(kind, Vector), d)),
             matrices=np.zeros((size(kind, Matrix), d, d)),
@@ -343,7 +343,7 @@ class LocalUpdate(Generic[State]):
         """
         if first >= len(samples):
             return
-        if type(self).observe is not LocalUpdate.observe:  # a user's own, in plain Python
+        if type(self).observe is not LocalUpdate.observe:  # a custom one, in plain Python
             for index in range(first, len(samples)):
                 self.observe(setting, state, samples, index)
             return
@@ -372,7 +372,7 @@ class LocalUpdate(Generic[State]):
 
 
 class HessianUpdate(LocalUpdate[State]):
-    """What local updates have in common whose matrix is H + λI, H = Σ μ′ x xᵀ."""
+    """Base of local updates with the matrix H + λI, H = Σ μ′ x xᵀ."""
 
     metric = "hessian"
 

@@ -102,7 +102,7 @@ class LazyRate:
     stored_name = "LazyRate"
 
     updates: int  # B, the number of global updates
-    #: n_max, the most samples in one global update. None: N⌊T/B⌋, which is what the schedule gives;
+    #: n_max, the maximum number of samples in one global update. None: N⌊T/B⌋, by the schedule;
     #: give a number where clients start with samples (`Client.absorb`)
     batch_limit: int | None = None
 
@@ -119,7 +119,7 @@ class LazyRate:
         elif setting.horizon is not None:
             n_max = max(setting.clients * (setting.horizon // self.updates), 1)
         else:
-            allowed = "the most samples in one update, where the horizon is not known"
+            allowed = "the maximum number of samples in one update, without a horizon"
             raise InvalidInput("batch_limit", None, allowed)
         return problem.c_mu / (gradient_bound(setting) ** 2 * n_max)
 
@@ -136,7 +136,7 @@ def gradient_bound(setting: Setting) -> float:
         means = problem.link.mean(-problem.S), problem.link.mean(problem.S)
         return max(high - means[0], means[1] - low)
     if setting.horizon is None:
-        allowed = "the number of steps T, on which the bound G of unbounded rewards depends"
+        allowed = "the number of steps T, for the bound G of unbounded rewards"
         raise InvalidInput("horizon", None, allowed)
     tail = math.sqrt(2.0 * math.log(2.0 * setting.clients * setting.horizon / setting.delta))
     return 2.0 * problem.k_mu * problem.S + problem.R * tail
@@ -156,7 +156,7 @@ class LazyOns(LocalUpdate[LazyOnsState]):
     state_type = LazyOnsState
     step = staticmethod(lazy_ons_step)
     model_fields = frozenset({"theta", "b", "gradient_matrix"})
-    rate: LazyRate  # what the step size 1/γ follows from, as in the global update
+    rate: LazyRate  # source of the step size 1/γ, as in the global update
 
     def prior(self, setting: Setting) -> float:
         """Return λ."""

@@ -163,7 +163,7 @@ def mle_step(
     tolerance: float,
     functions: IntArray,
 ) -> tuple[float, float, float, int]:
-    """Take in the last row of X in place; return what is known of the fit, and the passes made.
+    """Take in the last row of X in place; return the bound on the fit, and the number of passes.
 
     That is a bound on ‖∇Φ(θ) + νθ‖_{A⁻¹}, the multiplier ν, a lower bound on λ_min(H), and the
     passes: −1 where the tolerance was not reached.
@@ -271,7 +271,7 @@ State = TypeVar("State", bound=RefittingState)
 
 @dataclass(frozen=True)
 class Refitting(LocalUpdate[State]):
-    """Fit all own samples again after each one; a subclass says by which matrix arms are chosen."""
+    """Fit all own samples again after each one; subclasses define the matrix for choosing arms."""
 
     model_fields = None
     #: ε with F(θ) − min F ≤ ε after every sample; None: 1/n², n being the number of samples
@@ -303,7 +303,7 @@ class Refitting(LocalUpdate[State]):
         """Say that the tolerance is out of reach."""
         return InvalidInput(
             "tolerance", 1.0 / n**2 if self.tolerance is None else self.tolerance,
-            f"one that can be reached: the exact fit of {n} samples did not in {_MAX_PASSES} "
+            f"a larger one: the exact fit of {n} samples missed it in {_MAX_PASSES} "
             "passes (a larger ridge or a smaller radius makes the problem easier)",
         )  # fmt: skip
 

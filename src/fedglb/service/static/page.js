@@ -13,7 +13,7 @@ function showRows() {
   }
 }
 
-// Rows are told apart by their ids: those that are the same stay, and so does the scroll position.
+// Rows with the same id and content stay in place, which keeps the scroll position.
 function mergeRows(body, fresh) {
   const known = new Map([...body.rows].map((row) => [row.id, row]));
   let place = body.firstElementChild;
@@ -45,7 +45,7 @@ function put(id, html) {
 document.querySelector(".filter").hidden = false;
 filter.addEventListener("input", showRows);
 absent.addEventListener("change", showRows);
-showRows(); // a browser may have kept what was typed
+showRows(); // a browser may have restored the filter's text
 
 function listen() {
   const source = new EventSource("/events");
@@ -62,9 +62,9 @@ function listen() {
   source.addEventListener("error", () => {
     document.body.classList.add("lost");
     document.body.dataset.live = "no";
-    live.textContent = "· the coordinator does not answer: these values are old";
-    // It tries again by itself where there is no answer, but not after a refusal, as when the
-    // coordinator is just starting.
+    live.textContent = "· the coordinator does not answer: these values are stale";
+    // EventSource reconnects after a lost connection, but not after a refusal, as while the
+    // coordinator starts.
     if (source.readyState === EventSource.CLOSED) setTimeout(listen, 2000);
   });
 }

@@ -26,7 +26,7 @@ _NEAR = 0.06
 class Line:
     """An algorithm in one panel, along the values of the axis.
 
-    Of several settings it has the one with the least mean regret, at each value. An algorithm
+    With several settings it has the one with the least mean regret, at each value. An algorithm
     without the parameter on the axis has one value, None: it is a level.
     """
 
@@ -34,8 +34,8 @@ class Line:
     name: str
     alone: bool  # never communicates
     values: tuple[float | None, ...]  # increasing
-    labels: tuple[str, ...]  # the setting that is shown at each value
-    settings: int  # how many there are to choose from
+    labels: tuple[str, ...]  # the setting shown at each value
+    settings: int  # number of settings to choose from
     transfers: tuple[float, ...]  # the mean at each value
     regrets: FloatArray = field(repr=False)  # shape (values, seeds)
 
@@ -71,13 +71,13 @@ class Panel:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Where an algorithm that communicates and the best that does not have equal regret."""
+    """The point where a communicating algorithm and the best other one have equal regret."""
 
     name: str
-    stops: bool  # it pays before and not after; False: the other way round
+    stops: bool  # pays before and not after; False: vice versa
     at: float  # interpolated
-    # Where the ends of the 95 % intervals of the paired difference cross zero; None where they do
-    # not, or with fewer than five seeds.
+    # Where the ends of the 95 % intervals of the paired difference cross zero; None without a
+    # crossing, or with fewer than five seeds.
     low: float | None
     high: float | None
 
@@ -98,7 +98,7 @@ def panels(study: Study) -> list[Panel]:
 
 
 def _lines(axis: str, runs: pl.DataFrame) -> list[Line]:
-    """Return the lines, then the levels; of the levels that never communicate the best one."""
+    """Return the lines, then the levels; of levels without communication only the best."""
     made = []
     for own in runs.partition_by("algorithm", maintain_order=True):
         preset = str(own["algorithm"][0])
@@ -127,7 +127,7 @@ def _best(runs: pl.DataFrame) -> pl.DataFrame:
 
 
 def best_alone(panel: Panel) -> tuple[str, FloatArray] | None:
-    """Return what is best at each value among those that never communicate: names and regrets."""
+    """Return the best algorithm without communication at each value: names and regrets."""
     alone = [line for line in panel.lines if line.alone and not line.level]
     if not alone:
         return None
@@ -174,7 +174,7 @@ def _nearest_zero(places: Sequence[float], gap: FloatArray, near: float) -> floa
 
 
 def positions(values: Sequence[float]) -> list[float]:
-    """Return where values are drawn: where they are, or evenly spaced if some are too close."""
+    """Return the positions of values: as they are, or evenly spaced if some are too close."""
     gaps = [b - a for a, b in pairwise(values)]
     near = min(gaps, default=1.0) < _NEAR * (values[-1] - values[0])
     return [float(i if near else v) for i, v in enumerate(values)]

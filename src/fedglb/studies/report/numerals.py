@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them."""
+"""Numbers formatted for readers."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def setting(value: float) -> str:
 
 
 def factor(value: float) -> str:
-    """Return a ratio with as many digits as are needed to tell it from 1.
+    """Return a ratio with enough digits to distinguish it from 1.
 
     Examples
     --------

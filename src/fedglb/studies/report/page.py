@@ -1,4 +1,4 @@
-"""The page: one HTML file that loads nothing, for the screen and for print."""
+"""The page: one self-contained HTML file, for screen and print."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _MEDIA = {
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of the page; a cell of two texts has the second in small print below the first."""
+    """A table of the page; the second text of a cell is small print below the first."""
 
     title: str
     head: Sequence[str]
@@ -111,7 +111,7 @@ def _template() -> jinja2.Template:
 
 
 def _notice(study: Study) -> dict[str, Any] | None:
-    """Return what the page says before all else: that the study is quick, or has few seeds."""
+    """Return the notice at the top of the page: a quick study, or few seeds."""
     manifest, runs = study.result.manifest, study.result.runs
     counts = [len(own) for own in runs.partition_by("label")]
     seeds, few = min(counts), min(counts) < ENOUGH
@@ -134,7 +134,7 @@ def _size(size: Mapping[str, Any]) -> str:
 
 
 def _blocks(study: Study) -> list[tuple[str, dict[str, str]]]:
-    """Return what was run, on which data and with what: titles and facts."""
+    """Return the facts about runs, data and software, with titles."""
     blocks: list[tuple[str, dict[str, object]]] = []
     for title in dict.fromkeys(cell.panel for cell in study.cells):
         cells = [cell for cell in study.cells if cell.panel == title]
@@ -187,9 +187,9 @@ def _seconds(value: float) -> str:
 
 
 def _documents(study: Study) -> list[tuple[str, str]]:
-    """Return the experiments as they were run: the panel, and the tables as JSON."""
+    """Return the experiments: the panel, and the tables as JSON."""
     found: dict[str, str] = {}
-    for cell in study.cells:  # of the values of an axis the first
+    for cell in study.cells:  # only the first value of an axis
         found.setdefault(cell.panel, cell.result.manifest["document"])
     return [
         (panel, json.dumps(json.loads(document), indent=2, ensure_ascii=False))
@@ -211,7 +211,7 @@ def _text(value: object) -> str:
 
 
 def _choice(study: Study) -> dict[str, Any] | None:
-    """Return how the parameters were chosen: the rule, facts, a table, what was not searched."""
+    """Return the choice of parameters: rule, facts, table, algorithms not searched."""
     choice = study.choice
     if choice is None:
         return None
@@ -242,7 +242,7 @@ def _choice(study: Study) -> dict[str, Any] | None:
 
 
 def _named(label: str) -> str:
-    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": names are the same everywhere."""
+    """Return "FedGLB-UCB (D=1)" for "fedglb-ucb D=1": the same names as everywhere."""
     preset, _, rest = label.partition(" ")
     if preset not in NAMES:
         return label

@@ -31,7 +31,7 @@ _BEST_FITTING = (
 
 @dataclass(frozen=True)
 class Report:
-    """What was written: page, `summary.json`, each figure as PNG and SVG; and what it says."""
+    """The files written (page, `summary.json`, figures as PNG and SVG) and the headline."""
 
     page: Path
     summary: Path
@@ -42,7 +42,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Content:
-    """What a report shows, and what `summary.json` has in addition."""
+    """The contents of a report, and further contents of `summary.json`."""
 
     headline: str
     figures: Sequence[Drawn]
@@ -53,12 +53,12 @@ class _Content:
 
 
 def write_report(study: Study, folder: str | Path) -> Report:
-    """Write `report.html`, `figures/` and `summary.json`; the same study gives the same bytes."""
+    """Write `report.html`, `figures/` and `summary.json`; equal studies give equal bytes."""
     target = Path(folder)
     try:
         (target / FIGURES).mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InvalidInput("folder", str(folder), "a folder: this is a file") from None
+        raise InvalidInput("folder", str(folder), "a folder, not a file") from None
     made = _along_axis(study) if study.axis else _plain(study)
     text = page(study, made.headline, made.figures, made.claims, made.notes, made.tables)
     answer = {
@@ -131,7 +131,7 @@ def _plain(study: Study) -> _Content:
 
 
 def headline(numbers: StudyNumbers, claims: Sequence[Claim]) -> str:
-    """Return the one line that matters most: how near FedGLB-UCB is to One-UCB-GLM, if tested.
+    """Return the main result: the distance of FedGLB-UCB to One-UCB-GLM, if tested.
 
     Otherwise, and of a sweep without a study's file, the setting with the least regret.
     """

@@ -1,4 +1,4 @@
-"""One row per configuration: means over the seeds, their errors, whether others beat it."""
+"""One row per configuration: means over the seeds, errors, Pareto front."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fedglb.studies.results.study import Study
 from fedglb.studies.spec.grid import choices, configurations
 from fedglb.typing import FloatArray
 
-#: Presets as they are called in the paper, and ours.
+#: The names of presets in the paper, and ours.
 NAMES = {
     "fedglb-ucb": "FedGLB-UCB", "fedglb-ucb-1": "FedGLB-UCB1", "fedglb-ucb-2": "FedGLB-UCB2",
     "fedglb-ucb-3": "FedGLB-UCB3", "dislinucb": "DisLinUCB", "one-ucb-glm": "One-UCB-GLM",
@@ -34,7 +34,7 @@ NAMES = {
 REFERENCES = (
     "one-ucb-glm", "n-ucb-glm", "n-ons-glm", "one-ecolog", "n-ecolog", "one-ofuglb", "n-ofuglb",
 )  # fmt: skip
-#: What sets the trade-off, and its symbol.
+#: The parameters that set the trade-off, and their symbols.
 DIALS = {"threshold": "D", "updates": "B"}
 #: From this number of seeds on there are errors, intervals, medians and verdicts.
 ENOUGH = 5
@@ -54,7 +54,7 @@ class Row:
     algorithm: str
     name: str
     curve: str  # the name, followed by `variation`
-    variation: str  # what tells its curves apart besides D or B; may be empty
+    variation: str  # differences between its curves besides D or B; may be empty
     dial: str  # "D" or "B"; "" and no value for an algorithm without it
     value: float | None
     in_paper: bool  # False for FedGLB-UCB with a clock or confidence set that the paper lacks
@@ -89,7 +89,7 @@ class Row:
         return self.transfers if measure == "transfers" else self.scalars
 
     def plain(self) -> dict[str, Any]:
-        """Return the row for JSON; infinity and nan become text, as JSON has neither."""
+        """Return the row for JSON; infinity and nan become text, because JSON has neither."""
         row = {**asdict(self), "parameter": self.parameter, "title": self.title}
         row["settings"] = {k: _plain(v) for k, v in self.settings.items()}
         return {k: _plain(v) for k, v in row.items()}
@@ -148,7 +148,7 @@ def summarise(study: Study) -> tuple[Row, ...]:
 
 
 def _name(row: Mapping[str, Any]) -> str:
-    """Return an algorithm's name; one that is not in the list is named by its label."""
+    """Return an algorithm's name; its label, if it is not in the list."""
     if row["algorithm"] in NAMES:
         return NAMES[row["algorithm"]]
     solver = str(row["solver"] or "").split(" ")[0]
@@ -161,7 +161,7 @@ def _name(row: Mapping[str, Any]) -> str:
 
 
 def _in_paper(row: Mapping[str, Any]) -> bool:
-    """Return whether a setting is the paper's, where it is one of FedGLB-UCB."""
+    """Return whether a setting of FedGLB-UCB is the paper's."""
     if row["algorithm"] != "fedglb-ucb":
         return True
     return row["clock"] in (None, "steps") and row["confidence"] != "iterate"
@@ -180,7 +180,7 @@ def _varying(runs: pl.DataFrame) -> dict[str, dict[str, float | str]]:
 
 
 def _variation(algorithm: str, settings: Mapping[str, float | str]) -> str:
-    """Return in words what varies besides D or B; a word that is the default is left out."""
+    """Return the parameters that vary besides D or B as text, without default names."""
     words = []
     for key, value in settings.items():
         if isinstance(value, str):
@@ -195,7 +195,7 @@ def _variation(algorithm: str, settings: Mapping[str, float | str]) -> str:
 def defaults(preset: str) -> dict[str, float | int | str | None]:
     """Return a preset's parameters at their defaults, as a sweep's tables have them.
 
-    A parameter that has no default has the value 1; an algorithm that is no preset has none.
+    A required parameter has the value 1; an algorithm that is not a preset has none.
     """
     if preset not in ALGORITHMS:
         return {}
@@ -231,7 +231,7 @@ def trade_offs(rows: tuple[Row, ...], measure: str) -> tuple[TradeOff, ...]:
 
 @dataclass(frozen=True)
 class StudyNumbers:
-    """A study of one sweep, summarised: what claims and figures are made of."""
+    """A study of one sweep, summarised: the numbers for claims and figures."""
 
     study: Study
     measure: str
@@ -249,7 +249,7 @@ class StudyNumbers:
 
     @property
     def seeds(self) -> int:
-        """The least number of seeds that a configuration has."""
+        """The smallest number of seeds of a configuration."""
         return min(row.seeds for row in self.rows)
 
     @property
@@ -258,7 +258,7 @@ class StudyNumbers:
         return self.seeds < ENOUGH
 
     def of(self, *algorithms: str) -> tuple[TradeOff, ...]:
-        """Return the curves of some algorithms; of FedGLB-UCB those that are the paper's."""
+        """Return the curves of some algorithms; of FedGLB-UCB only the paper's."""
         return tuple(
             c for c in self.curves if c.algorithm in algorithms and all(r.in_paper for r in c.rows)
         )
@@ -269,7 +269,7 @@ class StudyNumbers:
 
 
 def reference(rows: tuple[Row, ...], algorithm: str) -> Row | None:
-    """Return the row of an algorithm with nothing to set; the best one if there are several."""
+    """Return the row of an algorithm without D or B; the best one of several."""
     return min((r for r in rows if r.algorithm == algorithm), key=lambda r: r.regret, default=None)
 
 
@@ -295,7 +295,7 @@ def paired_ratio(
 ) -> tuple[float | None, float | None]:
     """Return the ratio of two means over the same seeds, and its standard error, to first order.
 
-    The ratio is None where the mean below is 0, the error also with fewer than `enough` seeds.
+    The ratio is None if the denominator is 0, the error also with fewer than `enough` seeds.
     """
     if len(below) == 0 or below.mean() == 0:
         return None, None

@@ -1,1 +1,1 @@
-"""What a sweep leaves: its folder and its tables."""
+"""The results of a sweep: its folder and its tables."""

@@ -8,7 +8,7 @@ import polars as pl
 
 from fedglb.simulation.card import MOST, Curve, card, short
 
-_ROWS = 12  # of the table: more are counted
+_ROWS = 12  # of the table; further ones are only counted
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[int]:

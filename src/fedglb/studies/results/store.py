@@ -1,8 +1,8 @@
 """The folder of a sweep.
 
-* `manifest.json`: what is run, with what, on what machine; whether it is complete.
+* `manifest.json`: experiment, software, machine; whether it is complete.
 * `parts/`: one Parquet file per finished task, named by a checksum of the sweep and its content;
-  gone at the end.
+  deleted at the end.
 * `runs.parquet`, `traces.parquet`: the result, always in the same order.
 """
 
@@ -62,7 +62,7 @@ class Store:
         return self._parts[0]
 
     def add(self, content: bytes) -> pl.DataFrame:
-        """Keep a part, and return its runs."""
+        """Store a part, and return its runs."""
         name = _part_name(self.manifest, content)
         atomic_write(self.folder / PARTS / name, content)
         self._parts.append(from_bytes(content))
@@ -98,7 +98,7 @@ class Store:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What a sweep left.
+    """The result of a sweep.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class SweepResult:
     traces
         One row per recorded step of a run, cumulative; at most 500 per run.
     manifest
-        What was run, with what, on what machine, how long it took.
+        Experiment, software, machine and duration.
 
     Examples
     --------
@@ -129,25 +129,25 @@ class SweepResult:
     manifest: dict[str, Any] = field(repr=False)
 
     def _repr_html_(self) -> str:
-        """Return what notebooks show."""
+        """Return the HTML for notebooks."""
         return sweep_card(self.manifest["name"], self.runs, self.traces)
 
 
 @contextlib.contextmanager
 def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterator[Store]:
-    """Make or reopen the folder of a sweep, for this process alone.
+    """Create or reopen the folder of a sweep, locked for this process.
 
     `how` (jobs, cluster) is noted in the manifest.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InvalidInput("folder", str(folder), "a folder: this is a file") from None
+        raise InvalidInput("folder", str(folder), "a folder, not a file") from None
     ours = {LOCK, MANIFEST}
     strangers = [p.name for p in folder.iterdir() if p.name not in ours]
     strangers = [name for name in strangers if not name.startswith(UNFINISHED)]
     if strangers and not (folder / MANIFEST).exists():
-        allowed = f"an empty folder: this one holds {min(strangers)!r} and no sweep"
+        allowed = f"an empty folder: this one has {min(strangers)!r} and is not a sweep's"
         raise InvalidInput("folder", str(folder), allowed)
     with exclusive_lock(folder):
         manifest = _manifest(folder)
@@ -166,7 +166,7 @@ def opened(folder: Path, experiment: Experiment, how: dict[str, Any]) -> Iterato
             begun = {"started": _now(), "wall_seconds": None, **how, "machine": machine()}
             manifest["sessions"].append(begun)
             remove_unfinished(folder)
-            store.save()  # first of all: it says which sweep the folder belongs to
+            store.save()  # first: it identifies the folder's sweep
             (folder / PARTS).mkdir(exist_ok=True)
             remove_unfinished(folder / PARTS)
         yield store
@@ -178,20 +178,20 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
     Parameters
     ----------
     folder
-        Where the sweep was run.
+        The folder of the sweep.
     partial
-        Whether to return the finished runs of a sweep that is not complete; else it is refused.
+        Whether to return the finished runs of an incomplete sweep; else it is refused.
 
     Returns
     -------
     SweepResult
-        What `sweep` returned, or the runs that are finished.
+        The result of `sweep`, or the finished runs.
 
     Raises
     ------
     InvalidInput
-        If the folder holds no sweep, one that is not complete (without `partial`), one of another
-        version of these files, or a damaged one.
+        If the folder is not a sweep's, or the sweep is incomplete (without `partial`), has another
+        version of these files, or is damaged.
 
     Examples
     --------
@@ -214,14 +214,14 @@ def load(folder: str | Path, *, partial: bool = False) -> SweepResult:
         found = _complete_result(path, manifest)
         if isinstance(found, SweepResult):
             return found
-        allowed = f"an undamaged one: {found} is damaged; running the sweep again repairs it"
+        allowed = f"an undamaged sweep: {found} is damaged; run the sweep again to repair it"
         raise InvalidInput("folder", str(folder), allowed)
     if not partial:
-        allowed = "a complete sweep: this one was interrupted, and running it again resumes it"
+        allowed = "a complete sweep: this one was interrupted; run it again to resume"
         raise InvalidInput("folder", str(folder), allowed)
     parts = _parts(path, manifest)
     now = _manifest(path)
-    if now is None or now["complete"]:  # finished meanwhile, and the parts are gone
+    if now is None or now["complete"]:  # finished meanwhile, and its parts were deleted
         return load(folder, partial=partial)
     return _result(manifest, parts)
 
@@ -231,7 +231,7 @@ def _result(manifest: dict[str, Any], parts: pl.DataFrame) -> SweepResult:
 
 
 def _complete_result(folder: Path, manifest: dict[str, Any]) -> SweepResult | str:
-    """Return the result, or the name of a file that is missing or has changed."""
+    """Return the result, or the name of a missing or changed file."""
     frames = []
     for name in (RUNS, TRACES):
         path = folder / name
@@ -248,7 +248,7 @@ def _part_name(manifest: dict[str, Any], content: bytes) -> str:
 
 
 def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
-    """Return all runs that are kept; damaged files and parts of another sweep do not count."""
+    """Return all stored runs, without damaged files and parts of another sweep."""
     frames = []
     for path in sorted((folder / PARTS).glob("*.parquet")):
         try:
@@ -261,7 +261,7 @@ def _parts(folder: Path, manifest: dict[str, Any]) -> pl.DataFrame:
 
 
 def _each_once(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Return all runs of some parts; of a run that was finished twice, the first."""
+    """Return all runs of some parts; of a run finished twice, the first."""
     return pl.concat(frames).unique(["configuration", "seed"], keep="first", maintain_order=True)
 
 
@@ -269,7 +269,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if found["format"] != FORMAT:
-            what = f"its {MANIFEST} has format {found['format']!r}, this version reads {FORMAT}"
+            what = f"its {MANIFEST} has format {found['format']!r}, this version requires {FORMAT}"
         elif set(found) >= _KEYS and found["sessions"]:
             return dict(found)
         else:
@@ -319,21 +319,21 @@ def _plain(value: float | int | str | None) -> float | int | str | None:
 
 
 def _another(manifest: dict[str, Any], experiment: Experiment) -> str:
-    """Say which sweep the folder holds, and what to do."""
+    """Return which sweep the folder has, and the remedy."""
 
     def differing(theirs: dict[str, Any], ours: dict[str, Any]) -> str:
         return " and ".join(k for k in {**ours, **theirs} if theirs.get(k) != ours.get(k))
 
     if manifest["document"] != experiment.document:
         keys = differing(json.loads(manifest["document"]), json.loads(experiment.document))
-        what = f"it holds another experiment, {manifest['name']!r}, with other {keys}"
+        what = f"it has another experiment, {manifest['name']!r}, with other {keys}"
     elif manifest["own"] != experiment.own:
         keys = differing(manifest["own"], experiment.own)
-        what = f"it was begun with another version of {keys}"
+        what = f"it was started with another version of {keys}"
     elif manifest["data"] != experiment.env.facts():
-        what = "it was begun with other data, or with other clusters of the same data"
+        what = "it was started with other data, or with other clusters of the same data"
     else:
-        what = "it was begun with another version of fedglb, NumPy, SciPy or numba"
+        what = "it was started with another version of fedglb, NumPy, SciPy or numba"
     return f"another folder (--out), or delete this one: {what}"
 
 

@@ -24,7 +24,7 @@ class Cell:
     """One sweep of a study."""
 
     panel: str  # the panel's title; "" in a study without panels
-    value: float | None  # of the varied key of `[environment]`; None where no such key is varied
+    value: float | None  # of the varied key of `[environment]`; None without such a key
     result: SweepResult = field(repr=False)
 
 
@@ -35,7 +35,7 @@ def no_baselines() -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class Study:
-    """What a report is made of: sweeps, panels × values of an axis; at least one sweep."""
+    """A report's data: sweeps, panels × values of an axis; at least one sweep."""
 
     name: str
     title: str
@@ -43,11 +43,11 @@ class Study:
     measure: Measure  # the unit of communication
     cells: tuple[Cell, ...]  # panel by panel, with increasing values
     axis: str = ""  # a key of `[environment]`, or a parameter of algorithms; "" for none
-    against: str = ""  # the algorithm that ratios are to; "" for none
+    against: str = ""  # the reference algorithm of ratios; "" for none
     baselines: pl.DataFrame = field(default_factory=no_baselines, repr=False)
-    choice: dict[str, Any] | None = field(default=None, repr=False)  # what `search.choose` returns
+    choice: dict[str, Any] | None = field(default=None, repr=False)  # the result of `search.choose`
     full: dict[str, Any] = field(default_factory=dict, repr=False)  # a quick study's full size
-    own: bool = False  # a sweep without a study's file: the page is about what it varies
+    own: bool = False  # a sweep without a study's file: the page shows the varied parameters
 
     @property
     def result(self) -> SweepResult:
@@ -64,7 +64,7 @@ class CellFile(msgspec.Struct, frozen=True):
 
 
 class StudyFile(msgspec.Struct, frozen=True):
-    """`study.json`: what was run, where it is, and how its parameters were chosen."""
+    """`study.json`: its sweeps, their folders, and the choice of parameters."""
 
     name: str
     title: str
@@ -82,7 +82,7 @@ class StudyFile(msgspec.Struct, frozen=True):
         return json.dumps(msgspec.to_builtins(self), indent=1, ensure_ascii=False).encode()
 
     def study(self, cells: Sequence[Cell], baselines: pl.DataFrame | None) -> Study:
-        """Return the study, given what the files hold that this one names."""
+        """Return the study, given the contents of the files that this one names."""
         return Study(
             self.name, self.title, self.profile, self.measure, tuple(cells), self.axis,
             self.against, no_baselines() if baselines is None else baselines, self.choice,
@@ -97,7 +97,7 @@ def load_study(folder: str | Path) -> Study:
         about = msgspec.json.decode((place / STUDY).read_bytes(), type=StudyFile)
     except (FileNotFoundError, NotADirectoryError):
         if (place / SWEEPS).is_dir():
-            allowed = "a finished study: this one was stopped, and `fedglb reproduce` resumes it"
+            allowed = "a finished study: this one was interrupted; run `fedglb reproduce` to resume"
             raise InvalidInput("folder", str(folder), allowed) from None
         return study_of_sweep(place)
     except msgspec.DecodeError:
@@ -125,7 +125,7 @@ def study_of_sweep(folder: str | Path) -> Study:
 
 
 def read_fixed(path: Path) -> pl.DataFrame | None:
-    """Return the fixed models' results, or None where they are missing or damaged."""
+    """Return the fixed models' results, or None if missing or damaged."""
     try:
         found = pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError):
@@ -144,5 +144,5 @@ def joined(results: Sequence[SweepResult]) -> SweepResult:
 
 
 def _damaged(folder: str | Path, name: str) -> InvalidInput:
-    allowed = f"a whole one: its {name} is damaged; `fedglb reproduce` writes it again"
+    allowed = f"an undamaged study: {name} is damaged; `fedglb reproduce` writes it again"
     return InvalidInput("folder", str(folder), allowed)

@@ -1,4 +1,4 @@
-"""Results as frames: a part, which a task leaves, and the two tables of a sweep."""
+"""Results as frames: the part of a task, and the two tables of a sweep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fedglb.algorithms.catalog import all_parameters
 from fedglb.simulation import Run
 from fedglb.typing import IntArray
 
-#: The most points of a trace that are kept.
+#: The maximum number of stored points of a trace.
 TRACE_POINTS = 500
 TOTALS = {
     "regret": pl.Float64, "reward": pl.Float64, "syncs": pl.Int64, "rounds": pl.Int64,
@@ -26,13 +26,13 @@ _PART: dict[str, pl.DataType | type[pl.DataType]] = {
     "caveats": pl.List(pl.String), "seconds": pl.Float64,
     **{f"trace_{name}": pl.List(kind) for name, kind in TRACE.items()},
 }  # fmt: skip
-#: The columns of what plays without learning: see `run/fixed_models.py`.
+#: The columns of baselines without learning: see `run/fixed_models.py`.
 BASELINES = {"name": pl.String, "seed": pl.Int64, "regret": pl.Float64, "reward": pl.Float64}
 _KINDS: dict[type, type[pl.DataType]] = {float: pl.Float64, int: pl.Int64, str: pl.String}
 
 
 def recorded_steps(horizon: int) -> IntArray:
-    """Return the steps of a trace that are kept: at most 500, evenly spaced, both ends included."""
+    """Return the stored steps of a trace: at most 500, evenly spaced, both ends included."""
     points = min(horizon, TRACE_POINTS)
     return np.unique(np.rint(np.linspace(1, horizon, points)).astype(np.int64))
 
@@ -99,7 +99,7 @@ def runs_table(manifest: Mapping[str, Any], parts: pl.DataFrame) -> pl.DataFrame
 
 
 def _kind(values: Sequence[object]) -> type:
-    """Return what a column of these values holds: whole numbers, numbers, or else text."""
+    """Return the type of a column of these values: int, float or text."""
     not_finite = ("inf", "-inf", "nan")  # text in the manifest: JSON has no such numbers
     given = {float if v in not_finite else type(v) for v in values if v is not None}
     return int if given == {int} else float if given and given <= {int, float} else str

@@ -1,1 +1,1 @@
-"""How a sweep runs: tasks, processes, a cluster, progress."""
+"""Running sweeps: tasks, processes, a cluster, progress."""

@@ -24,7 +24,7 @@ _WAIT_FOR_WORKERS = 60.0
 
 
 class ClusterLost(Exception):
-    """The scheduler is gone, or has had no worker for a minute."""
+    """The scheduler is lost, or has had no worker for a minute."""
 
 
 @contextlib.contextmanager
@@ -33,7 +33,7 @@ def connected(address: str) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        allowed = "no cluster, or the packages it needs: pip install 'fedglb[cluster]'"
+        allowed = "None, or the required packages: pip install 'fedglb[cluster]'"
         raise InvalidInput("cluster", address, allowed) from None
     _reachable(address)
     try:
@@ -48,10 +48,10 @@ def connected(address: str) -> Iterator[Any]:
 
 
 def _reachable(address: str) -> None:
-    """Raise unless something listens there: Dask's own client takes long to notice."""
+    """Raise unless something listens there: Dask's client takes long to notice."""
     parts = re.fullmatch(r"(?:(\w+)://)?\[?([^\[\]]+)\]?:(\d+)", address)
     if parts is None:
-        raise _no_scheduler(address, "this has no host and port")
+        raise _no_scheduler(address, "no host and port")
     if parts[1] not in (None, "tcp", "tls"):
         return
     try:
@@ -67,7 +67,7 @@ def _no_scheduler(address: str, reason: str) -> InvalidInput:
 
 @contextlib.contextmanager
 def _asking() -> Iterator[None]:
-    """Turn whatever the network raises into `ClusterLost`."""
+    """Turn all errors of the network into `ClusterLost`."""
     try:
         yield
     except Exception as error:
@@ -76,12 +76,12 @@ def _asking() -> Iterator[None]:
 
 
 def check_parts(client: Any, address: str, experiment: Experiment) -> None:
-    """Refuse parts that the workers could not import, or have another version of, by name."""
+    """Raise for parts that workers cannot import, or have in another version."""
     _, as_code = packed(experiment.tables)
     if as_code:
         allowed = (
-            f"no cluster for {', '.join(as_code)}: its workers cannot import what is defined in a "
-            "script, a notebook or a function; put it into a module that they have, too"
+            f"no cluster for {', '.join(as_code)}: its workers cannot import definitions in a "
+            "script, a notebook or a function; move them into a module that workers have, too"
         )
         raise InvalidInput("cluster", address, allowed)
     if not experiment.own:
@@ -91,14 +91,14 @@ def check_parts(client: Any, address: str, experiment: Experiment) -> None:
     for worker, reason in found.items():
         if isinstance(reason, str):
             allowed = (
-                f"one whose workers have the modules of all parts: {worker} {reason}; install it "
-                "there, or send it with Dask's Client.upload_file"
+                f"a cluster whose workers have all modules of the parts: {worker} {reason}; "
+                "install it there, or send it with Dask's Client.upload_file"
             )
             raise InvalidInput("cluster", address, allowed)
 
 
 def threads(client: Any) -> int:
-    """Return how many tasks the cluster can run at a time, at least 1."""
+    """Return the number of tasks that the cluster can run at a time, at least 1."""
     with _asking():
         workers: dict[str, int] = client.nthreads()
     return max(sum(workers.values()), 1)
@@ -115,8 +115,8 @@ def run_on_cluster(
     async def fetch(future: Any) -> None:
         """Bring a result here, in the thread of the client.
 
-        If its worker died before the result was here, Dask runs the task again. This waits for it
-        without a limit, and other results arrive meanwhile.
+        If its worker died before the result arrived, Dask runs the task again. This waits for it
+        without a limit, while other results arrive.
         """
         try:
             done.put((future, await future.result()))

@@ -21,25 +21,25 @@ from fedglb.studies.spec.plan import Plan, read_plan
 
 #: The probe doubles its horizon until it has taken this long, in seconds.
 LONG_ENOUGH = 1.5
-#: Page and figures, in bytes: about what they take, whatever the study.
+#: Approximate bytes of page and figures.
 _PAGE = 3_000_000
-#: Time grows with the horizon at least in proportion; faster than its square it does not.
+#: Time grows at least linearly with the horizon, and at most quadratically.
 _POWERS = (1.0, 2.0)
 
 
 def _say_nothing(text: str) -> None:
-    """Where data is fetched: an estimate is one answer, without lines before it."""
+    """Ignore progress of downloads: an estimate prints only its answer."""
 
 
 @dataclass(frozen=True)
 class StudyEstimate:
-    """What a study would take."""
+    """The estimated cost of a study."""
 
     name: str
     profile: str
     configurations: int
     seeds: int
-    interactions: int  # the most that a run has
+    interactions: int  # maximum per run
     search_runs: int  # at most, and the interactions of each
     search_interactions: int
     jobs: int
@@ -51,14 +51,14 @@ class StudyEstimate:
 
     @property
     def runs(self) -> int:
-        """How many runs it reports."""
+        """The number of reported runs."""
         return self.configurations * self.seeds
 
 
 def estimate(
     source: str | Path | Mapping[str, Any], profile: str | None = None, jobs: int | None = None
 ) -> StudyEstimate:
-    """Estimate what `reproduce` takes; this plays some seconds of its runs."""
+    """Estimate the cost of `reproduce`, from some seconds of its runs."""
     plan = read_plan(source, profile)
     count = cores() if jobs is None else integer("jobs", jobs)
     every = [] if plan.search is None else candidates(plan.search)
@@ -88,7 +88,7 @@ def estimate(
 
 @dataclass(frozen=True)
 class _Probe:
-    """Some runs side by side: how long they took, and how that grows with the horizon."""
+    """Some runs side by side: their time, and its growth with the horizon."""
 
     runs: int
     steps: int
@@ -97,14 +97,14 @@ class _Probe:
     bytes_per_point: float
 
     def seconds(self, horizon: int) -> float:
-        """Return about how long one run of a horizon takes, on one core."""
+        """Return the approximate seconds of one run with a horizon, on one core."""
         return float(self.took / self.runs * (horizon / self.steps) ** self.power)
 
 
 def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
     """Play some of the runs for a few steps, twice as many each time; in CPU seconds."""
     steps = min(max(horizon // 64, 8), horizon)
-    _play(plan.read(shortened(tables, steps), _say_nothing))  # compiles what is needed
+    _play(plan.read(shortened(tables, steps), _say_nothing))  # compiles the kernels
     before: tuple[int, float] | None = None
     while True:
         runs, took, size = _play(plan.read(shortened(tables, steps), _say_nothing))
@@ -118,11 +118,11 @@ def _probe(plan: Plan, tables: dict[str, Any], horizon: int) -> _Probe:
 
 
 def _play(experiment: Experiment) -> tuple[int, float, int]:
-    """Run up to 16 configurations side by side; return how many, seconds and bytes."""
+    """Run up to 16 configurations side by side; return their number, seconds and bytes."""
     every = len(experiment.configurations)
     count = min(every, LARGEST)
     task = Task(experiment.seeds[0], tuple(i * every // count for i in range(count)))
-    begin = time.process_time()  # of this process: what others do on the machine does not count
+    begin = time.process_time()  # CPU time, unaffected by other processes
     outcome = run_task(experiment, task, None)
     took = time.process_time() - begin
     if outcome.part is None or outcome.failures:

@@ -23,9 +23,9 @@ from fedglb.typing import FloatArray
 
 RANDOM = "random play"
 
-#: The most arms that a model is fitted to: enough to pin it down, few enough to be quick.
+#: Maximum number of arms for a fit: enough for precision, few enough to be fast.
 _MOST_ROWS = 100_000
-#: Keeps a fit finite where the rewards are separable; relative to the number of arms.
+#: Keeps a fit finite if the rewards are separable; relative to the number of arms.
 _RIDGE = 1e-6
 _MOST_STEPS = 100
 
@@ -60,7 +60,7 @@ def _of_seed(env: Environment, horizon: int, seed: int) -> list[tuple[str, int, 
 
 
 def model_name(link: Link) -> str:
-    """Return what the best-fitting model of a class is called."""
+    """Return the name of the best-fitting model of a class."""
     return f"best-fitting {'linear' if isinstance(link, Identity) else link.name} model"
 
 
@@ -109,7 +109,7 @@ def fit(link: Link, X: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _gains(block: Block) -> FloatArray:
-    """Return what each arm gives: its reward where that is known, else its mean."""
+    """Return each arm's reward if known, else its mean."""
     return block.means if block.rewards is None else block.rewards
 
 

@@ -48,8 +48,8 @@ def run_calls(
     # Closing the pool abandons running tasks on purpose. joblib warns of that from another thread,
     # possibly after `close` has returned, so a filter around `close` would be gone too early.
     warnings.filterwarnings("ignore", r"\d+ tasks which", UserWarning, "joblib")
-    # joblib replaces a worker that holds 300 MB more than after its first task. That is no reason
-    # to warn: large arrays fragment the memory.
+    # joblib replaces a worker that has 300 MB more than after its first task. That is not worth a
+    # warning: large arrays fragment the memory.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning, "joblib")
     try:
         # Inside `try`: a worker may die of the first task before the second one is sent.

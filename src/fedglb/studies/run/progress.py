@@ -1,4 +1,4 @@
-"""How far a sweep is, as plain data."""
+"""The progress of a sweep, as plain data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class SweepStatus:
-    """How far a sweep is."""
+    """The progress of a sweep."""
 
     runs: int  # in all
     finished: tuple[Finished, ...]  # of this session and of earlier ones
@@ -42,13 +42,13 @@ class SweepStatus:
     seconds: float  # of this session
 
 
-#: Called now and then, possibly from another thread, but never by two at the same time.
+#: Called now and then, possibly from another thread, but never concurrently.
 OnStatus: TypeAlias = Callable[[SweepStatus], None]
 
 
 @contextlib.contextmanager
 def status_bar(progress: OnStatus | bool | None, title: str) -> Iterator[OnStatus | None]:
-    """Give what to call with a status: `progress` itself, what draws a bar for True, or None."""
+    """Yield the function to call with a status: `progress`, a bar for True, or None."""
     if progress is not True:
         yield None if progress is False else progress
         return
@@ -62,7 +62,7 @@ def status_bar(progress: OnStatus | bool | None, title: str) -> Iterator[OnStatu
 
 
 class Watch:
-    """Counts finished tasks, and reads what workers report about running ones."""
+    """Counts finished tasks, and reads workers' reports about running ones."""
 
     def __init__(self, experiment: Experiment, before: pl.DataFrame, tell: OnStatus | None) -> None:
         self._experiment, self._tell = experiment, tell
@@ -80,7 +80,7 @@ class Watch:
     def watching(self) -> Iterator[None]:
         """Make a folder for the workers' reports, and read them now and then.
 
-        An error that the callback raises is raised again when the next task finishes, or here.
+        An error in the callback is raised again when the next task finishes, or here.
         """
         over = threading.Event()
 
@@ -103,14 +103,14 @@ class Watch:
             self._raise_error()
 
     def report_file(self, task: Task) -> Path:
-        """Return where a worker writes how many steps of a task are done."""
+        """Return the file for a worker's count of finished steps."""
         path = self.folder / f"{task.seed}-{task.configurations[0]}"
         with self._lock:
             self._tasks[path] = task
         return path
 
     def running(self) -> list[Task]:
-        """Return the tasks that have begun and are not finished."""
+        """Return the running tasks."""
         with self._lock:
             return [task for path, task in self._tasks.items() if path.exists()]
 
@@ -142,7 +142,7 @@ class Watch:
             self._finished.append(Finished(label, *totals))
 
     def emit(self) -> None:
-        """Call back with how far the sweep is."""
+        """Call back with the progress of the sweep."""
         if self._tell is None:
             return
         with self._telling:

@@ -1,9 +1,9 @@
-"""Candidates of a search that are run only for as long as they can still win.
+"""Racing: each candidate of a search runs only as long as it can still win.
 
 All runs of a candidate, every algorithm on every seed, are played side by side. Now and then its
-score so far is compared with a limit, the final score of another candidate: above
-it the candidate is stopped. The limit is fixed beforehand, so that where a candidate stops depends
-neither on the number of workers nor on who is first.
+score so far is compared with a limit, the final score of another candidate; above it the candidate
+is stopped. The limit is fixed beforehand, so that the stopping point depends neither on the number
+of workers nor on their order.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from fedglb.studies.spec.experiment import Experiment
 
 #: How often a candidate's score is compared with the limit, over the whole horizon.
 LOOKS = 50
-#: Smaller regrets count as this: a ratio to almost no regret would outweigh all others.
+#: Smaller regrets count as this: ratios to almost no regret would outweigh all others.
 _LEAST = 1.0
 _FORMAT = 1  # of the files
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """A candidate, the seeds that it has not been run on yet, and the score it must not exceed."""
+    """A candidate, its remaining seeds, and the score it must not exceed."""
 
     experiment: Experiment
-    before: tuple[tuple[float, ...], ...]  # by algorithm, the regrets on the seeds before
+    before: tuple[tuple[float, ...], ...]  # by algorithm, the regrets on earlier seeds
     limit: float
 
     def file(self) -> str:
-        """Return the name of the file that keeps its result; another question has another one."""
+        """Return the name of the file for its result, unique to this entrant."""
         question = [_FORMAT, LOOKS, self.experiment.document, self.before, self.limit]
         facts, own = self.experiment.env.facts(), self.experiment.own
         return f"{identity(json.dumps(question), facts, own)[:24]}.json"
 
 
 class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a candidate came.
+    """The result of a candidate.
 
-    By algorithm the mean regret over all seeds, of a stopped one so far; and the steps that it was
-    run for, over all seeds: the horizon times their number, unless it was stopped.
+    By algorithm the mean regret over all seeds, so far if it was stopped; and its steps over all
+    seeds: the horizon times their number, unless it was stopped.
     """
 
     regrets: list[float]
@@ -61,28 +61,28 @@ class Raced(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def score(regrets: Sequence[float]) -> float:
-    """Return what the search minimises: the mean of log(regret), a regret below 1 counting as 1.
+    """Return the search's objective: the mean of log(regret), with regrets below 1 as 1.
 
-    `search.RULE` speaks of ratios to each algorithm's least regret; these least regrets are the
-    same for all candidates, so they do not change which one is the best. Hence the score needs
-    nothing of other candidates. It never falls where a regret grows, and a run's regret never
-    falls: at any moment of a run, the score of the regrets so far is at most the final one. A
-    candidate whose score so far is above the final one of another candidate is not the best.
+    `search.RULE` has ratios to each algorithm's least regret; these least regrets are the same for
+    all candidates, so they do not change which one is best. Hence the score needs nothing from
+    other candidates. It never falls if a regret grows, and a run's regret never falls: at any
+    moment of a run, the score of the regrets so far is at most the final one. A candidate whose
+    score so far is above another's final one is not the best.
     """
     return math.fsum(math.log(max(r, _LEAST)) for r in regrets) / len(regrets)
 
 
 def mean(regrets: Sequence[float]) -> float:
-    """Return the mean over seeds; rounded once, so that it never falls where a regret grows."""
+    """Return the mean over seeds; rounded once, so that it never falls if a regret grows."""
     return math.fsum(regrets) / len(regrets)
 
 
 def race(
     entrants: Sequence[Entrant], folder: Path, jobs: int | None, ended: Callable[[int], None]
 ) -> list[Raced]:
-    """Run the candidates, each for as long as it can still win; what was run before is read.
+    """Run the candidates, each for as long as it can still win; earlier results are read.
 
-    Those come first that will take longest; `ended` is called with how many have ended.
+    The longest ones come first; `ended` is called with the number of ended candidates.
     """
     count = cores() if jobs is None else jobs
     folder.mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def race(
 
 
 def _read(path: Path) -> Raced | None:
-    """Return a kept result, or None where it is missing or damaged."""
+    """Return a stored result, or None if missing or damaged."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=Raced)
     except (OSError, msgspec.DecodeError):
@@ -141,7 +141,7 @@ def _work(
 def _run(
     number: int, experiment: Experiment, before: Sequence[Sequence[float]], limit: float
 ) -> tuple[int, Raced | str]:
-    """Run a candidate; return its number, and its result or why there is none."""
+    """Run a candidate; return its number, and its result or the error."""
     try:
         return number, run_while_it_can_win(experiment, before, limit)
     except Exception as error:
@@ -154,8 +154,8 @@ def run_while_it_can_win(
 ) -> Raced:
     """Play the seeds of an experiment side by side until the score is above a limit.
 
-    At most as many runs at a time as a task of a sweep has, for the memory's sake: the regret on
-    seeds that come later is at least 0.
+    Runs at most as many at a time as a task of a sweep, to save memory: the regret on later seeds
+    is at least 0.
     """
     env, horizon, seeds = experiment.env, experiment.horizon, experiment.seeds
     algorithms = [c.algorithm for c in experiment.configurations]

@@ -40,7 +40,7 @@ from fedglb.studies.run.sweep import run_sweep
 from fedglb.studies.spec.experiment import Experiment
 from fedglb.studies.spec.plan import Plan, check_axis, read_plan
 
-#: Called with what is being done and, while a sweep runs, with how far it is.
+#: Called with the current stage and, while a sweep runs, its progress.
 Stage: TypeAlias = Callable[[str, SweepStatus | None], None]
 
 
@@ -53,8 +53,8 @@ def reproduce(
 ) -> Report:
     """Choose the parameters, run the sweeps, measure the fixed models, and write the report.
 
-    Work that was finished before, for the same file and version of the package, is not repeated;
-    work that was stopped resumes.
+    Finished work for the same file and version of the package is not repeated; interrupted work
+    resumes.
     """
     plan = read_plan(source, profile)
     work = _Work(plan, jobs, progress or (lambda text, status: None))
@@ -63,23 +63,23 @@ def reproduce(
     try:
         work.place.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise InvalidInput("folder", str(work.place), "a folder: this is a file") from None
+        raise InvalidInput("folder", str(work.place), "a folder, not a file") from None
     with exclusive_lock(work.place):
         return work.completed(groups)
 
 
 class _Work:
-    """Carries out a plan: in a folder, with worker processes, telling the user what it does."""
+    """Carries out a plan in a folder, with worker processes and progress for the user."""
 
     def __init__(self, plan: Plan, jobs: int | None, tell: Stage) -> None:
         self.plan, self.jobs, self.tell = plan, jobs, tell
         self.place = Path()
 
     def validated(self) -> list[list[Experiment]]:
-        """Read every sweep: a mistake in the last one is refused before the first is run.
+        """Read every sweep, so that a mistake in the last one raises before the first runs.
 
-        With a search, the sweeps are known only after it. Then this reads what each search begins
-        with.
+        With a search, the sweeps are known only after it. Then this reads the search's first
+        sweeps.
         """
         plan = self.plan
         if plan.search is None:
@@ -102,13 +102,13 @@ class _Work:
             for i, one in enumerate(made[-1].configurations):
                 if not is_compiled(one.algorithm):
                     where = ("search", "algorithm", first + i // each, "name")
-                    allowed = "an algorithm of kernels only: the search stops runs on their way"
+                    allowed = "an algorithm with compiled parts only: the search stops runs early"
                     with under(source=plan.source):
                         raise InvalidInput(where, one.preset, allowed)
         return made
 
     def completed(self, groups: list[list[Experiment]]) -> Report:
-        """Run what is missing, and write the report; `groups` as `validated` returns them."""
+        """Run missing sweeps and write the report; `groups` is the result of `validated`."""
         plan = self.plan
         how: dict[str, Any] | None = None
         if plan.search is not None:
@@ -141,7 +141,7 @@ class _Work:
             plan.name, plan.title, plan.profile, plan.measure, plan.axis, plan.against, written,
             fixed, how, plan.full,
         )  # fmt: skip
-        atomic_write(self.place / STUDY, about.to_json())  # last: it names only what is there
+        atomic_write(self.place / STUDY, about.to_json())  # last: it names only existing files
         self.tell("report", None)
         return write_report(about.study(cells, baselines), self.place)
 
@@ -163,7 +163,7 @@ class _Work:
         self.tell(f"search, {len(sweeps)} candidates, each as long as it can win", None)
 
         def ended(count: int) -> None:
-            if count * 10 // len(sweeps) > (count - 1) * 10 // len(sweeps):  # ten lines, not all
+            if count * 10 // len(sweeps) > (count - 1) * 10 // len(sweeps):  # ten lines in all
                 self.tell(f"search, {count} of {len(sweeps)} have ended", None)
 
         entrants = [

@@ -1,4 +1,4 @@
-"""Which runs are left, and which of them may run side by side."""
+"""The remaining runs, and which of them may run side by side."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_DEATHS = 3
 
 
 class _Company(Enum):
-    """What may run beside a run."""
+    """Runs that may run beside a run."""
 
     ANY = "others of its seed in one task"
     OTHER_TASKS = "other tasks, but no other run in its own"
@@ -22,12 +22,12 @@ class _Company(Enum):
 
 
 class TaskSchedule:
-    """The runs left, and what may run beside each of them.
+    """The remaining runs, and what may run beside each of them.
 
-    A worker that dies takes all workers of its pool with it, and any of the running tasks may be
-    the cause. So the tasks of several runs are split into tasks of one run, and those that had one
-    run already are run with nothing beside them: if a worker dies then, the cause is known and
-    nothing else is lost.
+    A worker that dies takes all workers of its pool with it, and any running task may be the
+    cause. So tasks of several runs are split into tasks of one run, and tasks that had one run are
+    repeated with nothing beside them: if a worker dies then, the cause is known and nothing else
+    is lost.
     """
 
     def __init__(self, experiment: Experiment, done: Iterable[tuple[int, int]]) -> None:
@@ -60,9 +60,9 @@ class TaskSchedule:
             self._left.pop(run, None)
 
     def died(self, tasks: Sequence[Task], running: Sequence[Task]) -> None:
-        """Record the death of a worker; `running` are those of `tasks` that were running.
+        """Record the death of a worker; `running` are the tasks that were running.
 
-        A death with several tasks running is not counted: after each, fewer may run side by side,
+        A death with several running tasks is not counted: after each, fewer may run side by side,
         so there cannot be many.
         """
         first = _runs(tasks[0])[0]

@@ -1,4 +1,4 @@
-"""Choose S, c_μ, λ and how much to explore: by one rule, on seeds that no result reports.
+"""Choose S, c_μ, λ and the exploration by one rule, on seeds that no result reports.
 
 Each candidate is one setting for all algorithms. The rule takes the candidate at which the
 algorithms lose least, on average, against the candidate that would be best for each of them
@@ -35,8 +35,8 @@ FOR_EACH_RULE = (
     "over the search's seeds, none of which is reported."
 )
 STOPPED = (
-    "A candidate is stopped where its regret so far, which can only grow, already puts it behind "
-    "one that was run to the end: it cannot win any more. Its regret is then a lower bound."
+    "A candidate is stopped once its regret so far, which can only grow, puts it behind a "
+    "completed one: it cannot win any more. Its regret is then a lower bound."
 )
 #: A sweep: read, or its tables.
 Sweep: TypeAlias = Experiment | dict[str, Any]
@@ -86,7 +86,7 @@ def candidates(search: SearchTable) -> list[Candidate]:
 
 
 def separate(plan: Plan) -> list[Plan]:
-    """Return the searches that a plan has: one for all algorithms, or one for each."""
+    """Return a plan's searches: one for all algorithms, or one for each."""
     assert plan.search is not None
     if plan.search.choose == JOINTLY:
         return [plan]
@@ -105,7 +105,7 @@ def separate(plan: Plan) -> list[Plan]:
 def choose(
     plan: Plan, begun: Sequence[Sequence[Sweep]], run: RunSweep, race: RunRace
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Search; return the tables of sweeps with the chosen values, and how they were chosen.
+    """Search; return the tables of sweeps with the chosen values, and the facts about the choice.
 
     `begun` has, for each of the searches that are `separate`, its sweeps on the first seed. The
     second result is for the report: the rule, the choice, and for each algorithm its regret at the
@@ -122,7 +122,7 @@ def choose(
         return [tables], how
     made, each = [tables for tables, _ in found], [how for _, how in found]
     others = [table for table in as_tables(plan.tables["algorithm"]) if left_alone(table)]
-    if others:  # as the file has them
+    if others:  # as in the file
         made.append({**plan.tables, "algorithm": others, "defaults": {}})
     return made, {
         "rule": f"{FOR_EACH_RULE} {STOPPED}" if len(search.seeds) > 1 else FOR_EACH_RULE,
@@ -138,10 +138,10 @@ def choose(
 def _tried(
     plan: Plan, begun: Sequence[Sweep], run: RunSweep, race: RunRace
 ) -> tuple[list[str], list[Raced]]:
-    """Return the names of the algorithms, and how far each candidate came.
+    """Return the names of the algorithms and the result of each candidate.
 
-    All candidates are run on the first seed. The one that leads there is run on the others too, and
-    then every other candidate, for as long as it can still beat that one.
+    All candidates run on the first seed. The leader there also runs on the others, then every other
+    candidate, for as long as it can still beat the leader.
     """
     search = plan.search
     assert search is not None
@@ -172,7 +172,7 @@ def _tried(
 def _chosen(
     plan: Plan, labels: Sequence[str], tried: Sequence[Raced]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the tables of the best candidate, and how it was chosen."""
+    """Return the tables of the best candidate, and the facts about the choice."""
     search = plan.search
     assert search is not None
     every, horizon = candidates(search), _horizon(plan)
@@ -186,7 +186,7 @@ def _chosen(
             {
                 "label": label, "regret_at_chosen": tried[chosen].regrets[a],
                 "own_best": asdict(every[own]), "regret_at_own_best": best[a],
-                # one that was stopped might have had less
+                # a stopped one might have had less
                 "own_best_is_sure": best[a] <= min(made.regrets[a] for made in tried),
             }
         )  # fmt: skip
@@ -220,7 +220,7 @@ def with_choice(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
 
 
 def _problem(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
-    """Return the problem with a candidate's values; nothing where it is not the file's to say."""
+    """Return the problem with a candidate's values; empty if the environment has a problem."""
     chosen = candidate.of_problem()
     said = tables.get("problem", {})
     if not chosen and ("problem" not in tables or not isinstance(said, Mapping)):
@@ -231,7 +231,7 @@ def _problem(tables: dict[str, Any], candidate: Candidate) -> dict[str, Any]:
 def searches(plan: Plan, every: Sequence[Candidate], seeds: Sequence[int]) -> list[dict[str, Any]]:
     """Return the sweeps of candidates on seeds, one per problem: each algorithm with all of them.
 
-    Each problem has one sweep, because S changes the rewards and c_μ what is known of them.
+    Each problem has one sweep, because S changes the rewards and c_μ the problem.
     """
     search = plan.search
     assert search is not None
@@ -267,7 +267,7 @@ def in_search(path: Place, candidates_each: int, first: int = 0) -> Place:
 
 
 def _not_searched(plan: Plan, search: SearchTable) -> list[str]:
-    """Return the algorithms that are reported but took no part in the search."""
+    """Return the reported algorithms that are not in the search."""
     took_part = {family((), table) for table in search.algorithm}
     reported = {family((), table) for table in as_tables(plan.tables["algorithm"])}
     return sorted(reported - took_part)

@@ -26,9 +26,9 @@ from fedglb.studies.spec.experiment import Experiment, read_experiment
 
 
 class SweepFailed(Exception):
-    """A sweep could not be completed; what was finished is kept, and a rerun resumes.
+    """A sweep could not be completed; finished runs are kept, and a rerun resumes.
 
-    The message says which runs failed and why, or that the cluster was lost.
+    The message names the failed runs with their errors, or the loss of the cluster.
 
     Examples
     --------
@@ -58,15 +58,15 @@ def sweep(
 ) -> SweepResult:
     """Run every configuration with every seed and return the result.
 
-    A folder that holds a part of this very sweep is completed; one that holds all of it is read.
+    A folder with a part of this sweep is completed; one with all of it is read.
 
     Parameters
     ----------
     experiment
-        A TOML file, its tables as a dictionary (which may hold objects), or an `Experiment`, which
-        `read_experiment` makes of them, and `Experiment.of` of algorithms and an environment.
+        A TOML file, its tables as a dictionary (which may hold objects), or an `Experiment`, made
+        by `read_experiment` or `Experiment.of`.
     folder
-        Where results are kept.
+        The folder of the results.
     jobs
         Worker processes; None: one per core.
     cluster
@@ -79,15 +79,15 @@ def sweep(
     -------
     SweepResult
         One row per run and one per recorded step, in the order of the experiment, whatever the
-        order in which the runs ended.
+        order in which runs end.
 
     Raises
     ------
     InvalidInput
-        If the experiment is not allowed, the folder is in use or holds anything but a part of
-        this very sweep, or workers of the cluster cannot import a part of it.
+        If the experiment is invalid, the folder is in use or has anything but a part of this sweep,
+        or workers of the cluster cannot import a part of it.
     DataUnavailable
-        If the experiment needs a data set that was found nowhere.
+        If a data set of the experiment was not found.
     SweepFailed
         If a run failed, worker processes died again and again, or the cluster was lost.
 
@@ -117,7 +117,7 @@ def run_sweep(
     cluster: str | None = None,
     progress: OnStatus | bool | None = None,
 ) -> SweepResult:
-    """Run an experiment that was just read; the parameters are those of `sweep`."""
+    """Run an experiment that was just read; parameters as in `sweep`."""
     count = cores() if jobs is None else integer("jobs", jobs)
     how = {"jobs": count if cluster is None else None, "cluster": cluster}
     with ExitStack() as stack:
@@ -140,18 +140,18 @@ def run_sweep(
 
 
 def _unchanged(experiment: Experiment) -> Experiment:
-    """Refuse an experiment that differs from its tables, because workers read only the tables."""
+    """Raise if an experiment differs from its tables, because workers read only the tables."""
     meant = read_experiment(experiment.tables)
     for key in (field.name for field in fields(Experiment) if field.compare):
         # by description: a user-defined class may have no `__eq__`
         if described(getattr(experiment, key), set()) != described(getattr(meant, key), set()):
-            allowed = "an experiment as read_experiment made it: change its tables and read them"
+            allowed = "an unchanged result of read_experiment: change its tables and read them"
             raise InvalidInput(f"experiment.{key}", getattr(experiment, key), allowed)
     return meant
 
 
 def _complete(store: Store, jobs: int, client: Any, progress: OnStatus | None) -> None:
-    """Run what is missing."""
+    """Run the missing runs."""
     experiment = store.experiment
     kept = store.kept()
     schedule = TaskSchedule(experiment, kept.select("configuration", "seed").iter_rows())

@@ -1,4 +1,4 @@
-"""How an experiment gets to a worker, and what it does: some configurations on one seed."""
+"""Tasks: sending an experiment to a worker, and running some configurations on one seed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task returns: a part (a Parquet file), and a message per configuration that failed."""
+    """The result of a task: a part (a Parquet file), and a message per failed configuration."""
 
     task: Task
     part: bytes | None
@@ -60,9 +60,9 @@ class Outcome:
 def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
     """Deal the pending (configuration, seed) pairs into tasks.
 
-    A task has at most 16 runs, all of one seed; fewer where that would leave workers idle, also at
-    the end: up to a third more tasks, if each worker then gets as many as the others. Runs are
-    dealt in turn, so that neighbours in a grid, which take about equally long, are spread evenly.
+    A task has at most 16 runs, all of one seed; fewer if workers would be idle, also at the end: up
+    to a third more tasks, if each worker then gets equally many. Runs are dealt in turn, so that
+    neighbours in a grid, which take about equally long, are spread evenly.
     """
     of_seed: dict[int, list[int]] = {}
     for configuration, seed in pending:
@@ -77,7 +77,7 @@ def deal(pending: Sequence[tuple[int, int]], jobs: int) -> list[Task]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Notes what is sent as code."""
+    """Collects the names of objects sent as code."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -93,18 +93,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
 
 def packed(tables: Mapping[str, Any]) -> tuple[bytes, list[str]]:
-    """Return tables as bytes, and the names of what they hold as code.
+    """Return tables as bytes, and the names of the objects in them that are sent as code.
 
-    What a worker can import is sent by its name, and the worker's own sources count. Other classes
-    and functions (of a script, a notebook, inside a function) are sent as code. That is right for
-    processes that the sweep itself has started; a cluster's workers get no code.
+    Importable objects are sent by name, and the worker's sources count. Other classes and functions
+    (of a script, a notebook, inside a function) are sent as code. That is right for processes that
+    the sweep itself has started; a cluster's workers get no code.
     """
     buffer = io.BytesIO()
     pickler = _Pickler(buffer)
     try:
         pickler.dump(dict(tables))
     except Exception as error:
-        allowed = f"objects that can be sent to another process ({type(error).__name__}: {error})"
+        allowed = f"objects that can be pickled ({type(error).__name__}: {error})"
         raise InvalidInput("experiment", str(tables.get("name")), allowed) from error
     names = list(dict.fromkeys(pickler.as_code))
     # a class brings its methods along: it is enough to name the class
@@ -114,7 +114,7 @@ def packed(tables: Mapping[str, Any]) -> tuple[bytes, list[str]]:
 
 @dataclass(frozen=True)
 class Sources:
-    """What a worker must share with the process that collects the results."""
+    """The sources that a worker must share with the process that collects the results."""
 
     content: bytes  # the tables, packed
     code: str  # digests: of the package and its numerics, of the data, of user-defined code
@@ -124,7 +124,7 @@ class Sources:
 
     @classmethod
     def of(cls, experiment: Experiment) -> Sources:
-        """Return the sources as this process has them."""
+        """Return this process's sources."""
         content, _ = packed(experiment.tables)
         facts = data_digest(experiment.env.facts())
         path = tuple(os.path.abspath(place) for place in sys.path)  # "" is the current folder
@@ -138,12 +138,12 @@ def _experiment(content: bytes, own: tuple[tuple[str, str], ...]) -> Experiment:
 
 
 def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
-    """Return the experiment as this process has it, or why that would be another one."""
+    """Return the experiment in this process, or why it would differ."""
     if parent is not None:
         sys.path += [place for place in sources.path if place not in sys.path]
         importlib.invalidate_caches()
     if sources.code != code_digest():
-        return "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep"
+        return "this worker has another version of fedglb, NumPy, SciPy or numba than the sweep's"
     if reason := lacking(sources.own):
         return f"this worker {reason}, which the sweep needs"
     experiment = _experiment(sources.content, tuple(sources.own.items()))
@@ -151,12 +151,12 @@ def experiment_here(sources: Sources, parent: int | None) -> Experiment | str:
         return "this worker has other data, or clusters them differently, than the sweep"
     for name, digest in sources.own.items():
         if experiment.own.get(name) != digest:
-            return f"what {name} returns is something else for this worker than for the sweep"
+            return f"{name} returns another value in this worker than in the sweep"
     return experiment
 
 
 def lacking(own: Mapping[str, str]) -> str | None:
-    """Return which of these modules and packages this process lacks, or has another version of."""
+    """Return a module or package that this process lacks or has in another version."""
     modules = {name: digest for name, digest in own.items() if ":" not in name}
     forget_edited(modules)
     found = digests(modules)
@@ -171,7 +171,7 @@ def lacking(own: Mapping[str, str]) -> str | None:
 def work(sources: Sources, task: Task, report: Path | None, parent: int | None) -> Outcome:
     """Run a task in a worker, which ends with the process `parent`, if there is one.
 
-    To the file `report` it writes the number of finished steps, for the progress view.
+    Writes the number of finished steps to the file `report`, for the progress view.
     """
     experiment = experiment_here(sources, parent)
     if isinstance(experiment, str):
@@ -190,7 +190,7 @@ def run_task(experiment: Experiment, task: Task, report: Path | None) -> Outcome
     failures: list[str] = []
     try:
         runs = _compare(experiment, task, progress)
-    except Exception:  # run them one by one: only those that fail are lost
+    except Exception:  # run them one by one, to lose only failing ones
         done, runs = (), []
         for index in task.configurations:
             alone = Task(task.seed, (index,))
@@ -247,7 +247,7 @@ def _reporter(report: Path | None) -> Callable[[int], None]:
             return
         last = now
         if report is not None:
-            with contextlib.suppress(OSError):  # only the progress view would miss it
+            with contextlib.suppress(OSError):  # only the progress view needs it
                 report.write_text(str(steps))
 
     return progress

@@ -1,1 +1,1 @@
-"""What a sweep runs: its file, its grid, the experiment."""
+"""Specifications of sweeps and studies: files, grids, experiments."""

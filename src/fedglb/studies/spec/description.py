@@ -1,7 +1,7 @@
 """Describe objects as JSON: equal descriptions mean equal runs, for user-defined classes too.
 
-An object is described by its class and by what it holds, as `pickle` sees it. So two objects with
-one description are equal copies of each other, in this process and in any other one.
+An object is described by its class and its contents, as in `pickle`. So two objects with the same
+description are equal copies of each other, in this process and in any other one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fedglb.errors import InvalidInput
 from fedglb.kernels.compile import Kernel
 from fedglb.studies.spec.own_code import found_at, importable, name_of
 
-#: Attributes of a class that do not change what it does.
+#: Attributes of a class that do not change its behaviour.
 _NOT_SAID = {
     "__abstractmethods__", "__annotate__", "__annotate_func__", "__annotations__",
     "__annotations_cache__", "__dataclass_fields__", "__dataclass_params__", "__dict__", "__doc__",
@@ -40,7 +40,7 @@ def described(value: object, modules: set[str]) -> Any:
 
 
 class _Describer:
-    """Walks through an object; `around` are the objects that it is inside of."""
+    """Walks through an object; `around` are the enclosing objects."""
 
     def __init__(self, modules: set[str]) -> None:
         self._modules = modules
@@ -98,8 +98,8 @@ class _Describer:
             holder = next((name_of(type(o)) for o in self._around[-2::-1]), None)
             inside = "" if holder is None else f" (inside of {holder})"
             allowed = (
-                f"objects that can be pickled{inside}: a sweep sends them to its workers, and "
-                f"tells them apart by what they hold ({type(error).__name__}: {error})"
+                f"objects that can be pickled{inside}: a sweep sends them to its workers and "
+                f"identifies them by their contents ({type(error).__name__}: {error})"
             )
             raise InvalidInput(name_of(type(value)), value, allowed) from error
         if isinstance(reduced, str):
@@ -123,7 +123,7 @@ class _Describer:
         if is_there or value is ... or value is NotImplemented:
             self._modules.add(module)
             return {"name": f"{module}:{name}"}
-        allowed = "objects that workers can import, or that pickle takes apart"
+        allowed = "objects that workers can import, or that pickle by value"
         raise InvalidInput(name_of(type(value)), f"{module}:{name}", allowed)
 
     def _code(self, code: Any) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class _Describer:
         return [kind.__qualname__, above, members]
 
     def _function(self, function: types.FunctionType) -> list[Any]:
-        """Describe a function by its code, and by all that it uses."""
+        """Describe a function by its code and its globals."""
         code, cells = function.__code__, function.__closure__ or ()
         used = sorted(set(_globals_of(code)) & function.__globals__.keys())
         return [
@@ -202,9 +202,9 @@ def in_tables(value: Any, modules: set[str]) -> Any:
 def made_by_functions(
     tables: Mapping[str, Any], env: Environment, algorithms: Sequence[Algorithm], modules: set[str]
 ) -> dict[str, str]:
-    """Return a digest of what functions named in tables have made, under their names.
+    """Return a digest of the objects made by functions named in tables, under their names.
 
-    A function may read a file, or ask the machine: its source does not say what it returns.
+    A function may read a file or ask the machine, so its source does not determine its result.
     """
     names = sorted(set(_own_names(tables)))
     if not names:

@@ -31,7 +31,7 @@ _PROBLEM, _EXAMPLE = "fg.Problem(dim=10)", "fg.Synthetic(problem, clients=200, a
 
 
 class SyntheticTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[environment]`: the parameters of `fg.Synthetic`, and what is changed (`CHANGES`)."""
+    """`[environment]`: the parameters of `fg.Synthetic`, and its changes (`CHANGES`)."""
 
     clients: int
     arms: int
@@ -70,7 +70,7 @@ CHANGES: dict[str, tuple[Callable[..., Environment], str]] = {
 def environment(table: Any, problem: Any, progress: Progress | None) -> Environment:
     """Build the environment of `[environment]` and `[problem]`: tables, objects, or functions.
 
-    Data that is not on this machine yet is fetched.
+    Missing data is downloaded.
     """
     if isinstance(table, Environment):
         if problem is not None:
@@ -83,7 +83,7 @@ def environment(table: Any, problem: Any, progress: Progress | None) -> Environm
     with under("environment"):
         for key in CHANGES if isinstance(table, Mapping) else ():
             if isinstance(table.get(key), list):
-                allowed = "one number for a sweep: only `fedglb reproduce` takes a list of them"
+                allowed = "one number in a sweep: only `fedglb reproduce` takes a list"
                 raise InvalidInput(key, table[key], allowed)
         known: Any = convert(table, ClassificationTable if real else SyntheticTable, "environment")
     return _ours(known, _problem(problem), progress)
@@ -99,7 +99,7 @@ def _from_function(table: dict[str, Any], problem: Any) -> Environment:
         made = _problem(problem)
         table["problem"] = made if isinstance(made, Problem) else _built(made)
     elif problem is not None:
-        allowed = f"no such key: {name} takes no `problem`, and its environment has one"
+        allowed = f"no such key: {name} has no parameter `problem`"
         raise InvalidInput("problem", problem, allowed)
     with under("environment"):
         return call(("name",), name, table, Environment, _EXAMPLE)  # type: ignore[type-abstract]
@@ -154,7 +154,7 @@ def _ours(
             columns=cast("Any", table.columns), axes=cast("Any", table.axes),
         )  # fmt: skip
     if problem.dim not in (None, data.dim):
-        allowed = f"{data.dim}, the features of {table.dataset}, or leave it out"
+        allowed = f"{data.dim}, the features of {table.dataset}, or no such key"
         raise InvalidInput(("problem", "dim"), problem.dim, allowed)
     made = problem if isinstance(problem, Problem) else _built(problem, data.dim)
     with under("environment"):
@@ -162,7 +162,7 @@ def _ours(
 
 
 def _changed(env: Environment, table: SyntheticTable | ClassificationTable) -> Environment:
-    """Return the environment with what the table changes."""
+    """Return the environment with the table's changes."""
     given = msgspec.to_builtins(table)
     for key, (kind, parameter) in CHANGES.items():
         if given.get(key) is not None:
@@ -176,7 +176,7 @@ def _key_of(parameter: str, key: str, path: Place) -> Place:
 
 
 def _checked(env: Environment) -> Environment:
-    """Return a user-defined environment; raise unless it has what every environment has."""
+    """Return a user-defined environment; raise unless it has all attributes of an environment."""
     with under("environment"):
         instance("problem", getattr(env, "problem", None), Problem, _PROBLEM)
         for name in ("clients", "arms"):
@@ -185,5 +185,5 @@ def _checked(env: Environment) -> Environment:
         try:
             json.dumps(facts)
         except (TypeError, ValueError) as error:
-            raise InvalidInput("facts", facts, f"values that JSON has ({error})") from None
+            raise InvalidInput("facts", facts, f"JSON values ({error})") from None
     return env

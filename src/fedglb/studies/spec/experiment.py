@@ -1,4 +1,4 @@
-"""An experiment: which algorithms, on which problem, for which seeds. Checked as a whole."""
+"""An experiment: algorithms, environment and seeds, checked as a whole."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ STUDY_KEYS = ("title", "measure", "search", "profile", "across", "panel")
 
 
 class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole file. What is in `Any` depends on the kind of environment, and on the presets."""
+    """The whole file. Values of type `Any` depend on the environment and the presets."""
 
     name: str
     horizon: int
@@ -54,14 +54,14 @@ class Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a sweep runs; made by `read_experiment`, which checks it.
+    """The specification of a sweep; made and checked by `read_experiment`.
 
     Attributes
     ----------
     name
         Its name; results go to results/NAME.
     env
-        Where arms and rewards come from, the problem included.
+        The environment, with the problem.
     horizon
         T.
     seeds
@@ -69,12 +69,12 @@ class Experiment:
     configurations
         The algorithms, in the order of the results.
     document
-        The tables of the file, as JSON; objects in them are described by what they hold.
+        The tables of the file, as JSON; objects in them are described by their contents.
     tables
-        The tables themselves: what a worker needs to build the same experiment.
+        The tables themselves, from which a worker builds the same experiment.
     own
-        Digests of code that is not the package's: by module, the sources that parts are made of
-        (of an installed package, its version); by name of a function, what it has made.
+        Digests of the user's code: by module, the sources of parts (of an installed package, its
+        version); by name of a function, its result.
 
     Examples
     --------
@@ -106,21 +106,21 @@ class Experiment:
         seeds: int | Sequence[int] = 10,
         name: str = "experiment",
     ) -> Experiment:
-        """Make an experiment of objects: algorithms of any parts, on any environment.
+        """Create an experiment from objects: any algorithms on any environment.
 
         Parameters
         ----------
         algorithms
-            What is compared: a list, or a dictionary of names, each with an algorithm or with a
-            list of algorithms whose parameters differ.
+            The algorithms: a list, or a dictionary of names, each with an algorithm or with a list
+            of algorithms whose parameters differ.
         environment
-            Where arms and rewards come from.
+            The environment.
         horizon
             T; None: all steps of an environment that has an end.
         seeds
             A number n for 1 … n, or a list.
         name
-            What the results are called.
+            The name of the results.
 
         Returns
         -------
@@ -130,7 +130,7 @@ class Experiment:
         Raises
         ------
         InvalidInput
-            If an argument is not allowed, or an object holds something that cannot be pickled.
+            If an argument is invalid, or an object cannot be pickled.
 
         Examples
         --------
@@ -154,17 +154,17 @@ class Experiment:
 
     @property
     def identity(self) -> str:
-        """What tells it apart from other experiments, and from itself with other code or data."""
+        """A digest of experiment, code and data."""
         return identity(self.document, self.env.facts(), self.own)
 
     @property
     def runs(self) -> int:
-        """How many runs there are."""
+        """The number of runs."""
         return len(self.configurations) * len(self.seeds)
 
     @property
     def interactions(self) -> int:
-        """How many interactions one run has."""
+        """The number of interactions per run."""
         return self.env.clients * self.horizon
 
 
@@ -183,7 +183,7 @@ def read_experiment(
     seeds
         Replaces the seeds of the file: a number n for 1 … n, or a list.
     progress
-        Called with a line of text where data has to be fetched and grouped first.
+        Called with a line of text before data is downloaded and clustered.
 
     Returns
     -------
@@ -193,9 +193,9 @@ def read_experiment(
     Raises
     ------
     InvalidInput
-        If the file cannot be read, or a key or its value is not allowed; the message says which.
+        If the file cannot be read, or a key or its value is invalid; the message names it.
     DataUnavailable
-        If the experiment needs a data set that was found nowhere.
+        If a data set of the experiment was not found.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def read_experiment(
 
 
 def _plain(value: Any) -> Any:
-    """Return tables as TOML has them: NumPy's numbers and arrays as Python's, tuples as lists."""
+    """Return tables with TOML's types: NumPy numbers and arrays as Python's, tuples as lists."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -239,7 +239,7 @@ def _plain(value: Any) -> Any:
 
 def _build(document: Document, raw: dict[str, Any], progress: Progress | None) -> Experiment:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", document.name):
-        allowed = "letters, digits, '-', '_' and '.': it names the folder of the results"
+        allowed = "letters, digits, '-', '_' and '.': it is the name of the results' folder"
         raise InvalidInput("name", document.name, allowed)
     integer("horizon", document.horizon)
     env = environment(document.environment, document.problem, progress)
@@ -262,18 +262,18 @@ def _build(document: Document, raw: dict[str, Any], progress: Progress | None) -
 
 
 def _place(choice: Selection, path: Place) -> Place:
-    """Return the key of the file at which an argument with an error was given."""
+    """Return the key of the file for an invalid argument."""
     if path[0] not in choice.values and path[0] in ProblemTable.__struct_fields__:
         return ("problem", *path)
     return choice.place(path)
 
 
 def seeds_of(given: object) -> tuple[int, ...]:
-    """Return the seeds that a number or a list stands for."""
+    """Return the seeds from a number or a list."""
     if not isinstance(given, list):
         return tuple(range(1, integer("seeds", given, at_most=1_000_000) + 1))
     if not given:
-        raise InvalidInput("seeds", [], "at least one seed, or their number")
+        raise InvalidInput("seeds", [], "at least one seed, or the number of seeds")
     for i, seed in enumerate(given):
         integer(("seeds", i), seed, at_least=0, at_most=2**63 - 1)
     if len(set(given)) < len(given):

@@ -25,7 +25,7 @@ from fedglb.algorithms.own import takes as takes_of
 from fedglb.errors import InvalidInput, Place, as_text, integer, names_near, number, one_of, under
 from fedglb.parts.confidence import Fixed
 
-#: The columns of results that are no parameters of an algorithm.
+#: The columns of results that are not parameters of an algorithm.
 OTHER_COLUMNS = frozenset(
     {
         "label", "algorithm", "link", "dim", "radius", "noise", "curvature", "clients", "arms",
@@ -44,14 +44,14 @@ class Configuration:
     """One algorithm of a sweep."""
 
     label: str  # unique within the sweep
-    preset: str  # of an algorithm that no preset made: its label without parameters
+    preset: str  # without a preset: its label without parameters
     parameters: dict[str, float | int | str | None]  # all of the preset's, as text and numbers
     algorithm: Algorithm
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a parameter and the place in the file that it comes from."""
+    """A value of a parameter and its place in the file."""
 
     key: Place
     value: Any
@@ -59,7 +59,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration before it has a label: what was chosen, and where it was written."""
+    """A configuration without a label: the values and their places in the file."""
 
     key: Place
     preset: str | Algorithm
@@ -77,7 +77,7 @@ class Selection:
         return self.preset if isinstance(self.preset, Algorithm) else build(self.preset, self.given)
 
     def place(self, path: Place) -> Place:
-        """Return the place in the file at which a parameter of the preset was given."""
+        """Return the place in the file of a parameter of the preset."""
         found = self.values.get(str(path[0]))
         return (*self.key, *path) if found is None else (*found.key, *path[1:])
 
@@ -109,10 +109,10 @@ def as_tables(given: Any) -> Any:
 
 
 def family(where: Place, table: Mapping[str, Any]) -> str:
-    """Return what an algorithm is called in results, without its parameters.
+    """Return an algorithm's name in results, without its parameters.
 
-    That is its label; else the name of the preset, or of the function; else, of an object, the
-    preset that makes it, or the name that it has.
+    That is its label; else the name of the preset, or of the function; else, for an object, the
+    preset that makes it, or its own name.
     """
     name, label = table["name"], table.get("label")
     if isinstance(name, Algorithm):
@@ -125,7 +125,7 @@ def family(where: Place, table: Mapping[str, Any]) -> str:
     if not isinstance(label, str) or not label.strip() or not label.isprintable():
         raise InvalidInput((*where, "label"), label, "text of one line")
     if label in ALGORITHMS and label != made_by:
-        allowed = "another one: this is the name of a preset, which does not make this algorithm"
+        allowed = "another label: this one is the name of a different preset"
         raise InvalidInput((*where, "label"), label, allowed)
     return label
 
@@ -135,7 +135,7 @@ def choices(
 ) -> list[Selection]:
     """Return every combination of the lists in the `[[algorithm]]` tables.
 
-    Raises before it makes any if they give more than `most` runs with all `seeds`.
+    Raises first if there are more than `most` runs with all `seeds`.
     """
     if not tables:
         raise InvalidInput("algorithm", [], "at least one [[algorithm]] table")
@@ -163,7 +163,7 @@ def choices(
         for key, value in table.items():
             if key not in _OF_TABLE:
                 if isinstance(preset, Algorithm):
-                    allowed = "no other keys: an algorithm that is an object has its parameters"
+                    allowed = "no other keys: an algorithm object already has its parameters"
                     raise InvalidInput((*where, key), value, allowed)
                 _check_key((*where, key), value, takes)
                 axes[key] = values((*where, key), value)
@@ -171,7 +171,7 @@ def choices(
         grids.append((begun, {key: axes[key] for key in ordered}))
     for key, value in defaults.items():
         if not any(key in grid for _, grid in grids):
-            allowed = "a key that an algorithm of the file takes"
+            allowed = "a parameter of an algorithm in the file"
             raise InvalidInput(("defaults", key), value, allowed)
     runs = seeds * sum(math.prod(len(axis) for axis in grid.values()) for _, grid in grids)
     if runs > most:
@@ -187,7 +187,7 @@ def choices(
 def _takes_defaults(where: Place, table: Mapping[str, Any]) -> bool:
     given = table.get("defaults", True)
     if not isinstance(given, bool):
-        allowed = "false, for an algorithm that takes nothing from [defaults] or a search"
+        allowed = "false, or no such key"
         raise InvalidInput((*where, "defaults"), given, allowed)
     return given
 
@@ -198,7 +198,7 @@ def _check_key(where: Place, value: Any, known: Mapping[str, Any]) -> None:
 
 
 def values(where: Place, given: Any) -> list[Value]:
-    """Return the values of one parameter: of a list, of a logarithmic range, or the one given."""
+    """Return the values of one parameter: of a list, of a logarithmic range, or a single one."""
     if isinstance(given, list):
         if not given:
             raise InvalidInput(where, [], "at least one value")
@@ -224,16 +224,16 @@ def _range(table: Mapping[str, Any]) -> list[float]:
 
 
 def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configuration, ...]:
-    """Label the algorithms; refuse one that is given twice."""
+    """Label the algorithms; raise for duplicates."""
     first: dict[Algorithm, Selection] = {}
     for choice, algorithm in made:
         try:
             before = first.setdefault(algorithm, choice)
         except TypeError as error:
-            allowed = f"one whose parts are frozen dataclasses ({error})"
+            allowed = f"an algorithm whose parts are frozen dataclasses ({error})"
             raise InvalidInput(choice.key, algorithm.name, allowed) from None
         if before is not choice:
-            allowed = f"each configuration once: {as_text(before.key)} has this one already"
+            allowed = f"each configuration once: {as_text(before.key)} already has this one"
             raise InvalidInput(choice.key, {"name": choice.preset, **choice.given}, allowed)
     described = [_described(choice, algorithm) for choice, algorithm in made]
     presets = [choice.family for choice, _ in made]
@@ -255,11 +255,11 @@ def configurations(made: Sequence[tuple[Selection, Algorithm]]) -> tuple[Configu
 
 
 def _refuse_equal(labels: Sequence[str], made: Sequence[Selection]) -> None:
-    """Refuse two configurations with the same label."""
+    """Raise for two configurations with the same label."""
     for i, label in enumerate(labels):
         if label in labels[:i]:
             before = as_text(made[labels.index(label)].key)
-            allowed = f"a label of its own: {before} has this one, and no other parameters"
+            allowed = f"a unique label: {before} has the same label and parameters"
             raise InvalidInput((*made[i].key, "label"), label, allowed)
 
 
@@ -296,7 +296,7 @@ def _described(choice: Selection, algorithm: Algorithm) -> dict[str, float | int
 
 
 def parameters_of(algorithm: Algorithm) -> dict[str, float | int | str | None]:
-    """Return the parameters of an algorithm that no preset made, as text and numbers."""
+    """Return the parameters of an algorithm without a preset, as text and numbers."""
     out: dict[str, float | int | str | None] = {}
     for key in ("threshold", "updates", "clock"):
         if hasattr(algorithm.trigger, key):
@@ -338,7 +338,7 @@ def column(key: str, value: object) -> str:
 def _varying(
     described: Sequence[dict[str, Any]], presets: Sequence[str], preset: str
 ) -> frozenset[str]:
-    """Return the parameters that tell the configurations of a preset apart."""
+    """Return the parameters that differ between the configurations of a preset."""
     own = [d for d, p in zip(described, presets, strict=True) if p == preset]
     keys = {key for d in own for key in d}
     return frozenset(key for key in keys if any(d.get(key) != own[0].get(key) for d in own))

@@ -1,8 +1,8 @@
-"""Digests of user-defined code that a sweep's parts are made of.
+"""Digests of the user-defined code of a sweep's parts.
 
-What a worker can import is identified by the sources of its module, and of the user-defined modules
-that this one imports; installed packages by their version. What no worker can import (of a script,
-a notebook, inside a function) is identified by its code (`description.py`).
+Importable code is identified by the sources of its module, and of the user-defined modules that
+this one imports; installed packages by their version. Other code (of a script, a notebook, inside
+a function) is identified by its bytecode (`description.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedglb.provenance import digest_of_source
 #: Built-in classes without a name in `builtins`: the class of functions, of None, …
 _BUILT_IN = [each for each in vars(types).values() if isinstance(each, type)]
 _US = __name__.partition(".")[0]
-#: Of each module that was looked at, in this process: its digest, while it is loaded as it was.
+#: The digest of each module seen in this process, until it is reloaded.
 _loaded: dict[str, tuple[ModuleSpec | None, str]] = {}
 
 
@@ -68,7 +68,7 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
             found |= {package: metadata.version(package) for package in _packages(_top(name))}
             continue
         origin = _origin(name)
-        if origin is None:  # a package without code, or one that is not there
+        if origin is None:  # a package without code, or a missing one
             continue
         source = origin.read_bytes()
         if origin.suffix != ".py":
@@ -88,13 +88,13 @@ def forget_edited(now: dict[str, str]) -> None:
 
 
 def _as_loaded(name: str, digest: str) -> str:
-    """Return the digest, if it is the one that the loaded module had when it was first seen."""
+    """Return the digest, if the loaded module's file is unchanged."""
     spec = getattr(sys.modules.get(name), "__spec__", None)  # a reload makes another one
     known, before = _loaded.get(name, (None, digest))
     if known is not None and known is spec and before != digest:
         allowed = (
-            "a module as it was imported: its file was edited since; reload it with "
-            "importlib.reload and make its parts anew, or start Python again"
+            "an unchanged module: its file was edited since the import; reload it with "
+            "importlib.reload and create its parts again, or restart Python"
         )
         raise InvalidInput("module", name, allowed)
     _loaded[name] = spec, digest
@@ -106,7 +106,7 @@ def _top(name: str) -> str:
 
 
 def _origin(name: str) -> Path | None:
-    """Return the file that a module comes from; None where there is none."""
+    """Return the file of a module, or None."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
@@ -137,7 +137,7 @@ def _distributions() -> Any:
 
 
 def _imports(tree: ast.AST, name: str, *, is_package: bool) -> Iterator[str]:
-    """Yield the modules that a module imports, anywhere in it."""
+    """Yield the modules imported anywhere in a module."""
     here = name if is_package else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

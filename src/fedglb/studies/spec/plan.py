@@ -24,7 +24,7 @@ from fedglb.studies.spec.environment import CHANGES
 from fedglb.studies.spec.experiment import STUDY_KEYS, Experiment, read_experiment, seeds_of
 from fedglb.studies.spec.grid import as_tables, choices
 
-#: The experiments that come with the package.
+#: The experiments of the package.
 EXPERIMENTS = (
     "synthetic", "covertype", "magic", "mushroom", "solvers", "heterogeneity", "drift", "delay",
     "participation", "privacy",
@@ -36,7 +36,7 @@ MEASURES = {
     "transfers": "communication: transfers (messages that carry numbers)",
     "scalars": "communication: scalars (numbers transferred)",
 }
-#: How a search chooses: one setting for all algorithms, or one for each.
+#: A search chooses one setting for all algorithms, or one for each.
 JOINTLY, FOR_EACH = "jointly", "for each"
 #: Types allowed in place of a table.
 _TABLES = {"problem": Mapping | Problem | str, "environment": Mapping | Environment | str}
@@ -44,7 +44,7 @@ INFIMUM = "infimum"  # as a value of c_μ: the link's infimum on the ball
 
 
 class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[search]`: what is tried, on which seeds, by which algorithms."""
+    """`[search]`: candidates, seeds and algorithms."""
 
     seeds: list[int]
     algorithm: list[dict[str, Any]]
@@ -58,7 +58,7 @@ class SearchTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AcrossTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`[across]`: the parameter on the axis, and the algorithm that ratios are to."""
+    """`[across]`: the parameter on the axis, and the reference algorithm of ratios."""
 
     parameter: str
     against: str
@@ -79,34 +79,34 @@ class PlannedCell:
     """One sweep of a study: a panel at one value of the axis."""
 
     panel: str  # the panel's title; "" in a study without panels
-    value: float | None  # of the varied key of `[environment]`; None where no such key is varied
+    value: float | None  # of the varied key of `[environment]`; None without such a key
     tables: dict[str, Any] = field(repr=False)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `reproduce` does; made by `read_plan`."""
+    """The plan of `reproduce`; made by `read_plan`."""
 
     name: str
     title: str
     profile: str
     measure: Measure  # the unit of communication
-    tables: dict[str, Any]  # before the search has filled in what it chooses
+    tables: dict[str, Any]  # without the search's choice
     cells: tuple[PlannedCell, ...]  # panels × values of the axis; without an axis there is one
     search: SearchTable | None
     source: str  # the file, for messages
     axis: str = ""  # a key of `[environment]`, or a parameter of algorithms; "" for none
-    against: str = ""  # the algorithm that ratios are to; "" for none
+    against: str = ""  # the reference algorithm of ratios; "" for none
     full: dict[str, Any] = field(default_factory=dict)  # of a quick study: size, command
 
     def read(self, tables: Mapping[str, Any], progress: Progress) -> Experiment:
-        """Read a sweep's tables; an error names the file that they come from."""
+        """Read a sweep's tables; errors name their file."""
         with under(source=self.source):
             return read_experiment(tables, progress=progress)
 
 
 def find(name: str | Path) -> Path:
-    """Return the file of a named experiment, or the file that was named."""
+    """Return the file of a named experiment, or the named file."""
     text = str(name)
     if text.endswith(".toml"):
         return Path(text)
@@ -120,10 +120,10 @@ def find(name: str | Path) -> Path:
 def read_plan(
     source: str | Path | Mapping[str, Any] | Experiment, profile: str | None = None
 ) -> Plan:
-    """Read a study: one that comes with the package, a TOML file, its tables, or an experiment.
+    """Read a study: an experiment of the package, a TOML file, its tables, or an experiment.
 
     A profile is a table `[profile.NAME]` of values that replace the file's; "full" is the file
-    unchanged. None: "quick" where the file has it, else "full".
+    unchanged. None: "quick" if the file has it, else "full".
     """
     given = source.tables if isinstance(source, Experiment) else source
     if isinstance(given, Mapping):
@@ -183,7 +183,7 @@ def _cells(study: StudyTables, tables: dict[str, Any]) -> tuple[str, tuple[Plann
     for i, panel in enumerate(study.panel):
         title = panel.get("title")
         if not isinstance(title, str) or not title.strip() or title in panels:
-            raise InvalidInput(("panel", i, "title"), title, "text, another one in each panel")
+            raise InvalidInput(("panel", i, "title"), title, "a different text for each panel")
         changes = {key: value for key, value in panel.items() if key != "title"}
         panels[title] = merged(tables, changes)
     cells: list[PlannedCell] = []
@@ -202,7 +202,7 @@ def _values(key: str, tables: Mapping[str, Any]) -> Sequence[float]:
     values = tables["environment"][key]
     place: Place = ("environment", key)
     if not isinstance(values, list):
-        raise InvalidInput(place, values, "a list: this key is on the axis")
+        raise InvalidInput(place, values, "a list, because this key is on the axis")
     for i, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise InvalidInput((*place, i), value, "a number")
@@ -212,7 +212,7 @@ def _values(key: str, tables: Mapping[str, Any]) -> Sequence[float]:
 
 
 def check_axis(plan: Plan, experiments: Sequence[Experiment]) -> None:
-    """Refuse a parameter of which no algorithm has two values, and an unknown `against`."""
+    """Raise if no algorithm has two values of the parameter, or `against` is unknown."""
     if not plan.against:
         return
     key = plan.axis
@@ -227,7 +227,7 @@ def check_axis(plan: Plan, experiments: Sequence[Experiment]) -> None:
                     k for m in made for k, v in m.parameters.items() if isinstance(v, int | float)
                 }
                 known = names_near(key, sorted(numbers))
-                allowed = f"a number that an algorithm of the file has two values of: {known}"
+                allowed = f"a parameter with two values in an algorithm of the file: {known}"
                 raise InvalidInput("parameter", key, allowed)
             fixed = [name for name, found in families.items() if found == {None}]
             if plan.against not in fixed:
@@ -236,7 +236,7 @@ def check_axis(plan: Plan, experiments: Sequence[Experiment]) -> None:
 
 
 def _size(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how large the sweep of these tables is."""
+    """Return the size of the sweep of these tables."""
     seeds = tables.get("seeds")
     count = seeds if isinstance(seeds, int) else len(seeds or [])
     given = as_tables(tables.get("algorithm", []))
@@ -250,7 +250,7 @@ def _size(tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _profiles(raw: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the changes that each profile makes."""
+    """Return the changes of each profile."""
     profiles: Any = raw.get("profile", {})
     whole = isinstance(profiles, Mapping) and all(isinstance(v, Mapping) for v in profiles.values())
     if not whole or any("profile" in changes for changes in profiles.values()):
@@ -268,7 +268,7 @@ def merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
-    """Refuse a search that has invalid values, or that uses seeds which the result reports."""
+    """Raise for a search with invalid values, or with seeds that the result reports."""
     with under("search"):
         one_of("choose", search.choose, (JOINTLY, FOR_EACH))
         for name in ("radius", "ridge"):
@@ -296,22 +296,22 @@ def _check(search: SearchTable, tables: Mapping[str, Any]) -> None:
         reported = {seed for seed in given if isinstance(seed, int)}
     shared = sorted(set(search.seeds) & reported)
     if shared:
-        allowed = f"seeds that the result does not report: it reports {shared[0]}"
+        allowed = f"other seeds than the result's, which include {shared[0]}"
         raise InvalidInput(("search", "seeds"), search.seeds, allowed)
 
 
 def left_alone(table: Mapping[str, Any]) -> bool:
-    """Return whether a search does not touch an algorithm: an object, or one without defaults."""
+    """Return whether a search leaves an algorithm unchanged: an object, or without defaults."""
     return isinstance(table.get("name"), Algorithm) or not table.get("defaults", True)
 
 
 def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
-    """Refuse an algorithm that nothing is chosen for, and two searches for one algorithm."""
+    """Raise for an algorithm without a search, and for two searches of one algorithm."""
     names = [table.get("name") for table in search.algorithm]
     for i, name in enumerate(names):
         place = ("search", "algorithm", i, "name")
         if name in names[:i]:
-            raise InvalidInput(place, name, f'each algorithm once, where choose = "{FOR_EACH}"')
+            raise InvalidInput(place, name, f'each algorithm once, with choose = "{FOR_EACH}"')
         if isinstance(name, str) and is_own(name):
             find_own(place, name)
         else:
@@ -323,7 +323,7 @@ def _each_is_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
 
 
 def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
-    """Refuse a fixed value of a parameter that the search chooses."""
+    """Raise for a fixed value of a parameter that the search chooses."""
     of_problem = [name for name in ("radius", "curvature") if getattr(search, name)]
     of_algorithm = ["exploration"]
     of_algorithm += ["confidence"] if search.alpha else []
@@ -343,7 +343,7 @@ def _only_searched(search: SearchTable, tables: Mapping[str, Any]) -> None:
     for i, table in enumerate(search.algorithm):
         place: Place = ("search", "algorithm", i)
         if isinstance(table.get("name"), Algorithm):
-            allowed = "a name, of a preset or a function: [search] gives it the values to try"
+            allowed = "the name of a preset or a function: [search] sets its parameters"
             raise InvalidInput((*place, "name"), table["name"], allowed)
         for name, value in table.items():
             if isinstance(value, list):

@@ -23,7 +23,7 @@ from fedglb.studies.report.summary import (
 
 #: From this share of settings on, a curve beats another; at 1 minus it or less, it loses.
 MOST = 0.75
-#: The fewest settings that two curves are compared at.
+#: The minimum number of settings to compare two curves.
 FEWEST = 3
 
 
@@ -35,14 +35,14 @@ class Comparison:
     other: str
     algorithm: str
     settings: int  # of the other algorithm
-    compared: int  # those of them within FedGLB-UCB's range
-    beaten: int  # those of them at which FedGLB-UCB's interpolated regret is lower
-    #: Geometric mean of the other's regret over FedGLB-UCB's; None where a regret is not positive.
+    compared: int  # settings within FedGLB-UCB's range
+    beaten: int  # settings with a lower interpolated regret of FedGLB-UCB
+    #: Geometric mean of the other's regret over FedGLB-UCB's; None if a regret is not positive.
     ratio: float | None
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough settings to say anything."""
+        """Whether there are enough settings to compare."""
         return self.compared >= FEWEST
 
     @property
@@ -88,7 +88,7 @@ def _comparisons(study: StudyNumbers, *algorithms: str) -> list[Comparison]:
     """Compare FedGLB-UCB with all curves of some algorithms.
 
     Curves that differ in more than D or B, say in the solver, are compared with the FedGLB-UCB
-    curve of the same solver; where there is no such curve, with all.
+    curve of the same solver; without such a curve, with all.
     """
     ours = study.of(FEDGLB)
     made = []
@@ -101,7 +101,7 @@ def _comparisons(study: StudyNumbers, *algorithms: str) -> list[Comparison]:
 def _compared(ours: TradeOff, other: TradeOff, measure: str) -> Comparison:
     """Compare two curves, with linear interpolation of log regret over log communication."""
     points = [(r.cost(measure), r.regret) for r in ours.rows if r.cost(measure) > 0]
-    logs = all(regret > 0 for _, regret in points)  # otherwise regret itself is interpolated
+    logs = all(regret > 0 for _, regret in points)  # else interpolate regret itself
     grouped: dict[float, list[float]] = {}
     for cost, regret in points:
         grouped.setdefault(math.log(cost), []).append(math.log(regret) if logs else regret)
@@ -152,7 +152,7 @@ def beats_variants(study: StudyNumbers) -> Claim:
     lost = next((c for c in usable if not c.wins), None)
     missing = next((c for c in made if not c.enough), None)
     word = verdict(missing is None and lost is None, lost is not None) if usable else UNTESTED
-    # What decided: a variant that is not beaten, or not compared, or was beaten by the least.
+    # The deciding variant: not beaten, or not compared, or beaten by the least.
     if lost is None and missing is not None:
         why = f"{missing.other}: {missing.compared} settings to compare < {FEWEST}"
     else:

@@ -55,7 +55,7 @@ def communication_pays(study: StudyNumbers) -> Claim:
 
 
 def _pays_why(counted: list[dict[str, Any]], word: str) -> str:
-    """Return the curve that decided: one that does not fall, or the one that falls least."""
+    """Return the deciding curve: one that does not fall, or the one that falls least."""
     if word == UNDECIDED:
         return f"FedGLB-UCB has fewer than {FEWEST_SETTINGS} settings"
     lost = [f for f in counted if not f["falls"]]
@@ -104,7 +104,7 @@ def _fall_in_words(found: dict[str, Any], measure: str) -> str:
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float | None:
-    """Return Spearman's rank correlation; None where one of the two does not vary."""
+    """Return Spearman's rank correlation; None if one of the two does not vary."""
     a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (x, y))
     scale = float(np.sqrt((a @ a) * (b @ b)))
     return float(a @ b) / scale if scale > 0 else None
@@ -114,7 +114,7 @@ def _signed(value: float | None) -> str:
     return "undefined" if value is None else f"{value:.2f}".replace("-", "−")
 
 
-#: A run with fewer updates than this says nothing about when updates happen.
+#: Runs with fewer updates are too short to judge when updates happen.
 FEWEST_UPDATES = 5
 #: Shares of the updates, (holds, does not hold): early at least/at most, late at most/at least.
 EARLY, LATE = (0.15, 0.10), (0.40, 0.50)

@@ -1,4 +1,4 @@
-"""Regret comparable to another's: One-UCB-GLM's, or that of the paper's best tuned setting."""
+"""Regret comparable to One-UCB-GLM's, or to the paper's best tuned setting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fedglb.studies.report.summary import (
 
 #: How many standard errors a difference has to exceed to be clear.
 ERRORS = 2.0
-#: A ratio of regrets that counts as comparable, and the most it may be with its error added.
+#: A ratio of regrets that counts as comparable, and its maximum with its error added.
 COMPARABLE, AT_MOST = 1.25, 1.5
 _RULE = (
     f"at most {COMPARABLE:g} times its mean regret, and at most {AT_MOST:g} times when {ERRORS:g} "
@@ -92,7 +92,7 @@ class Ratio:
 
 
 def _ratio(study: StudyNumbers, row: Row, other: Row) -> Ratio | None:
-    """Compare a setting with another; None where that one has no regret or no communication."""
+    """Compare a setting with another; None if the other has no regret or no communication."""
     theirs = other.cost(study.measure)
     if other.regret <= 0 or theirs <= 0:
         return None

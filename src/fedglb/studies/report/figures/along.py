@@ -104,7 +104,7 @@ def _legend(line: Line) -> str:
 
 
 def caption(study: Study, found: Sequence[Panel], *, crossed: bool) -> str:
-    """Return what the figure shows."""
+    """Return the caption."""
     seeds = found[0].lines[0].regrets.shape[1]
     bars = "; bars and bands are ± 1 standard error" if seeds > 1 else ""
     text = (

@@ -36,7 +36,7 @@ _SECOND: tuple[tuple[str, Dashes], ...] = (
 _WIDE = 5.0  # the axis is logarithmic if the final values differ by this factor
 _MOST = 12  # curves of a sweep without a study's file
 _BANDS = 9  # with more curves, bands would hide each other
-_POINTS = 160  # per line: as many as can be seen
+_POINTS = 160  # per line: more would not be visible
 _RATE = "rate"
 _STEP = (
     "In a step every client that takes part acts once; the reward per interaction is the mean up "
@@ -68,7 +68,7 @@ def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
 
 
 def caption(numbers: StudyNumbers) -> str:
-    """Return what the figure shows, and how the settings were chosen."""
+    """Return the caption, with the rule by which settings are chosen."""
     few = len(selected(numbers)) <= _BANDS
     bands = "bands are ± 1 standard error; " if few and not numbers.few_seeds else ""
     if numbers.study.own:
@@ -207,7 +207,7 @@ def _panel(
 
 
 def _mean(traces: pl.DataFrame, row: Row, column: str) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return steps, means over the seeds and their standard errors, 0 where there is none."""
+    """Return steps, means over the seeds and their standard errors, 0 without one."""
     error = pl.col(column).std() / pl.len().sqrt()
     trace = (
         traces.filter(pl.col("label") == row.label)
@@ -226,7 +226,7 @@ def _mean(traces: pl.DataFrame, row: Row, column: str) -> tuple[FloatArray, Floa
 
 
 def _marked(points: int, i: int, of: int) -> list[int]:
-    """Return where a line has its few markers: each line at other places."""
+    """Return the indices of a line's few markers: each line has others."""
     shift = points / 6 * (i + 1) / (of + 1)
     where = np.rint(np.arange(6) * points / 6 + shift).astype(int)
     return sorted({int(min(w, points - 1)) for w in where})

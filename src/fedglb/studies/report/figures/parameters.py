@@ -33,7 +33,7 @@ class Varied:
 
 
 def varied(rows: Sequence[Row], *, dials: bool) -> tuple[Varied, ...]:
-    """Return the numbers that vary; D and B only with `dials`, as another figure has them."""
+    """Return the numbers that vary; D and B only with `dials`: another figure has them."""
     keys = dict.fromkeys(
         key
         for row in rows
@@ -58,13 +58,13 @@ def varied(rows: Sequence[Row], *, dials: bool) -> tuple[Varied, ...]:
 
 
 def _name(row: Row, key: str) -> str:
-    """Return what a row is called apart from one parameter."""
+    """Return a row's name without one parameter."""
     rest = row.title if DIALS.get(key) != row.dial or not row.dial else row.curve
     return " ".join(word for word in rest.split(" ") if not word.startswith(f"{key}="))
 
 
 def draw(found: tuple[Varied, ...], medium: Medium = WIDE) -> Figure:
-    """Draw one chart per parameter; of many curves those that come to the least regret."""
+    """Draw one chart per parameter; of many curves only those with the least regret."""
     least: dict[str, float] = {}
     for name, points in (item for each in found for item in each.curves.items()):
         best = min(row.regret for _, row in points)
@@ -88,7 +88,7 @@ def draw(found: tuple[Varied, ...], medium: Medium = WIDE) -> Figure:
 
 
 def caption(found: tuple[Varied, ...], numbers: StudyNumbers) -> str:
-    """Return what the figure shows."""
+    """Return the caption."""
     bars = "" if numbers.few_seeds else ", bars are ± 1 standard error"
     names = ", ".join(each.symbol for each in found)
     every = len({name for each in found for name in each.curves})

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What can be drawn over time.
+#: Columns that can be drawn over time.
 Column: TypeAlias = Literal["regret", "reward", "syncs", "rounds", "transfers", "scalars"]
 _WORDS: dict[str, str] = {
     "regret": "regret", "reward": "reward", "syncs": "global updates", "rounds": "rounds",
@@ -53,24 +53,24 @@ def plot(
     Parameters
     ----------
     runs
-        One run; several, of which those that differ in nothing but the seed make one curve; a
-        dict with the runs of each curve by its name; or what `fg.sweep` returned.
+        One run; several, where runs that differ only in the seed make one curve; a dict with the
+        runs of each curve by its name; or the result of `fg.sweep`.
     column
-        What is drawn: regret, reward, syncs, rounds, transfers or scalars, each the total up to
+        The column: regret, reward, syncs, rounds, transfers or scalars, each the total up to
         a step.
     title
-        Above the figure; None: what all runs have in common.
+        The title; None: the parameters that all runs share.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure, which notebooks show; `figure.savefig("regret.png")` keeps it, and
+        The figure, which notebooks show; `figure.savefig("regret.png")` saves it, and
         `figure.axes[0]` can be drawn on.
 
     Raises
     ------
     InvalidInput
-        Where there is nothing to draw, or runs of one curve differ in length or are the same run.
+        If there are no runs, or runs of one curve differ in length or are the same run.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def _grouped(runs: Any) -> dict[str, list[Run]]:
         for run in group:
             told = {key: value for key, value in run.parameters.items() if key != "engine"}
             if told in seen:
-                allowed = "each run once, so that there is a standard error: other seeds"
+                allowed = "each run once: use other seeds for a standard error"
                 raise InvalidInput(f"runs of {name!r} with seed", told["seed"], allowed)
             seen.append(told)
     return groups
@@ -166,7 +166,7 @@ def _of_sweep(result: SweepResult, column: str) -> list[_Curve]:
 
 
 def _common(runs: Sequence[Run]) -> str:
-    """Return what all runs have in common, as a title."""
+    """Return the parameters that all runs share, as a title."""
     words = {
         "algorithm": "{}", "environment": "{}", "link": "{} link", "clients": "{:,} clients",
         "arms": "{} arms", "dim": "d = {}",
@@ -178,8 +178,8 @@ def _common(runs: Sequence[Run]) -> str:
 
 
 def _looks(curves: Sequence[_Curve]) -> list[Look]:
-    """Return a look for each: an algorithm of the paper has its own, others take what is free."""
-    presets = {name.replace("-", ""): name for name in LOOKS}  # a run says FedGLB-UCB1
+    """Return a look for each curve: fixed for the paper's algorithms, else a free one."""
+    presets = {name.replace("-", ""): name for name in LOOKS}  # runs have the name FedGLB-UCB1
     names = [curve.algorithm.lower() for curve in curves]
     keys = [presets.get(name.replace("-", ""), name) for name in names]
     free = [look for name, look in LOOKS.items() if name not in keys]
@@ -225,7 +225,7 @@ def _drawn(curves: Sequence[_Curve], column: Column, title: str) -> Figure:
 
 
 def _line(axes: Axes, curve: _Curve, own: Look, first: float) -> None:
-    """Draw a curve; the markers of each begin at another place, so that none covers another."""
+    """Draw a curve; each starts its markers at another place, so that none covers another."""
     mean = curve.values.mean(axis=0)
     axes.plot(
         curve.t, mean, color=own.colour, linestyle=own.line, linewidth=1.6, label=curve.name,
@@ -241,7 +241,7 @@ def _line(axes: Axes, curve: _Curve, own: Look, first: float) -> None:
 
 
 def _subtitle(curves: Sequence[_Curve]) -> str:
-    """Return what a line and a band are."""
+    """Return the meaning of lines and bands."""
     counts = sorted({len(curve.values) for curve in curves})
     if counts == [1]:
         return "one run each" if len(curves) > 1 else "one run"
@@ -253,7 +253,7 @@ def _figure() -> Figure:
     from matplotlib.figure import Figure
 
     class Plot(Figure):
-        """A figure that a notebook shows, whatever drew it."""
+        """A figure that notebooks show."""
 
         def _repr_png_(self) -> bytes:
             return saved(self)["png"]

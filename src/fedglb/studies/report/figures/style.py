@@ -1,7 +1,7 @@
-"""How figures look: colours, markers and lines of algorithms; titles, legends, grids.
+"""The style of figures: colours, markers and lines of algorithms; titles, legends, grids.
 
-The colours are those of Okabe and Ito, which colour-blind readers can tell apart. Nothing is told
-by colour alone, so a print in grey can be read.
+The colours are those of Okabe and Ito, which colour-blind readers can distinguish. Nothing is shown
+by colour alone, so a grey print is readable.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 Dashes = Literal["-"] | tuple[float, tuple[float, ...]]
-#: Characters per inch of bold titles, of notes and of legends, a little less than there is room.
+#: Characters per inch of bold titles, of notes and of legends, a little less than fits.
 _TITLE, _NOTE, _LEGEND = 8.6, 13.2, 12.6
 _LINE = 0.2  # the height of a line of text, in inches
 _KEY = 0.75  # the line before a legend's text, and the space after it
-#: What becomes of a colour on a dark page: black and dark blue would not be seen.
+#: Replacements of colours on a dark page, where black and dark blue would be invisible.
 _ON_DARK = {
     "#000000": "#f0f0f0", "#666666": "#a9a9a9", "#444444": "#c4c4c4", "#0072B2": "#4da6e0",
     "#D55E00": "#f28241", "#009E73": "#2fc79b", "#8a6d00": "#d6b33c", "white": "#14171b",
@@ -33,7 +33,7 @@ _ON_DARK = {
 
 @dataclass(frozen=True)
 class Medium:
-    """What a figure is drawn for: a wide or a narrow screen, a light or a dark page."""
+    """The medium of a figure: a wide or narrow screen, a light or dark page."""
 
     narrow: bool = False
     dark: bool = False
@@ -55,12 +55,12 @@ class Medium:
 
     @property
     def soft(self) -> str:
-        """The colour of text that matters less."""
+        """The colour of secondary text."""
         return "#b8b8b8" if self.dark else "#444444"
 
     @property
     def grid(self) -> str:
-        """The colour of lines that are hardly seen."""
+        """The colour of faint lines."""
         return "#2c3138" if self.dark else "#ececec"
 
     @property
@@ -69,7 +69,7 @@ class Medium:
         return "#7d8590" if self.dark else "#9a9a9a"
 
     def colour(self, colour: str) -> str:
-        """Return a colour as it can be seen on this page."""
+        """Return a colour adapted to this page."""
         return _ON_DARK.get(colour, colour) if self.dark else colour
 
     def small(self, colour: str) -> str:
@@ -80,13 +80,13 @@ class Medium:
         return "#" + "".join(f"{p:02x}" for p in mixed)
 
 
-#: A figure as it is saved as a file.
+#: The medium of figures saved as files.
 WIDE = Medium()
 
 
 @dataclass(frozen=True)
 class Look:
-    """How an algorithm is drawn."""
+    """The look of an algorithm."""
 
     colour: str
     marker: str
@@ -94,12 +94,12 @@ class Look:
     inside: str = ""
 
     def on(self, medium: Medium) -> Look:
-        """Return the look with colours that can be seen on a page."""
+        """Return the look with colours adapted to a page."""
         return replace(self, colour=medium.colour(self.colour), inside=medium.colour(self.inside))
 
     @property
     def face(self) -> str:
-        """Return the colour inside the marker: `colour`, unless `inside` says otherwise."""
+        """Return the colour inside the marker: `inside`, or else `colour`."""
         return self.inside or self.colour
 
 
@@ -175,7 +175,7 @@ def setting_look(i: int) -> Look:
 
 @contextmanager
 def styled(medium: Medium = WIDE) -> Iterator[None]:
-    """Draw with matplotlib settings of this package; the user's own stay as they are."""
+    """Draw with matplotlib settings of this package; the user's settings stay unchanged."""
     import matplotlib
 
     own: dict[Any, Any] = {
@@ -210,7 +210,7 @@ def wrapped(text: str, width: float, per_inch: float = _NOTE) -> str:
 
 
 def columns(names: Sequence[str], width: float) -> int:
-    """Return how many columns a legend has: as many as fit, at most 4."""
+    """Return the number of columns of a legend: as many as fit, at most 4."""
     longest = max((len(name) for name in names), default=1) / _LEGEND + _KEY
     return max(1, min(4, int(width / longest), len(names) or 1))
 

@@ -35,7 +35,7 @@ _BASELINE = Look("#8a6d00", "", (0, (6, 3)))
 
 @dataclass(frozen=True)
 class Range:
-    """What the axes show; `zero` is the place of no communication, left of all others."""
+    """The range of the axes; `zero` is the position of no communication, at the left end."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ class Range:
     costs: bool
 
     def x(self, cost: float) -> float:
-        """Return where a communication is drawn."""
+        """Return the position of a communication cost."""
         return cost if cost > 0 else self.zero if self.zero is not None else 0.0
 
     def shows(self, regret: float) -> bool:
@@ -56,7 +56,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Level:
-    """A regret without a trade-off: a line with a band, or a note where it is out of range."""
+    """A regret without a trade-off: a line with a band, or a note if it is out of range."""
 
     name: str
     text: str
@@ -101,7 +101,7 @@ def draw(numbers: StudyNumbers, medium: Medium = WIDE) -> Figure:
 
 
 def caption(numbers: StudyNumbers) -> str:
-    """Return what the figure shows."""
+    """Return the caption."""
     seeds = max(r.seeds for r in numbers.rows)
     bars = ""
     if not numbers.few_seeds:
@@ -116,7 +116,7 @@ def caption(numbers: StudyNumbers) -> str:
 
 
 def ranges(numbers: StudyNumbers) -> Range:
-    """Choose the axes: logarithms where they are defined and the values differ much."""
+    """Choose the axes: logarithmic if defined and the values differ much."""
     rows = _trading(numbers) or list(numbers.rows)
     one = [r.regret for r in numbers.rows if r.algorithm == "one-ucb-glm"]
     regrets = [r.regret for r in rows] + one
@@ -179,7 +179,7 @@ def _axes(axes: Axes, measure: str, extent: Range, medium: Medium) -> None:
 
 
 def _front(axes: Axes, numbers: StudyNumbers, extent: Range, look: Look) -> None:
-    """Draw the stairs, behind all: for each amount of communication the least regret it buys."""
+    """Draw the stairs behind everything: the least regret for each amount of communication."""
     cheapest = sorted((r.cost(numbers.measure), r.regret) for r in numbers.rows if r.front)
     x = [extent.left if cost <= 0 else extent.x(cost) for cost, _ in cheapest]
     y = [regret for _, regret in cheapest]
