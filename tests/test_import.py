@@ -70,7 +70,7 @@ except fg.InvalidInput as error:
     done = python(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("[1.0]\n")
-    assert "fedglb[federation] installed" in done.stdout
+    assert "install fedglb[federation]" in done.stdout
 
 
 def test_every_public_name_is_there():

@@ -249,7 +249,7 @@ def test_rewards_from_data_come_late_and_to_some(name):
         (lambda: fg.Delayed(PLAIN, -1), "steps = -1"),
         (lambda: fg.Delayed(PLAIN, 2.5), "steps = 2.5"),
         (lambda: fg.Delayed(PLAIN, (3, 2)), r"steps\[1\] = 2: .*>= 3"),
-        (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "two"),
+        (lambda: fg.Delayed(PLAIN, (1, 2, 3)), "a pair"),
         (lambda: fg.Partial(PLAIN, 0.0), "participation = 0.0"),
         (lambda: fg.Partial(PLAIN, 1.1), "participation = 1.1"),
         (lambda: fg.Partial(PLAIN, np.ones((3, N + 1), bool)), rf"\(T, {N}\)"),

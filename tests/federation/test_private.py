@@ -96,9 +96,7 @@ def test_times_of_a_downtime_are_made_up_for_by_one_update(running):
     assert (running.coordinator.t, running.coordinator.finished) == (4, 3)
     running.run(100.0)
     assert (running.coordinator.t, running.coordinator.started) == (5, 4)
-    assert texts(running, "ended") == [
-        "the schedule has ended: it had 5 updates, and no more begin"
-    ]
+    assert texts(running, "ended") == ["the schedule of 5 updates has ended"]
 
 
 def test_the_start_is_that_of_the_first_coordinator(tmp_path):

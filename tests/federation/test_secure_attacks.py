@@ -110,7 +110,7 @@ def test_plain_requests(evil):
     ):
         mark = len(evil.heard)
         assert evil.refuses("a", request)
-        answers = [said for who, _, said in evil.heard[mark:] if who == "a"]
+        answers = [said for who, said in evil.heard[mark:] if who == "a"]
         assert Withdrawal(evil.slot) in answers
         assert not any(isinstance(said, BatchSums | Derivatives) for said in answers)
 

@@ -86,7 +86,7 @@ def test_a_file_of_another_version(tmp_path, kind, found, supported):
     path = tmp_path / "f.db"
     close(connect(path, SCHEMA, kind, found))
     before = path.read_bytes()
-    text = rf"f\.db': expected .*version {supported}, .* has version {found}: use the fedglb that"
+    text = rf"f\.db': expected .*version {supported}, .* not {found}: use the fedglb that"
     with pytest.raises(InvalidInput, match=text):
         connect(path, SCHEMA, kind, supported)
     assert path.read_bytes() == before

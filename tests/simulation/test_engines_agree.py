@@ -542,7 +542,7 @@ def test_nobody_ever_acts():
 def test_compare_takes_any_iterable_and_nothing_else():
     env = fg.Synthetic(LINKS["logistic"], 2, 3)
     assert len(fg.compare((fg.n_ons_glm() for _ in range(2)), env, 3)) == 2
-    with pytest.raises(fg.InvalidInput, match="a list of them"):
+    with pytest.raises(fg.InvalidInput, match="a list of algorithms"):
         fg.compare(fg.n_ons_glm(), env, 3)
 
 

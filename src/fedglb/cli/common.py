@@ -60,7 +60,7 @@ def say(text: str) -> None:
 
 def print_json(answer: object) -> None:
     """Print an answer for scripts."""
-    typer.echo(json.dumps(answer))
+    typer.echo(json.dumps(answer, ensure_ascii=False, allow_nan=False))
 
 
 def print_event(kind: str, text: str, facts: Mapping[str, object], as_json: bool) -> None:

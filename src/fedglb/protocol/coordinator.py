@@ -380,7 +380,7 @@ class Coordinator:
         return self.update
 
     def finish_update(self) -> tuple[SharedModel, list[ClientId]]:
-        """End the solved update; return its model and the recipients."""
+        """Return the model and its recipients; the update, which is solved, ends."""
         update = self.update
         assert update is not None
         assert update.solve is not None

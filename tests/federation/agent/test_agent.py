@@ -345,7 +345,7 @@ def test_what_is_no_agents_file_is_refused_and_left_alone(tmp_path: Path):
     with sqlite3.connect(foreign) as db:
         db.execute("CREATE TABLE theirs(a)")
     db.close()
-    for path, why in ((garbage, "not a database"), (foreign, "agent made")):
+    for path, why in ((garbage, "not a database"), (foreign, "a file of an agent")):
         before = path.read_bytes()
         with pytest.raises(InvalidInput, match=why):
             Agent.open(path, PROBLEM)

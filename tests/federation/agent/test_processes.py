@@ -196,4 +196,4 @@ except fg.InvalidInput as error:
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     samples, refusal = done.stdout.splitlines()
     assert samples == "1"
-    assert "or fedglb[federation] installed" in refusal
+    assert "install fedglb[federation]" in refusal

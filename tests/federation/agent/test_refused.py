@@ -117,7 +117,10 @@ def test_an_expired_certificate_and_a_server_of_another_authority_are_named(tmp_
         (other.folder / "ca.pem").write_bytes(Authority.new("demo").pem)
         with opened(running, tmp_path, "a") as a, opened(running, tmp_path, "b") as b:
             eventually(lambda: a.status.refused and b.status.refused, "a refusal")
-            assert f"a expired on {expired.certificate().ends.date()}" in a.status.refused
+            assert (
+                f"a's certificate expired on {expired.certificate().ends.date()}"
+                in a.status.refused
+            )
             assert "the server's certificate is not trusted" in b.status.refused
 
 

@@ -67,7 +67,7 @@ def beta_global(noise: float, delta: float) -> float:
     setting = Setting(fg.Problem(DIM, fg.Logistic(), 1.0, noise), CLIENTS, HORIZON, 1.0, delta)
     prior = 1.0 / setting.problem.c_mu
     M = SAMPLES / DIM * np.eye(DIM)
-    objective = Objective(setting, SAMPLES, M, prior * np.eye(DIM) + M)
+    objective = Objective(setting, SAMPLES, M, prior * np.eye(DIM) + M, np.zeros(DIM))
     theta = np.eye(DIM)[0]  # ‖θ‖ = S
     (r,) = FedGLBRadius().radius_terms(setting, objective, Solution(theta, np.zeros(DIM)))
     return r**2
