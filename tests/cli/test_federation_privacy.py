@@ -170,5 +170,5 @@ def test_the_next_time_is_shown(tmp_path):
     store.close()
     said = federation("privacy", folder).stdout
     assert "Next update: " in said
-    assert re.search(r"\(in [0-9.]+ min\); 0 of 30 are past\.", said)
+    assert re.search(r"\(in [0-9.]+ min\); 0 of 30 are done\.", said)
     assert "ε spent 0.0000 of 1.0000 in 0 of 30 updates." in said
