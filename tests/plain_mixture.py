@@ -280,11 +280,14 @@ class GlobalSet(NamedTuple):
     rho: float
     r: float  # at least s |theta* - theta|
     width: float  # rho sqrt(tr W^-1)
+    component: Component
 
 
 def first_global_set(p: Problem, d: int) -> GlobalSet:
     """Before any model: the ball."""
-    return GlobalSet(np.zeros(d), np.eye(d) / p.S**2, 1.0, self_concordance(p, p.S) * p.S, p.S)
+    origin = components(p, d, below=0.0)[0]
+    r = self_concordance(p, p.S) * p.S
+    return GlobalSet(np.zeros(d), np.eye(d) / p.S**2, 1.0, r, p.S, origin)
 
 
 def component_radius(p: Problem, model: Model, j: Component, r: float, log_term: float) -> tuple:
@@ -304,24 +307,24 @@ def component_radius(p: Problem, model: Model, j: Component, r: float, log_term:
 
 
 def global_set(p: Problem, model: Model, delta: float) -> GlobalSet:
-    """Theorem M, the component of the least width."""
+    """Theorem M, the component of the least width; v at most half of the least eigenvalue."""
     d = len(model.theta)
     s = self_concordance(p, p.S)
     h, U = eigh(model.H)
     r = 2 * p.S * s
     while True:
+        half = (kappa(r) * exp(-model.q) * max(h[0], 0.0) + model.ridge) / 2
         found = []
-        for j in components(p, d, below=h[-1] + model.ridge):
+        for j in components(p, d, below=half):
             rho, W = component_radius(p, model, j, r, log(1 / (j.weight * delta)))
-            if W.min() > 0:
-                found.append((rho, W))
-        smaller = s * min(rho / sqrt(W.min()) for rho, W in found)
+            found.append((rho, W, j))
+        smaller = s * min(rho / sqrt(W.min()) for rho, W, _ in found)
         if not smaller < r * (1 - 1e-4):
             break
         r = smaller
-    widths = [rho * sqrt(np.sum(1 / W)) for rho, W in found]
-    rho, W = found[int(np.argmin(widths))]
-    return GlobalSet(model.theta, (U * W) @ U.T, rho, r, min(widths))
+    widths = [rho * sqrt(np.sum(1 / W)) for rho, W, _ in found]
+    rho, W, j = found[int(np.argmin(widths))]
+    return GlobalSet(model.theta, (U * W) @ U.T, rho, r, min(widths), j)
 
 
 class LocalSet(NamedTuple):
@@ -488,18 +491,19 @@ def _samples(rows: list[tuple[Array, float]], d: int) -> Samples:
 
 
 def _triggered(
-    clock: str, t: int, t_last: int, p: Problem, model: Model, own: Samples, D: float
+    clock: str, t: int, t_last: int, p: Problem, model: Model, own: Samples, D: float, most: float
 ) -> bool:
     time = {"steps": t - t_last, "own samples": len(own.y)}[clock]
     before = model.H + model.ridge * np.eye(len(model.theta))
-    return time * _growth(before + own.hessian(p, model.theta), before) >= D
+    gain = _growth(before + own.hessian(p, model.theta), before)
+    return time * gain >= D or gain >= most
 
 
 def fedglb_mix(
     problem: Problem,
     arms: Array,
     rewards: Array,
-    threshold: float,
+    threshold: float | None,
     clock: str = "steps",
     choice: Rule = UCB,
     slack: float = 0.2,
@@ -507,9 +511,15 @@ def fedglb_mix(
     active: Array | None = None,
     seed: int = 0,
 ) -> MixtureOutcome:
-    """FedGLB with mixture sets: anchored local updates, Theorems M and L, event trigger."""
+    """FedGLB with mixture sets: anchored local updates, Theorems M and L, event trigger.
+
+    `threshold` None: T / (N R), R = d log(1 + c N T / (d lambda)). A gain of 1 triggers, too.
+    """
     p = problem
     T, N, _, d = arms.shape
+    if threshold is None:
+        threshold = T / (N * d * log(1 + p.c * N * T / (d * p.lam)))
+    most = inf if threshold == inf else 1.0
     on, out = _blank(arms, active)
     lam = p.lam / dispersion(p)
     everything: list[tuple[Array, float]] = []
@@ -519,9 +529,10 @@ def fedglb_mix(
     epoch, t_last = 1, 0
 
     def accept(new: Model) -> bool:
-        best = new._replace(bound=0.0, q=0.0)
-        limit = (1 + slack) * global_set(p, best, p.delta / 2).width
-        return global_set(p, new, p.delta / 2).width <= limit
+        found, exact_fit = global_set(p, new, p.delta / 2), new._replace(bound=0.0, q=0.0)
+        j = found.component
+        rho, W = component_radius(p, exact_fit, j, found.r, log(1 / (j.weight * p.delta / 2)))
+        return found.width <= (1 + slack) * rho * sqrt(np.sum(1 / W))
 
     for t in range(1, T + 1):
         for i in range(N):
@@ -545,7 +556,7 @@ def fedglb_mix(
             since[i].append(sample)
 
             own = _samples(since[i], d)
-            if _triggered(clock, t, t_last, p, model, own, threshold):
+            if _triggered(clock, t, t_last, p, model, own, threshold, most):
                 data = _samples(everything, d)
                 if solver == "one exchange":
                     model, rounds = one_exchange(p, data, model.theta, lam, p.S, accept)
@@ -607,7 +618,7 @@ def fedglb_auto(
             since[i].append(sample)
 
             own = _samples(since[i], d)
-            if _triggered(clock, t, t_last, p, model, own, threshold):
+            if _triggered(clock, t, t_last, p, model, own, threshold, inf):
                 model, rounds = one_exchange(
                     p, _samples(everything, d), model.theta, lam, inf,
                     lambda new: new.bound <= 0.1, None if start is None else evidence, once,

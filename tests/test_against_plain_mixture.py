@@ -39,7 +39,7 @@ class Case:
     d: int = 3
     N: int = 3
     T: int = 50
-    threshold: float = 0.5
+    threshold: float | None = 0.5
     clock: str = "steps"
     ridge: float = 1.0
     delta: float = 0.05
@@ -93,7 +93,9 @@ LONG = {
     "never, identity": Case("identity", R=0.5, threshold=inf, N=2, T=120),
     "long": Case(N=2, T=250, d=2, threshold=200.0),
     "long, S = 3": Case(S=3.0, N=1, T=300, d=2, threshold=400.0, ridge=0.5),
-    "long, S = 3, own samples": Case(S=3.0, N=2, T=250, d=2, threshold=200.0, clock="own samples"),
+    "long, S = 3, own samples": Case(
+        S=3.0, N=2, T=250, d=2, threshold=200.0, clock="own samples", seed=2
+    ),
     "long, poisson": Case("poisson", N=2, T=300, d=2, threshold=500.0),
     "long, poisson, S = 3": Case("poisson", S=3.0, N=1, T=250, d=2, threshold=200.0),
     "long, poisson, small ridge": Case(
@@ -266,6 +268,17 @@ def test_each_rule_makes_the_same_choices(rule, name, engine):
     check_same(run, expected)
     if isinstance(rule, EpsilonGreedy | Thompson):
         assert_allclose(run.propensities, expected.propensities, rtol=1e-12)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "case", [Case(d=2, N=4, T=80), Case(S=3.0, N=2, T=200, ridge=0.2)], ids=["S = 1", "S = 3"]
+)
+def test_the_default_threshold(case, engine):
+    case = replace(case, threshold=None)
+    run, expected = simulated_mix(case, Ucb(), engine), expected_mix(case, Ucb(), "one exchange")
+    check_same(run, expected)
+    assert 3 < len(expected.syncs) < case.T / 2
 
 
 @pytest.mark.some(5)

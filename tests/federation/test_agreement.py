@@ -97,6 +97,7 @@ def test_the_facts_of_an_agreement_are_these():
         "algorithm.trigger": "Event",
         "algorithm.trigger.threshold": "1",
         "algorithm.trigger.clock": "steps",
+        "algorithm.trigger.max_gain": "inf",
         "algorithm.confidence": "FedGLBRadius",
         "algorithm.ridge": "1",
         "algorithm.delta": "0.01",

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from math import log, sqrt
+from math import exp, log, sqrt
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from fedglb.parts import mixture
 from fedglb.parts.mixture import (
     Fit,
+    GlobalSet,
     LocalTerms,
     first_epoch_terms,
     global_set,
     local_radius,
     local_terms,
 )
+from fedglb.parts.self_concordance import lower_curvature
 from tests import plain_mixture
 from tests.parts.confidence.mixture_data import (
     IDENTITY,
@@ -60,7 +63,44 @@ def test_the_global_set_is_theorem_m(link):
         W = found.curvature * model.H + found.shift * np.eye(len(model.theta))
         assert_allclose(W, expected.W, rtol=1e-10)
         assert_allclose(found.radius, expected.rho, rtol=1e-10)
-        assert_allclose(found[3:], (expected.r, expected.width), rtol=1e-10)
+        assert_allclose((found.reach, found.width), (expected.r, expected.width), rtol=1e-10)
+
+
+def test_components_are_at_most_half_of_the_smallest_eigenvalue():
+    chosen = set()
+    for model, S in models(np.random.default_rng(5)):
+        found = global_set(model.fit, S, concordance(LOGISTIC, S), 0.05)
+        v = model.fit.ell - found.shift
+        assert v <= 0.5 * (found.curvature * model.fit.eigenvalues[0] + model.fit.ell)
+        chosen.add(round(v))
+    assert {0, 1, 64, 256} <= chosen
+
+
+@pytest.mark.parametrize("steps", [1, 2, 1000])
+def test_curvature_and_reach_are_of_the_same_step(monkeypatch, steps):
+    """Also if the steps end before the reach has settled: both are valid, but not mixed."""
+    monkeypatch.setattr(mixture, "_MAX_STEPS", steps)
+    ended = 0
+    for model, S in models(np.random.default_rng(5)):
+        fit, s = model.fit, concordance(LOGISTIC, S)
+        numbers = (fit.ell, fit.drift, fit.step_residual, fit.theta_square)
+        python = mixture._global_set._function  # compiled code has its own _MAX_STEPS
+        found = GlobalSet(*python(fit.eigenvalues, fit.residual, *numbers, S, s, 0.05))
+        assert found.curvature == lower_curvature(found.reach) * exp(-fit.drift)
+        ended += found.reach > global_set(fit, S, s, 0.05).reach
+    assert (ended > 10) == (steps < 1000)
+
+
+def test_the_exact_width_is_that_without_a_residual():
+    for model, S in models(np.random.default_rng(5)):
+        fit, s = model.fit, concordance(LOGISTIC, S)
+        found = global_set(fit, S, s, 0.05)
+        if fit.drift == 0.0 and fit.step_residual == 0.0:
+            assert found.exact_width == found.width
+        else:
+            assert global_set(fit._replace(drift=0.0, step_residual=0.0), S, s, 0.05).width <= (
+                found.exact_width
+            ) < found.width  # fmt: skip
 
 
 @pytest.mark.parametrize("link", LINKS, ids=lambda link: link.name)

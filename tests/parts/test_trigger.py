@@ -56,6 +56,29 @@ def test_own_samples_take_the_place_of_steps():
         Event(6.0, clock="samples")
 
 
+@pytest.mark.parametrize("clock", ["steps", "own samples"])
+def test_a_large_gain_is_an_event_whatever_the_clock(clock):
+    event = Event(6.0, clock, max_gain=1.0)
+    assert event.fires(t=5, t_last=5, log_gain=1.0, samples=1)
+    assert not event.fires(t=5, t_last=5, log_gain=0.999999, samples=1)
+    assert event.fires(t=17, t_last=5, log_gain=0.5, samples=12)
+    assert fg.fedglb_mix(6.0).trigger == Event(6.0, max_gain=1.0)
+    assert fg.fedglb_mix(float("inf")).trigger == Event(float("inf"))
+    with pytest.raises(fg.InvalidInput, match=r"max_gain = 0: .*> 0"):
+        Event(6.0, max_gain=0)
+
+
+def test_the_default_threshold_follows_from_the_setting():
+    algorithm = fg.fedglb_mix(ridge=0.5)
+    setting = algorithm.setting(fg.Problem(4, radius=2.0), 20, 300)
+    gain = 4 * np.log(1 + setting.problem.c_mu * 20 * 300 / (4 * 0.5))
+    trigger = algorithm.trigger.resolved(setting)
+    assert trigger.level == pytest.approx(300 / (20 * gain))
+    assert trigger == Event(trigger.level, max_gain=1.0)
+    with pytest.raises(fg.InvalidInput, match=r"threshold = None: .*D >= 0, e\.g\. 0\.1"):
+        algorithm.setting(fg.Problem(4), 20, None)
+
+
 @pytest.mark.parametrize(
     "algorithm",
     [

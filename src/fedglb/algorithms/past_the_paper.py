@@ -47,7 +47,7 @@ def fedglb_iterate(
     >>> import fedglb as fg
     >>> algorithm = fg.fedglb_iterate(threshold=1.0, solver=fg.Newton())
     >>> algorithm.confidence, algorithm.trigger
-    (Iterate(), Event(threshold=1.0, clock='own samples'))
+    (Iterate(), Event(threshold=1.0, clock='own samples', max_gain=inf))
     """
     repaired = fedglb_ucb(
         threshold, solver, exploration, ridge, delta, Iterate(), clock, choice=choice
@@ -57,6 +57,12 @@ def fedglb_iterate(
 
 @documented(
     raises="when a run starts, if the link's loss is not a likelihood (probit)",
+    threshold=(
+        "D ≥ 0 of the event trigger: the smaller, the more global updates; infinity none. A client "
+        "also asks once its gain is 1. None (default): T/(N𝓡), 𝓡 = d log(1 + c_μNT/(dλ)), for "
+        "which the bounds of regret and updates are of the best order; a federation, which has no "
+        "horizon T, needs a number."
+    ),
     choice=(
         "The choice of an arm. None (default): `Ucb`, the arm of the largest upper confidence "
         "bound, for which the sets are meant."
@@ -75,7 +81,7 @@ def fedglb_iterate(
     confidence="The sets. None (default): `Mixture`. Or `Fixed(alpha)`, a constant radius.",
 )
 def fedglb_mix(
-    threshold: float,
+    threshold: float | None = None,
     choice: Choice | None = None,
     clock: Clock = "steps",
     solver: GlobalUpdate | None = None,
@@ -88,8 +94,8 @@ def fedglb_mix(
 
     Clients learn by the exact minimum of their loss linearised at the last shared model. A client
     requests a global update when its Hessian has gained enough; an update is usually one exchange
-    of messages. There is no c_μ, no R (except for the identity link) and no
-    multiplier; S enters the radius weakly.
+    of messages. There is no c_μ in the sets, no R (except for the identity link) and no
+    multiplier; S enters the radius weakly. The regret is proven, too.
 
     References
     ----------
@@ -99,7 +105,7 @@ def fedglb_mix(
     --------
     >>> import fedglb as fg
     >>> env = fg.Synthetic(fg.Problem(dim=3), clients=3, arms=5)
-    >>> run = fg.simulate(fg.fedglb_mix(threshold=1.0), env, horizon=50, seed=1)
+    >>> run = fg.simulate(fg.fedglb_mix(), env, horizon=50, seed=1)
     >>> run.caveats
     ()
     """
@@ -107,7 +113,7 @@ def fedglb_mix(
         name="FedGLB-Mix",
         local_update=Anchored(),
         global_update=OneExchange() if solver is None else solver,
-        trigger=Event(threshold, clock),
+        trigger=Event(threshold, clock, max_gain=math.inf if threshold == math.inf else 1.0),
         confidence=Mixture() if confidence is None else confidence,
         choice=Ucb() if choice is None else choice,
         ridge=ridge,

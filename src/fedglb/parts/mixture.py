@@ -45,8 +45,9 @@ class GlobalSet(NamedTuple):
     radius: float  # ρ
     curvature: float  # κ̂ = κ(r)e^{−q}
     shift: float  # ℓ − 1_j v_j
-    reach: float  # r ≥ s‖θ* − θ_t‖
+    reach: float  # r ≥ s‖θ* − θ_t‖, of which κ(r) is
     width: float  # ρ√(tr W⁻¹)
+    exact_width: float  # the same, of the same component and r, were q = ε = 0
 
 
 class LocalTerms(NamedTuple):
@@ -152,17 +153,18 @@ def _global_set(
     S: float,
     s: float,
     delta: float,
-) -> tuple[float, float, float, float, float]:
+) -> tuple[float, float, float, float, float, float]:
     """Return the fields of a `GlobalSet`."""
     dim = h.shape[0]
     reach = 2.0 * S * s  # valid, as both ends are in the ball
-    for _ in range(_MAX_STEPS):
+    best, best_j, best_width = math.inf, 0, math.inf
+    for step in range(_MAX_STEPS):
         curvature = lower_curvature(reach) * math.exp(-drift)
         distance = math.inf
-        best, best_shift, best_width = math.inf, ell, math.inf
+        best, best_j, best_width = math.inf, 0, math.inf
         for j in range(_LAST_COMPONENT + 1):
-            v = component(j, dim, S)[1]
-            if not curvature * h[0] + (ell - v) > 0.0:
+            # components beyond half of the smallest eigenvalue would break Lemma 23
+            if not component(j, dim, S)[1] < 0.5 * (curvature * h[0] + ell):
                 break
             rho, smallest, trace = _radius_of(
                 j, curvature, h, e, ell, drift, step_residual, theta_square, S, delta
@@ -170,12 +172,17 @@ def _global_set(
             distance = min(distance, rho / math.sqrt(smallest))
             width = rho * math.sqrt(trace)
             if width < best_width:
-                best, best_shift, best_width = rho, ell - v, width
+                best, best_j, best_width = rho, j, width
         # if ‖θ* − θ_t‖ ≤ distance holds with this reach, then s·distance is a reach too
-        if not s * distance < reach * (1.0 - _STEP_OF_REACH):
-            break
-        reach = s * distance
-    return best, curvature, best_shift, reach, best_width
+        closer = s * distance
+        if step == _MAX_STEPS - 1 or not closer < reach * (1.0 - _STEP_OF_REACH):
+            break  # the reach returned is the one of the curvature
+        reach = closer
+    rho, _, trace = _radius_of(
+        best_j, lower_curvature(reach), h, e, ell, 0.0, 0.0, theta_square, S, delta
+    )
+    shift = ell - component(best_j, dim, S)[1]
+    return best, curvature, shift, reach, best_width, rho * math.sqrt(trace)
 
 
 @kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from abc import ABC
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 from fedglb.errors import InvalidInput, integer, number, one_of
@@ -20,8 +20,9 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     """A rule for when there is a global update. Subclasses are frozen dataclasses.
 
     There are two ways. A client requests an update after its own sample in step t if
-    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)); `clocked_by`
-    may put another factor in place of t − t_last. And an update may be `due` at the end of a step.
+    (t − t_last)·log_gain ≥ `level`, with log_gain = log(det A_i / det(A_i − ΔA_i)), or if
+    log_gain ≥ `max_gain`; `clocked_by` may put another factor in place of t − t_last. And an update
+    may be `due` at the end of a step.
 
     References
     ----------
@@ -29,7 +30,7 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
 
     Examples
     --------
-    >>> from dataclasses import dataclass
+    >>> from dataclasses import dataclass, replace
     >>> import fedglb as fg
     >>> from fedglb.setting import Setting
     >>> @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
     needs_gain: ClassVar[bool] = False
     #: Whether the times of updates are known in advance, and so leak nothing of the samples.
     public: ClassVar[bool] = False
+    #: The log_gain from which on a client asks, whatever the clock; infinity: never
+    max_gain: float = math.inf
 
     @property
     def max_updates(self) -> int | None:
@@ -58,6 +61,21 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         setting
             The setting of the run.
         """
+
+    def resolved(self, setting: Setting) -> Trigger:
+        """Return the rule with the numbers that follow from the setting; itself, by default.
+
+        Parameters
+        ----------
+        setting
+            The setting of the run.
+
+        Returns
+        -------
+        Trigger
+            The rule that clients ask by.
+        """
+        return self
 
     @property
     def level(self) -> float:
@@ -86,12 +104,13 @@ class Trigger(ABC):  # noqa: B024 - all methods have a default
         Returns
         -------
         bool
-            By default whether log_gain, times the factor of `clocked_by`, is at least `level`.
+            By default whether log_gain, times the factor of `clocked_by`, is at least `level`, or
+            log_gain at least `max_gain`.
         """
-        if self.clocked_by is None:
-            return log_gain >= self.level
-        clock = samples if self.clocked_by == "own samples" else t - t_last
-        return clock * log_gain >= self.level
+        clock = 1
+        if self.clocked_by is not None:
+            clock = samples if self.clocked_by == "own samples" else t - t_last
+        return clock * log_gain >= self.level or log_gain >= self.max_gain
 
     def due(self, setting: Setting, t: int) -> bool:
         """Return whether an update is due at the end of step t; never, by default.
@@ -120,24 +139,46 @@ class Event(Trigger):
     in this step do not ask, unless D = 0. With own samples they may; where all clients act in every
     step, the same D then makes more updates.
 
-    Li and Wang (2022), Algorithm 1, line 8; Eq. (4) has > in place of ≥ (erratum 2).
+    Li and Wang (2022), Algorithm 1, line 8; Eq. (4) has > in place of ≥ (erratum 2). They have no
+    `max_gain`, which closes the proof of the regret (docs/theory.md, Theorem 24).
     """
 
     stored_name = "Event"
 
     needs_gain = True
-    #: D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity never
-    threshold: float
+    #: D ≥ 0: the smaller, the more global updates; 0 asks after every interaction, infinity never.
+    #: None: T/(N𝓡), with 𝓡 = d log(1 + c_μNT/(dλ)), which bounds the gain of all samples together
+    threshold: float | None
     #: "steps" (default): t − t_last, as the paper prints it. "own samples": n_i, the count over
     #: which the paper's proof sums a client's regret since the last update
     clock: Clock = "steps"
+    #: A client also asks once its gain is at least this, whatever the clock. Infinity (default):
+    #: as the paper
+    max_gain: float = math.inf
 
     def __post_init__(self) -> None:
-        number(
-            "threshold", self.threshold, at_least=0.0, allow_infinite=True,
-            allowed="a number D >= 0, or infinity for no updates at all",
-        )  # fmt: skip
+        if self.threshold is not None:
+            number(
+                "threshold", self.threshold, at_least=0.0, allow_infinite=True,
+                allowed="a number D >= 0, or infinity for no updates at all",
+            )  # fmt: skip
         one_of("clock", self.clock, get_args(Clock))
+        number("max_gain", self.max_gain, above=0.0, allow_infinite=True)
+
+    def check(self, setting: Setting) -> None:
+        """Raise `InvalidInput` if D is to follow from a horizon that is not known."""
+        if self.threshold is None and setting.horizon is None:
+            allowed = "a number D >= 0, e.g. 0.1: its default follows from the horizon, which a "
+            raise InvalidInput("threshold", None, f"{allowed}federation does not have")
+
+    def resolved(self, setting: Setting) -> Event:
+        """Return the rule with a number for D."""
+        if self.threshold is not None:
+            return self
+        problem, N, T = setting.problem, setting.clients, setting.horizon
+        assert T is not None
+        ratio = problem.c_mu * N * T / (problem.dim * setting.ridge)
+        return replace(self, threshold=T / (N * problem.dim * math.log1p(ratio)))
 
     @property
     def clocked_by(self) -> Clock:
@@ -147,6 +188,7 @@ class Event(Trigger):
     @property
     def level(self) -> float:
         """D."""
+        assert self.threshold is not None
         return self.threshold
 
 

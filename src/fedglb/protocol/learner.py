@@ -96,6 +96,7 @@ class Learner:
     ) -> None:
         self.id, self.seed, self.stream = id, seed, stream_of(id)
         self.algorithm, self.agreed = algorithm, setting
+        self.trigger = algorithm.trigger.resolved(setting)
         self.samples = Samples(setting.problem.dim)
         self.state: LocalState = algorithm.local_update.begin(setting)
         self.choosing = Choosing.after(algorithm, setting, None, seed)  # with the λ in force
@@ -274,7 +275,7 @@ class Learner:
         bool
             Whether it fires.
         """
-        trigger, state = self.algorithm.trigger, self.state
+        trigger, state = self.trigger, self.state
         if trigger.clocked_by != "own samples":  # custom triggers may take only these three
             return trigger.fires(t, state.t_last, state.log_gain)
         return trigger.fires(t, state.t_last, state.log_gain, state.updates)

@@ -127,7 +127,8 @@ class CompiledEngine(Engine):
     def _hold(self, model: SharedModel | None) -> None:
         """Let clients choose and learn with a model, and with its λ if it has one."""
         algorithm, problem = self.algorithm, self.env.problem
-        local, confidence, trigger = algorithm.local_update, algorithm.confidence, algorithm.trigger
+        local, confidence = algorithm.local_update, algorithm.confidence
+        trigger = algorithm.trigger.resolved(self.setting)
         self._choosing = choosing = Choosing.after(algorithm, self.setting, model, self.seed)
         self._params = KernelParams(
             *self._addresses,
@@ -137,6 +138,7 @@ class CompiledEngine(Engine):
             noise=problem.R,
             scale=float(algorithm.exploration) if confidence.scalable else 1.0,
             level=float(trigger.level),
+            max_gain=float(trigger.max_gain),
             own_samples=trigger.clocked_by == "own samples",
             clocked=trigger.clocked_by is not None,
         )  # fmt: skip

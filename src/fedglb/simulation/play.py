@@ -43,7 +43,8 @@ class KernelParams(NamedTuple):
     step_constants: FloatArray
     noise: float  # R, for the sampler
     scale: float  # multiplies the radius: `exploration`, or 1
-    level: float  # the trigger's level: above it a client requests an update
+    level: float  # the trigger's level: from it on a client requests an update
+    max_gain: float  # the gain from which on it does so, whatever the clock
     own_samples: bool  # whether the trigger counts own samples since the last model, not steps
     clocked: bool  # whether it counts anything: else the gain alone is compared with the level
 
@@ -186,7 +187,8 @@ def play(
             clock = 1.0
             if params.clocked:
                 clock = counters[UPDATES] if params.own_samples else float(t - t_last[k])
-            if n > first and clock * counters[LOG_GAIN] >= params.level:
+            gain = counters[LOG_GAIN]
+            if n > first and (clock * gain >= params.level or gain >= params.max_gain):
                 return s, i, ASKS
         client = 0
         log.regret[t - 1] = log.totals[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from fedglb.errors import number, one_of
 from fedglb.kernels.ball import minimise_quadratic
 from fedglb.kernels.linalg import inverse_quadratic, solve
 from fedglb.parts.global_update.base import GlobalUpdate, Objective, Query, Solution, Steps, Sums
-from fedglb.parts.mixture import Fit, global_set
+from fedglb.parts.mixture import Fit, GlobalSet, global_set
 from fedglb.parts.self_concordance import safe_step, taylor_excess
 from fedglb.setting import Setting
 from fedglb.typing import FloatArray
@@ -145,9 +145,9 @@ class OneExchange(GlobalUpdate):
             return False
         if self.within == "deviation":
             return step.residual_bound <= self._deviation(setting)
-        exact = fit_width(setting, replace(step, drift=0.0, residual_bound=0.0))
         slack = 0.2 if self.slack is None else self.slack
-        return fit_width(setting, step) <= (1.0 + slack) * exact
+        found = fit_set(setting, step)
+        return found.width <= (1.0 + slack) * found.exact_width
 
     def _deviation(self, setting: Setting) -> float:
         """How large a residual may be, in the norm of the inverse Hessian."""
@@ -158,8 +158,8 @@ class OneExchange(GlobalUpdate):
         return slack * math.sqrt(setting.problem.dispersion)
 
 
-def fit_width(setting: Setting, step: Solution) -> float:
-    """Return the width of the proven set around a step's end (`fedglb.parts.mixture`)."""
+def fit_set(setting: Setting, step: Solution) -> GlobalSet:
+    """Return the proven set around a step's end (`fedglb.parts.mixture`)."""
     problem = setting.problem
     assert step.hessian is not None
     d, unit = problem.dim, problem.dispersion
@@ -170,7 +170,7 @@ def fit_width(setting: Setting, step: Solution) -> float:
         h, (setting.ridge + step.multiplier) / unit, step.drift,
         step.residual_bound / math.sqrt(unit), np.zeros(d), float(step.theta @ step.theta),
     )  # fmt: skip
-    return global_set(fit, problem.S, s, 0.5 * setting.delta).width
+    return global_set(fit, problem.S, s, 0.5 * setting.delta)
 
 
 def _evaluated(setting: Setting, theta: FloatArray, sums: Sums, multiplier: float) -> float:

@@ -27,8 +27,8 @@ def names(figure: Figure) -> list[str]:
 def test_runs_that_differ_in_the_seed_alone_make_a_curve(runs):
     figure = fg.plot(runs)
     assert names(figure) == [
-        "FedGLB-Auto", "FedGLB-UCB: trigger Event(threshold=1.0, clock='steps')",
-        "FedGLB-UCB: trigger Event(threshold=5.0, clock='steps')", "N-ONS-GLM",
+        "FedGLB-Auto", "FedGLB-UCB: trigger Event(threshold=1.0, clock='steps', max_gain=inf)",
+        "FedGLB-UCB: trigger Event(threshold=5.0, clock='steps', max_gain=inf)", "N-ONS-GLM",
     ]  # fmt: skip
     (axes,) = figure.axes
     regrets = np.array([run.trace["regret"].to_numpy() for run in runs[3::4]])
